@@ -1,0 +1,63 @@
+"""N5, native to xarray and Dask.
+
+Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`.
+"""
+
+from importlib.metadata import version
+
+import dask.array as _dask_array
+
+from xarray_n5.array import Array
+from xarray_n5.axes import Axis, Geometry
+from xarray_n5.compression import register_compression
+from xarray_n5.dask import from_n5, to_n5
+from xarray_n5.dialects import register_dialect
+from xarray_n5.errors import (
+    AlignmentError,
+    ChunkError,
+    ContainerNotVisibleError,
+    MetadataError,
+    MissingChunkError,
+    N5Error,
+    NodeExistsError,
+    NodeNotFoundError,
+    PathError,
+    ReadOnlyError,
+    UnknownCompressionError,
+    VarlengthChunkError,
+)
+from xarray_n5.group import Group, create_array, create_group, open_array, open_group
+
+__all__ = [
+    "AlignmentError",
+    "Array",
+    "Axis",
+    "ChunkError",
+    "ContainerNotVisibleError",
+    "Geometry",
+    "Group",
+    "MetadataError",
+    "MissingChunkError",
+    "N5Error",
+    "NodeExistsError",
+    "NodeNotFoundError",
+    "PathError",
+    "ReadOnlyError",
+    "UnknownCompressionError",
+    "VarlengthChunkError",
+    "__version__",
+    "create_array",
+    "create_group",
+    "from_n5",
+    "open_array",
+    "open_group",
+    "register_compression",
+    "register_dialect",
+    "to_n5",
+]
+
+__version__ = version("xarray-n5")
+
+for _function in (from_n5, to_n5):
+    if not hasattr(_dask_array, _function.__name__):
+        setattr(_dask_array, _function.__name__, _function)

@@ -1,0 +1,406 @@
+"""One stored array, as a user holds it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import numpy as np
+
+from xarray_n5.attributes import NodeAttributes
+from xarray_n5.dialects import Node, geometry_of
+from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
+from xarray_n5.grid import ChunkGrid
+from xarray_n5.metadata import ArrayMetadata, Content
+from xarray_n5.points import read_points
+from xarray_n5.selection import fill_ellipsis, normalize
+from xarray_n5.storage import place
+from xarray_n5.storage.fsspec import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xarray_n5.axes import Axis, Geometry
+    from xarray_n5.chunks import Chunks
+    from xarray_n5.selection import Selection
+
+AxisOrder: TypeAlias = Literal["C", "F"]
+
+
+class Array:
+    """An array in a container, as :func:`open_array` and :func:`create_array` return it.
+
+    It reads and writes with what numpy takes between brackets, but for one thing: several index
+    arrays select orthogonally, as in xarray; :attr:`vindex` takes points. Reads return new,
+    writable arrays in native byte order. It holds no open file, pickles small and may be used
+    from several threads; what another handle resizes it sees after :meth:`refresh`.
+    """
+
+    def __init__(
+        self,
+        chunks: Chunks,
+        *,
+        writable: bool = False,
+        axis_order: AxisOrder = "C",
+        cache_bytes: int = 0,
+    ) -> None:
+        self._chunks = chunks
+        self._writable = writable
+        self._axis_order: AxisOrder = axis_order
+        self._cache_bytes = cache_bytes
+        self._cache = _new_cache(cache_bytes)
+
+    # What it is
+
+    @property
+    def metadata(self) -> ArrayMetadata:
+        """All that the container says of the array, in C order."""
+        return self._chunks.metadata
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape, in elements."""
+        return self._ordered(self.metadata.shape)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a stored chunk, in elements."""
+        return self._ordered(self.metadata.chunks)
+
+    @property
+    def grid(self) -> ChunkGrid:
+        """The stored chunk grid."""
+        return ChunkGrid(self.shape, self.chunks)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an element, in native byte order."""
+        return self.metadata.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.metadata.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.metadata.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that the elements take in memory."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def path(self) -> str:
+        """The array's path in its container."""
+        return self._chunks.path
+
+    @property
+    def name(self) -> str:
+        """The last part of the array's path; of the container's place where it is the root."""
+        return self.path.rpartition("/")[2] or place(self._chunks.store)
+
+    @property
+    def url(self) -> str:
+        """The container's place and the array's path in one."""
+        return join(self._chunks.store.url, self.path)
+
+    @property
+    def attrs(self) -> NodeAttributes:
+        """The user's attributes; setting one writes it."""
+        chunks = self._chunks
+        return NodeAttributes(
+            chunks.store,
+            chunks.path,
+            chunks.format,
+            chunks.metadata.attributes,
+            writable=self._writable,
+            changed=self._attributes_changed,
+        )
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The array's axes: names, units, where samples lie."""
+        return self.geometry().axes
+
+    def geometry(self, dialect: str | None = None) -> Geometry:
+        """Return what the attributes tell of the axes, by one dialect or all that they speak."""
+        metadata = self.metadata
+        node = Node(attributes=metadata.attributes, shape=metadata.shape, path=self.path)
+        found = geometry_of(node, dialect)
+        return found if self._axis_order == "C" else found.transpose()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            msg = "an array without axes has no length"
+            raise TypeError(msg)
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return (
+            f"<xarray_n5.Array {self.url!r} {self.dtype} shape={self.shape} chunks={self.chunks} "
+            f"{self.metadata.compression}>"
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            msg = "a stored array cannot become a numpy array without a copy"
+            raise ValueError(msg)
+        return np.asarray(self[...], dtype)
+
+    def __dask_tokenize__(self) -> object:
+        return ("xarray_n5.Array", *self._chunks.token, self._axis_order)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
+
+    def bare(self) -> Array:
+        """Return a handle without the user's attributes and without a cache: what a task carries."""
+        chunks = replace(self._chunks, metadata=self.metadata.bare())
+        return Array(chunks, writable=self._writable, axis_order=self._axis_order)
+
+    def _ordered(self, items: Sequence[int]) -> tuple[int, ...]:
+        return tuple(items) if self._axis_order == "C" else tuple(items)[::-1]
+
+    # Selections
+
+    def __getitem__(self, key: object) -> Any:
+        selection = normalize(key, self.shape)
+        result = np.empty(selection.shape, self.dtype)
+        if self._axis_order == "C":
+            self._chunks.read(selection.axes, result, self._cache)
+        else:
+            self._chunks.read(selection.axes[::-1], result.T, self._cache)
+        result = result[selection.view]
+        if selection.newaxes:
+            result = np.expand_dims(result, selection.newaxes)
+        return result
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.write(key, value)
+
+    def write(self, key: object, value: object) -> int:
+        """Write `value` where `key` selects, and return the number of chunks that this replaced.
+
+        Chunks that the selection covers are not read. Unlike reads and writes of numpy arrays,
+        two writes into one chunk at the same time lose one of them: give each chunk one writer.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the array is open for reading.
+        TypeError
+            If `value` is not numbers.
+        """
+        self._check_writable()
+        selection = normalize(key, self.shape)
+        values = _broadcast(value, selection, self.dtype)
+        self._invalidate()
+        if self._axis_order == "C":
+            return self._chunks.write(selection.axes, values)
+        return self._chunks.write(selection.axes[::-1], values.T)
+
+    def check_visible(self) -> None:
+        """Raise where this process does not see the array's metadata.
+
+        Raises
+        ------
+        ContainerNotVisibleError
+            On a worker without the file system that the array was created on.
+        """
+        self._chunks.check_visible()
+
+    def stamp(self) -> object:
+        """Return what changes whenever the metadata are written again; one request."""
+        chunks = self._chunks
+        return chunks.store.stamp(join(self.path, chunks.format.document))
+
+    @property
+    def vindex(self) -> PointIndexer:
+        """Selection of points: index arrays are broadcast together, as in numpy.
+
+        Their axes come first in the result, those of slices after them.
+        """
+        return PointIndexer(self)
+
+    def read_points(self, key: Sequence[object]) -> np.ndarray:
+        """Return what `vindex` selects, from an item for each axis."""
+        if self._axis_order == "C":
+            return read_points(self._chunks, key)
+        found = read_points(self._chunks, key[::-1])
+        slices = sum(isinstance(item, slice) for item in key)
+        points = tuple(range(found.ndim - slices))
+        return found.transpose(*points, *reversed(range(found.ndim - slices, found.ndim)))
+
+    # Chunks
+
+    def read_chunk(self, index: Sequence[int]) -> np.ndarray:
+        """Return one chunk, as far as the array reaches; of a varlength chunk its elements.
+
+        Parameters
+        ----------
+        index
+            The chunk's coordinates in :attr:`grid`.
+
+        Raises
+        ------
+        IndexError
+            If the grid has no such chunk.
+        ChunkError
+            If the chunk cannot be decoded, or ``missing="error"`` and it is not there.
+        """
+        try:
+            block = self._chunks.block(self._stored_index(index))
+        except VarlengthChunkError as error:
+            return error.elements
+        return block if self._axis_order == "C" else np.ascontiguousarray(block.T)
+
+    def write_chunk(self, index: Sequence[int], block: object) -> None:
+        """Store one chunk, of the shape that the array has there.
+
+        Raises
+        ------
+        IndexError
+            If the grid has no such chunk.
+        ValueError
+            If `block` has another shape.
+        """
+        self._check_writable()
+        stored = self._stored_index(index)
+        values = np.asarray(block)
+        extent = self.grid.extent(self._ordered(stored))
+        if values.shape != extent:
+            msg = f"chunk {tuple(index)} of {self.url} has the shape {extent}, not {values.shape}"
+            raise ValueError(msg)
+        self._invalidate()
+        self._chunks.save(stored, values if self._axis_order == "C" else values.T)
+
+    def delete_chunk(self, index: Sequence[int]) -> None:
+        """Remove one chunk; it reads as the fill value then. One that is absent does not matter."""
+        self._check_writable()
+        self._invalidate()
+        self._chunks.store.delete([self._chunks.key(self._stored_index(index))])
+
+    def chunk_exists(self, index: Sequence[int]) -> bool:
+        """Return whether one chunk is stored."""
+        return self._chunks.store.exists(self._chunks.key(self._stored_index(index)))
+
+    def stored_chunks(self) -> Iterator[tuple[int, ...]]:
+        """Iterate over the indices of the chunks that are stored, by listing them."""
+        for index in self._chunks.stored_indices():
+            if index in self.metadata.grid:
+                yield self._ordered(index)
+
+    def _stored_index(self, index: Sequence[int]) -> tuple[int, ...]:
+        found = tuple(map(operator.index, index))
+        if found not in self.grid:
+            msg = f"{self.url} has no chunk {found}; its grid has {self.grid.counts} of them"
+            raise IndexError(msg)
+        return self._ordered(found)
+
+    # Changes
+
+    def resize(self, shape: Sequence[int]) -> Self:
+        """Change the array's shape in the container, and return the array.
+
+        What lies beyond a smaller shape is removed for good; what a larger one adds reads as
+        the fill value.
+
+        Raises
+        ------
+        ValueError
+            If `shape` has another number of axes or a negative size.
+        """
+        self._check_writable()
+        new = self._ordered(tuple(map(operator.index, shape)))
+        if len(new) != self.ndim or any(size < 0 for size in new):
+            msg = f"{self.url} has {self.ndim} axes; {tuple(shape)} is no shape for it"
+            raise ValueError(msg)
+        self.refresh()
+        before = self.metadata
+        if before.content is not Content.NUMBERS:
+            msg = f"{self.url} holds {before.content.value}, which are read only"
+            raise ValueError(msg)
+        chunks = self._chunks
+        key = join(self.path, chunks.format.document)
+        document = chunks.format.with_shape(chunks.store.get(key), new, join(chunks.store.url, key))
+        chunks.store.set(key, document)
+        self._chunks = replace(chunks, metadata=replace(before, shape=new))
+        if any(n < b for n, b in zip(new, before.shape, strict=True)):
+            self._chunks.trim(before)
+        return self
+
+    def refresh(self) -> Self:
+        """Read the metadata again, forget cached chunks, and return the array.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If the array is no longer there.
+        """
+        chunks = self._chunks
+        key = join(self.path, chunks.format.document)
+        found = chunks.format.read(chunks.store.get(key), join(chunks.store.url, key))
+        if not isinstance(found, ArrayMetadata):
+            raise NodeNotFoundError(chunks.store.url, self.path, "array")
+        if found.content is Content.LABEL_MULTISETS:
+            found = replace(found, dtype=self.dtype)
+        self._chunks = replace(chunks, metadata=found)
+        self._invalidate()
+        return self
+
+    def _attributes_changed(self, attributes: dict[str, Any]) -> None:
+        self._chunks = replace(self._chunks, metadata=replace(self.metadata, attributes=attributes))
+
+    def _check_writable(self) -> None:
+        if not self._writable:
+            raise ReadOnlyError(self._chunks.store.url, self.path)
+
+    def _invalidate(self) -> None:
+        self._cache = _new_cache(self._cache_bytes)
+
+
+class PointIndexer:
+    """What stands before the brackets in ``array.vindex[...]``."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __getitem__(self, key: object) -> Any:
+        items = list(key) if isinstance(key, tuple) else [key]
+        items = fill_ellipsis(items, self._array.ndim)
+        if all(isinstance(item, slice) for item in items):
+            return self._array[tuple(items)]
+        return self._array.read_points(items)
+
+
+def _new_cache(size: int) -> Any:
+    if size <= 0:
+        return None
+    from zict import LRU
+
+    return LRU(size, {}, weight=lambda _, block: block.nbytes)
+
+
+def _broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return `value` in the shape of the selection's axes, a view where that can be."""
+    if isinstance(value, (bool, int, float)):
+        values = np.asarray(value, dtype)
+    else:
+        values = np.asarray(value)
+    if values.dtype.kind not in "biuf":
+        msg = f"cannot write {values.dtype} into an array of {dtype}; convert it first"
+        raise TypeError(msg)
+    kept = [i for i, seen in enumerate(selection.view) if isinstance(seen, slice)]
+    shape = [selection.shape[i] for i in kept]
+    for position in selection.newaxes:
+        shape.insert(position, 1)
+    values = np.broadcast_to(values, shape)
+    values = values.squeeze(selection.newaxes) if selection.newaxes else values
+    return values.reshape(selection.shape)[
+        tuple(seen if isinstance(seen, slice) else slice(None) for seen in selection.view)
+    ]

@@ -1,0 +1,120 @@
+"""A node's user attributes, as a mapping that writes through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.errors import MetadataError, ReadOnlyError
+from xarray_n5.storage.fsspec import join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xarray_n5.formats import Format
+    from xarray_n5.storage import Store
+
+
+class NodeAttributes(MutableMapping[str, Any]):
+    """The attributes of one array or group, without those that the format itself needs.
+
+    Reading is from memory. Each change reads the node's document anew, changes it, and replaces
+    it whole, so that what others wrote there meanwhile stays; `update` does that once.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        form: Format,
+        items: Mapping[str, Any],
+        *,
+        writable: bool,
+        changed: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._store, self._path, self._format = store, path, form
+        self._items = dict(items)
+        self._writable, self._changed = writable, changed
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def __setitem__(self, key: str, value: object) -> None:
+        self.update({key: value})
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._items:
+            raise KeyError(key)
+        self._change({}, {key})
+
+    def update(self, other: Any = (), /, **more: Any) -> None:
+        """Set several attributes in one write.
+
+        Raises
+        ------
+        MetadataError
+            If a value is no JSON, or a name is the format's own; nothing is written then.
+        ReadOnlyError
+            If the node is open for reading.
+        """
+        self._change(dict(other, **more), set())
+
+    def clear(self) -> None:
+        """Remove all attributes in one write."""
+        self._change({}, set(self._items))
+
+    def put(self, items: Mapping[str, Any]) -> None:
+        """Replace all attributes by `items` in one write."""
+        self._change(dict(items), set(self._items) - set(items))
+
+    def _change(self, new: dict[str, Any], gone: set[str]) -> None:
+        if not self._writable:
+            raise ReadOnlyError(self._store.url, self._path)
+        key = join(self._path, self._format.document)
+        where = join(self._store.url, key)
+        before = self._store.get(key)
+        stored = dict(self._format.read(before, where).attributes)
+        items = {k: v for k, v in stored.items() if k not in gone} | as_json(new, where)
+        self._store.set(key, self._format.with_attributes(before, items, where))
+        self._items = items
+        self._changed(items)
+
+
+def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return `attributes` as they will be read back: tuples as lists, numpy's numbers as Python's.
+
+    Raises
+    ------
+    MetadataError
+        If a value is none that JSON has; NaN and infinity are not.
+    """
+    result = {}
+    for key, value in attributes.items():
+        try:
+            text = json.dumps(value, default=_plain, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            msg = f"{where}: the attribute {key!r} is {value!r}, which JSON cannot hold ({error})"
+            raise MetadataError(msg) from error
+        result[str(key)] = json.loads(text)
+    return result
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    msg = f"{type(value).__name__} is not a JSON value"
+    raise TypeError(msg)

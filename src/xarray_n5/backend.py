@@ -1,0 +1,199 @@
+"""The xarray engine's work: nodes of a container as Datasets, indexed lazily."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xarray_n5.array import Array, AxisOrder
+    from xarray_n5.axes import Geometry
+    from xarray_n5.chunks import Missing
+    from xarray_n5.coordinates import Origin
+    from xarray_n5.group import Group
+    from xarray_n5.nodes import LabelMultisets
+
+
+class LazyArray(BackendArray):
+    """An array that reads what xarray asks for, when it asks for it."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.shape = array.shape
+        self.dtype = array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        """Return what `key` selects: each chunk that it touches is read once."""
+        if isinstance(key, indexing.VectorizedIndexer):
+            return np.asarray(self.array.vindex[key.tuple])
+        return np.asarray(self.array[key.tuple])
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        """Return what `key` selects, read in another thread."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the arrays of a container become variables."""
+
+    axis_order: AxisOrder = "C"
+    dialect: str | None = None
+    origin: Origin = "center"
+    missing: Missing = "fill"
+    label_multisets: LabelMultisets = "error"
+    level: int | None = None
+
+
+def open_dataset(
+    url: object,
+    path: str,
+    *,
+    storage_options: Mapping[str, Any] | None,
+    form: str | None,
+    drop: Iterable[str],
+    decoders: Mapping[str, bool | None],
+    options: Options,
+) -> xr.Dataset:
+    """Return an array, or the arrays directly in a group, as a Dataset.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing at `path`, or a group without arrays.
+    ValueError
+        If the arrays of a group cannot share a Dataset.
+    """
+    from xarray_n5.group import open_node
+
+    node = open_node(
+        url,
+        path,
+        storage_options=storage_options,
+        format=form,
+        axis_order=options.axis_order,
+        missing=options.missing,
+        label_multisets=options.label_multisets,
+    )
+    arrays, attributes = _arrays(node, options.level)
+    arrays = {name: array for name, array in arrays.items() if name not in set(drop)}
+    dataset = _build(arrays, attributes, decoders, options)
+    dataset.encoding["source"] = node.url
+    return dataset
+
+
+def _arrays(node: Array | Group, level: int | None) -> tuple[dict[str, Array], dict[str, Any]]:
+    from xarray_n5.array import Array
+    from xarray_n5.errors import NodeNotFoundError
+
+    if isinstance(node, Array):
+        return {node.name: node}, {}
+    if level is not None:
+        chosen = node.arrays().get(f"s{level}")
+        if chosen is None:
+            raise NodeNotFoundError(
+                node.url, f"s{level}", "array", "level= picks s0, s1, ... of a pyramid"
+            )
+        return {chosen.name: chosen}, dict(node.attrs)
+    arrays = node.arrays()
+    if not arrays:
+        inner = ", ".join(node) or "nothing"
+        raise NodeNotFoundError(
+            node.url,
+            "",
+            "array",
+            f"the group holds {inner}; name an array or its group with group=",
+        )
+    return arrays, dict(node.attrs)
+
+
+def _build(
+    arrays: Mapping[str, Array],
+    attributes: dict[str, Any],
+    decoders: Mapping[str, bool | None],
+    options: Options,
+) -> xr.Dataset:
+    from xarray_n5.coordinates import coords_of, dims_of
+
+    geometries = {name: array.geometry(options.dialect) for name, array in arrays.items()}
+    dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
+    _check_sizes(arrays, dims)
+    variables, coords = {}, {}
+    for name, array in arrays.items():
+        if dims[name] != (name,):
+            for dim, values in coords_of(geometries[name], array.shape, options.origin).items():
+                if dim in coords and not coords[dim].identical(values):
+                    raise ValueError(_clash(array, f"their {dim!r} lies at different places"))
+                coords[dim] = values
+        key = name if name not in dims[name] or array.ndim == 1 else f"{name}_data"
+        variables[key] = _variable(array, dims[name], geometries[name])
+    chosen = _decoders(decoders, any("_ARRAY_DIMENSIONS" in a.attrs for a in arrays.values()))
+    variables, attributes, named = xr.conventions.decode_cf_variables(
+        variables, attributes, **chosen
+    )
+    named = {*named, *(name for name, var in variables.items() if var.dims == (name,))}
+    dataset = xr.Dataset({**coords, **variables}, attrs=attributes)
+    return dataset.set_coords(named & set(dataset.variables))
+
+
+def _variable(array: Array, dims: tuple[str, ...], geometry: Geometry) -> xr.Variable:
+    from xarray_n5.compression import to_json
+    from xarray_n5.dialects import DIALECTS
+
+    known = {key for name in geometry.spoken for key in DIALECTS[name].keys}
+    metadata = array.metadata
+    return xr.Variable(
+        dims,
+        indexing.LazilyIndexedArray(LazyArray(array.bare())),
+        {key: value for key, value in array.attrs.items() if key not in known},
+        {
+            "source": array.url,
+            "chunks": array.chunks,
+            "preferred_chunks": dict(zip(dims, array.chunks, strict=True)),
+            "compression": to_json(metadata.compression),
+            "dtype": array.dtype,
+            "dialect": dict(geometry.sources),
+        },
+    )
+
+
+def _check_sizes(arrays: Mapping[str, Array], dims: Mapping[str, tuple[str, ...]]) -> None:
+    sizes: dict[str, int] = {}
+    for name, array in arrays.items():
+        for dim, size in zip(dims[name], array.shape, strict=True):
+            if sizes.setdefault(dim, size) != size:
+                raise ValueError(
+                    _clash(array, f"their {dim!r} has {sizes[dim]} and {size} samples")
+                )
+
+
+def _clash(array: Array, why: str) -> str:
+    parent = array.url.rpartition("/")[0]
+    return (
+        f"the arrays in {parent!r} do not fit into one Dataset ({why}); open one of them, "
+        f"e.g. group={array.path!r}"
+    )
+
+
+def _decoders(asked: Mapping[str, bool | None], encoded: bool) -> dict[str, Any]:
+    """Return xarray's decoders: what was asked for, else all of them where xarray wrote the file.
+
+    A foreign ``_FillValue`` or ``scale_factor`` means whatever its writer meant by it.
+    """
+    unset: dict[str, Any] = {
+        "concat_characters": encoded,
+        "mask_and_scale": encoded,
+        "decode_times": encoded,
+        "decode_coords": encoded,
+        "use_cftime": None,
+        "decode_timedelta": None if encoded else False,
+    }
+    return {**unset, **{key: value for key, value in asked.items() if value is not None}}

@@ -1,0 +1,222 @@
+"""The chunks of one array: keys to blocks, selections to and from many of them.
+
+Everything here is in C order. A `Chunks` is what a task carries: small, frozen, without handles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.errors import (
+    ChunkError,
+    ContainerNotVisibleError,
+    MetadataError,
+    MissingChunkError,
+    VarlengthChunkError,
+)
+from xarray_n5.metadata import Content, Varlength
+from xarray_n5.selection import outer
+from xarray_n5.storage.fsspec import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+    from xarray_n5.formats import Format
+    from xarray_n5.grid import Index, Piece
+    from xarray_n5.metadata import ArrayMetadata
+    from xarray_n5.selection import AxisIndex
+    from xarray_n5.storage import Store
+
+    Cache: TypeAlias = MutableMapping[Index, np.ndarray]
+
+Missing: TypeAlias = Literal["fill", "error"]
+EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunks:
+    """Where an array's chunks are, what their bytes mean, and how they are written."""
+
+    store: Store
+    """Where the bytes are."""
+    path: str
+    """The array's path in the container."""
+    format: Format
+    """What the bytes mean."""
+    metadata: ArrayMetadata
+    """The array."""
+    missing: Missing = "fill"
+    """Whether a chunk that is not stored reads as the fill value."""
+    write_empty: bool = True
+    """Whether chunks that hold nothing but the fill value are stored."""
+    edges: EdgeChunks = "truncate"
+    """Whether chunks at the array's ends are stored as far as it reaches, or full-size."""
+
+    def key(self, index: Sequence[int]) -> str:
+        """Return a chunk's key in the store."""
+        return join(self.path, self.format.chunk_key(self.metadata, index))
+
+    # One chunk
+
+    def load(self, index: Index) -> np.ndarray | None:
+        """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
+        key = self.key(index)
+        return self._decode(key, self.store.get(key))
+
+    def _decode(self, key: str, data: bytes | None) -> np.ndarray | None:
+        if data is None:
+            if self.missing == "error":
+                why = "it is not stored, and missing='error' was asked for"
+                raise MissingChunkError("decode", self.store.url, key, why)
+            return None
+        try:
+            return self.format.decode(self.metadata, data)
+        except Varlength as error:
+            raise VarlengthChunkError(self.store.url, key, str(error), error.elements) from error
+        except Exception as error:  # whatever a codec raises, it gets the chunk's name here
+            raise ChunkError("decode", self.store.url, key, _reason(error)) from error
+
+    def block(self, index: Index) -> np.ndarray:
+        """Return a chunk as far as the array reaches, in native order: new, whole, writable."""
+        return self._native(index, self.load(index))
+
+    def _native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
+        extent = self.metadata.grid.extent(index)
+        if stored is not None and all(
+            have >= need for have, need in zip(stored.shape, extent, strict=True)
+        ):
+            return stored[tuple(map(slice, extent))].astype(self.metadata.dtype, order="C")
+        result = np.full(extent, self.metadata.fill_value, self.metadata.dtype)
+        if stored is not None:
+            # Blocks stay short where an array grew after its last chunks were cut to size.
+            overlap = tuple(map(slice, map(min, stored.shape, extent)))
+            result[overlap] = stored[overlap]
+        return result
+
+    def save(self, index: Index, block: np.ndarray) -> None:
+        """Store a chunk, of the shape that the array has there: whole, in one request."""
+        key = self.key(index)
+        if self.metadata.content is not Content.NUMBERS:
+            msg = f"{join(self.store.url, self.path)} holds {self.metadata.content.value}, which are read only"
+            raise MetadataError(msg)
+        if not self.write_empty and not np.ascontiguousarray(block).reshape(-1).view("u1").any():
+            self.store.delete([key])
+            return
+        if self.edges == "pad" and block.shape != self.metadata.chunks:
+            full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
+            full[tuple(map(slice, block.shape))] = block
+            block = full
+        try:
+            data = self.format.encode(self.metadata, block)
+        except Exception as error:  # as above
+            raise ChunkError("encode", self.store.url, key, _reason(error)) from error
+        self.store.set(key, data)
+
+    # Selections
+
+    def read(
+        self, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
+    ) -> None:
+        """Read what `axes` select into `result`, each chunk's elements once and straight."""
+        pieces = self.metadata.grid.project(axes)
+        for parts, stored in self._stored(product(*pieces), cache):
+            target = outer([part.target for part in parts])
+            if stored is None:
+                result[target] = self.metadata.fill_value
+                continue
+            extent = self.metadata.grid.extent([part.chunk for part in parts])
+            if any(have < need for have, need in zip(stored.shape, extent, strict=True)):
+                stored = self._native(tuple(part.chunk for part in parts), stored)  # noqa: PLW2901
+            result[target] = stored[outer([part.inside for part in parts])]
+
+    def _stored(
+        self, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
+    ) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
+        """Iterate over the chunks that pieces touch, as they are stored."""
+        chosen = iter(chosen)
+        while batch := list(islice(chosen, self.store.batch)):
+            indices = [tuple(part.chunk for part in parts) for parts in batch]
+            yield from zip(batch, self.load_many(indices, cache), strict=True)
+
+    def load_many(
+        self, indices: Sequence[Index], cache: Cache | None = None
+    ) -> Iterator[np.ndarray | None]:
+        """Iterate over chunks as they are stored, fetched in one batch."""
+        if cache is not None:
+            yield from (self._cached(index, cache) for index in indices)
+            return
+        keys = [self.key(index) for index in indices]
+        found = [self.store.get(keys[0])] if len(keys) == 1 else self.store.get_many(keys)
+        for key, data in zip(keys, found, strict=True):
+            yield self._decode(key, data)
+
+    def _cached(self, index: Index, cache: Cache) -> np.ndarray:
+        try:
+            return cache[index]
+        except KeyError:
+            cache[index] = block = self.block(index)
+            return block
+
+    def write(self, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
+        """Write `values` where `axes` select; return the number of chunks that were written.
+
+        A chunk that the selection covers is not read; one that it cuts is read, merged and
+        replaced.
+        """
+        written = 0
+        for parts in product(*self.metadata.grid.project(axes)):
+            index = tuple(part.chunk for part in parts)
+            part_of = values[outer([part.target for part in parts])]
+            if all(part.whole for part in parts):
+                block = part_of.astype(self.metadata.dtype, copy=False)
+            else:
+                block = self.block(index)
+                block[outer([part.inside for part in parts])] = part_of
+            self.save(index, block)
+            written += 1
+        return written
+
+    # All chunks
+
+    def stored_indices(self) -> Iterator[Index]:
+        """Iterate over the chunks that are stored, also those beyond the array's ends."""
+        for key in self.store.walk(self.path):
+            index = self.format.chunk_index(self.metadata, key)
+            if index is not None:
+                yield index
+
+    def trim(self, before: ArrayMetadata) -> None:
+        """Remove what `before` held and the array no longer does, so that it stays gone."""
+        grid = self.metadata.grid
+        beyond = []
+        for index in list(self.stored_indices()):
+            if index not in grid:
+                beyond.append(self.key(index))
+            elif grid.extent(index) != before.grid.extent(index):
+                self.save(index, self.block(index))
+        self.store.delete(beyond)
+
+    def check_visible(self) -> None:
+        """Raise where this process does not see the array's metadata, before it writes."""
+        key = join(self.path, self.format.document)
+        if not self.store.exists(key):
+            raise ContainerNotVisibleError(self.store.url, key)
+
+    @property
+    def token(self) -> tuple[object, ...]:
+        """What tells these chunks from others, the same in every process."""
+        kind: Any = self.metadata.bare()
+        return (self.store.token, self.path, self.format.name, self.missing, repr(kind))
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or "no more is known"
+    return (
+        text
+        if isinstance(error, (ValueError, MetadataError))
+        else f"{type(error).__name__}: {text}"
+    )

@@ -1,0 +1,31 @@
+"""bzip2 streams (N5 README, "bzip2")."""
+
+from __future__ import annotations
+
+import bz2
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from xarray_n5.compression.values import check_range
+
+if TYPE_CHECKING:
+    from xarray_n5.compression import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Bzip2:
+    """bzip2 in blocks of 1 to 9 times 100 kB."""
+
+    name: ClassVar[str] = "bzip2"
+    block_size: int = 9
+
+    def __post_init__(self) -> None:
+        check_range("blockSize", self.block_size, 1, 9)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one stream: Java refuses several."""
+        return bz2.compress(memoryview(data), self.block_size)
+
+    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+        """Return what the stream holds."""
+        return bz2.decompress(data)

@@ -1,0 +1,24 @@
+"""No compression (N5 README, "raw")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from xarray_n5.compression import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Bytes as they are."""
+
+    name: ClassVar[str] = "raw"
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return `data`."""
+        return data
+
+    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+        """Return `data`."""
+        return data

@@ -1,0 +1,61 @@
+"""Views of bytes, and compressed streams that stand one after another in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xarray_n5.compression import Buffer
+
+
+def bytes_of(data: Buffer) -> memoryview:
+    """Return a flat view of the bytes, of an array in any byte order too."""
+    return np.frombuffer(data, np.uint8).data
+
+
+class Decompressor(Protocol):
+    """What zlib, bz2, lzma and lz4.frame call the reader of one stream."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream's end mark has been read."""
+
+    @property
+    def unused_data(self) -> bytes | None:
+        """What stands behind the end mark."""
+
+    def decompress(self, data: Any, max_length: int, /) -> bytes:
+        """Return at most `max_length` bytes."""
+
+
+def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic: bytes) -> bytes:
+    """Return what the streams in `data` hold, at most ``size + 1`` bytes.
+
+    The additional byte shows that there is more than expected, without decoding all of it. Behind
+    the first stream, what does not begin with `magic` (zeros aside, xz's padding) is ignored.
+
+    Raises
+    ------
+    EOFError
+        If a stream has no end mark.
+    """
+    pieces: list[bytes] = []
+    rest: bytes | memoryview = bytes_of(data)
+    left = size + 1
+    while left:
+        decompressor = new()
+        pieces.append(decompressor.decompress(rest, left))
+        left -= len(pieces[-1])
+        if not decompressor.eof:
+            break
+        rest = (decompressor.unused_data or b"").lstrip(b"\0")
+        if not rest.startswith(magic):
+            break
+    if left and not decompressor.eof:
+        msg = f"the compressed stream is cut off: no end mark after {size + 1 - left} decoded bytes"
+        raise EOFError(msg)
+    return b"".join(pieces)

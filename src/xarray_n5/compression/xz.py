@@ -1,0 +1,31 @@
+"""xz streams (N5 README, "xz")."""
+
+from __future__ import annotations
+
+import lzma
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from xarray_n5.compression.values import check_range
+
+if TYPE_CHECKING:
+    from xarray_n5.compression import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Xz:
+    """LZMA2 in xz's container, with a preset from 0 (fast) to 9 (small)."""
+
+    name: ClassVar[str] = "xz"
+    preset: int = 6
+
+    def __post_init__(self) -> None:
+        check_range("preset", self.preset, 0, 9)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one stream: Java refuses several."""
+        return lzma.compress(memoryview(data), preset=self.preset)
+
+    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+        """Return what the stream holds."""
+        return lzma.decompress(data)

@@ -1,0 +1,38 @@
+"""``_ARRAY_DIMENSIONS``: names alone, as xarray wrote them through zarr-python.
+
+The list stands in C order, also in N5, where ``dimensions`` stand the other way round.
+Source: xarray's Zarr encoding specification.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.axes import Axis, Geometry, names
+
+if TYPE_CHECKING:
+    from xarray_n5.dialects import Node
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayDimensions:
+    """The names of the axes."""
+
+    name: ClassVar[str] = "array_dimensions"
+    keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return axes with names and nothing else."""
+        found = node.attributes.get("_ARRAY_DIMENSIONS")
+        if found is None:
+            return None
+        proper = isinstance(found, list) and all(isinstance(name, str) for name in found)
+        if not proper or len(found) != len(node.shape) or len(set(found)) != len(found):
+            msg = f"'_ARRAY_DIMENSIONS' is {found!r}; {len(node.shape)} different names are needed"
+            raise ValueError(msg)
+        return Geometry(tuple(Axis(name=name) for name in found))
+
+    def write(self, geometry: Geometry) -> dict[str, Any]:
+        """Return the attribute."""
+        return {"_ARRAY_DIMENSIONS": list(names(geometry.axes))}

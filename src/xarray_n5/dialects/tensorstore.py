@@ -1,0 +1,65 @@
+"""``axes``, ``units`` and ``resolution`` on the array, as TensorStore's n5 driver writes them.
+
+Lists stand in N5 order. Source: TensorStore's n5 driver page, "Metadata" and "Dimension units".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.axes import Axis, Geometry, kind_of, written_unit
+from xarray_n5.dialects.values import numbers, texts, whole_number
+
+if TYPE_CHECKING:
+    from xarray_n5.dialects import Node
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStore:
+    """Labels, units and their multipliers; sample 0 lies at 0."""
+
+    name: ClassVar[str] = "tensorstore"
+    keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes, or None where neither of the keys is there."""
+        ndim = len(node.shape)
+        found = {key: node.attributes.get(key) for key in self.keys}
+        if all(value is None for value in found.values()):
+            return None
+        names = texts("axes", found["axes"], ndim) or ("",) * ndim
+        units = texts("units", found["units"], ndim)
+        scales = numbers("resolution", found["resolution"], ndim)
+        if len({name for name in names if name}) != sum(map(bool, names)):
+            msg = f"'axes' {list(names)} names an axis twice"
+            raise ValueError(msg)
+        if scales is None and units is not None and any(map(written_unit, units)):
+            scales = (1.0,) * ndim
+        return Geometry(
+            tuple(
+                Axis(
+                    name=name or None,
+                    kind=kind_of(name, unit),
+                    unit=written_unit(unit),
+                    scale=scale,
+                )
+                for name, unit, scale in zip(
+                    names, units or (None,) * ndim, scales or (None,) * ndim, strict=True
+                )
+            )[::-1]
+        )
+
+    def write(self, geometry: Geometry) -> dict[str, Any]:
+        """Return the attributes; offsets are not among them."""
+        axes = geometry.axes[::-1]
+        attributes: dict[str, Any] = {}
+        if geometry.named:
+            attributes["axes"] = [axis.name or "" for axis in axes]
+        if any(axis.unit is not None or axis.scale is not None for axis in axes):
+            # All or none: "" means dimensionless, and a scale without units is no scale to some.
+            attributes["units"] = [axis.unit or "" for axis in axes]
+            attributes["resolution"] = [
+                whole_number(1.0 if axis.scale is None else axis.scale) for axis in axes
+            ]
+        return attributes

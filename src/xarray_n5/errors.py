@@ -1,0 +1,147 @@
+"""Every error of the package.
+
+Each is also the builtin that a caller would catch::
+
+    N5Error
+    ├── NodeNotFoundError        FileNotFoundError    nothing is stored at a path
+    ├── NodeExistsError          FileExistsError      a write would replace what is there
+    ├── ContainerNotVisibleError FileNotFoundError    a worker does not see the container
+    ├── PathError                ValueError           a path leaves the container
+    ├── MetadataError            ValueError           metadata that cannot be understood or held
+    ├── UnknownCompressionError  NotImplementedError  a compression nobody registered
+    ├── AlignmentError           ValueError           dask blocks that would share a chunk
+    ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
+    └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
+        ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
+        └── VarlengthChunkError                       a chunk that holds a list of elements
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+
+__all__ = [
+    "AlignmentError",
+    "ChunkError",
+    "ContainerNotVisibleError",
+    "MetadataError",
+    "MissingChunkError",
+    "N5Error",
+    "NodeExistsError",
+    "NodeNotFoundError",
+    "PathError",
+    "ReadOnlyError",
+    "UnknownCompressionError",
+    "VarlengthChunkError",
+]
+
+
+class N5Error(Exception):
+    """Base of every error that this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle as type(*args), which facts in the signature would break;
+        # errors must travel from a worker to the client whole.
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(kind: type[N5Error], args: tuple[object, ...], facts: dict[str, object]) -> N5Error:
+    """Return the error that was pickled, its facts and message as they were."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
+
+class NodeNotFoundError(N5Error, FileNotFoundError):
+    """Nothing, or not the kind of node that was asked for, is stored at a path."""
+
+    def __init__(self, url: str, path: str, expected: str = "node", hint: str = "") -> None:
+        self.url, self.path, self.expected = url, path, expected
+        text = f"no {expected} at {path or '/'!r} in {url!r}"
+        super().__init__(f"{text}; {hint}" if hint else text)
+
+
+class NodeExistsError(N5Error, FileExistsError):
+    """A write would replace something that exists."""
+
+    def __init__(self, url: str, path: str, found: str, hint: str) -> None:
+        self.url, self.path, self.found = url, path, found
+        super().__init__(f"{path or '/'!r} in {url!r} exists ({found}); {hint}")
+
+
+class ContainerNotVisibleError(N5Error, FileNotFoundError):
+    """A worker was sent a write, but does not see the metadata that the client created."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.url, self.key = url, key
+        super().__init__(
+            f"this process does not see {key!r} in {url!r}, which existed when the write was "
+            "planned; nothing was written. Give every worker the same file system "
+            "(a shared mount) or an object store"
+        )
+
+
+class PathError(N5Error, ValueError):
+    """A path that leaves the container, or a name that cannot be stored."""
+
+
+class MetadataError(N5Error, ValueError):
+    """Metadata that cannot be understood, does not match, or cannot be held by the format."""
+
+
+class UnknownCompressionError(N5Error, NotImplementedError):
+    """A compression that is neither built in nor registered."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"unknown compression {name!r}; known are {', '.join(sorted(self.known))}. "
+            "Add others with xarray_n5.register_compression"
+        )
+
+
+class AlignmentError(N5Error, ValueError):
+    """A write whose dask blocks would share a chunk."""
+
+    def __init__(self, axis: int, block: int, position: int, chunk: int) -> None:
+        self.axis, self.block, self.position, self.chunk = axis, block, position, chunk
+        super().__init__(
+            f"along axis {axis}, dask block {block} starts at {position}, which cuts a stored chunk "
+            f"of {chunk}; rechunk that axis to multiples of {chunk}, or leave align_chunks=True"
+        )
+
+
+class ReadOnlyError(N5Error, PermissionError):
+    """A write through a handle that was opened for reading."""
+
+    def __init__(self, url: str, path: str) -> None:
+        self.url, self.path = url, path
+        super().__init__(f"{path or '/'!r} in {url!r} is open for reading; open it with mode='r+'")
+
+
+class ChunkError(N5Error, ValueError):
+    """A chunk that cannot be encoded or decoded."""
+
+    def __init__(
+        self, direction: Literal["decode", "encode"], url: str, key: str, why: str
+    ) -> None:
+        self.direction, self.url, self.key, self.why = direction, url, key, why
+        super().__init__(f"cannot {direction} chunk {key!r} in {url!r}: {why}")
+
+
+class MissingChunkError(ChunkError, LookupError):
+    """A chunk that is not stored, where ``missing="error"`` says that it must be."""
+
+
+class VarlengthChunkError(ChunkError):
+    """A chunk that holds a list of elements instead of an array of them."""
+
+    def __init__(self, url: str, key: str, why: str, elements: np.ndarray) -> None:
+        self.elements = elements
+        super().__init__("decode", url, key, why)

@@ -1,0 +1,123 @@
+"""Containers: which keys a node has, and what the bytes there mean.
+
+A format is a pure layout. It turns documents into the one model of :mod:`xarray_n5.metadata`
+and back, names the key of a chunk, and turns a chunk's bytes into an array and back; who fetches
+the bytes is none of its business.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from xarray_n5.errors import MetadataError, PathError
+from xarray_n5.formats.n5 import N5
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from xarray_n5.grid import Index
+    from xarray_n5.metadata import ArrayMetadata, Attributes, Metadata
+
+__all__ = ["FORMATS", "N5", "Documents", "Format", "get_format", "normalize_path"]
+
+Documents = dict[str, bytes]
+"""Keys relative to a node, and the bytes there."""
+
+
+class Format(Protocol):
+    """A layout of arrays and groups in a container."""
+
+    @property
+    def name(self) -> str:
+        """What users call the format."""
+
+    @property
+    def document(self) -> str:
+        """The key, relative to a node, whose presence makes it one; read first."""
+
+    def read(self, document: bytes | None, where: str) -> Metadata:
+        """Return what a node's document says; `where` names it in errors."""
+
+    def create(self, metadata: Metadata, before: bytes | None, where: str) -> bytes:
+        """Return the document of a new node, where `before` was."""
+
+    def with_attributes(self, document: bytes | None, attributes: Attributes, where: str) -> bytes:
+        """Return `document` with other user attributes, and all else to the letter."""
+
+    def with_shape(self, document: bytes | None, shape: tuple[int, ...], where: str) -> bytes:
+        """Return `document` with another shape, and all else to the letter."""
+
+    def mark_root(self, document: bytes | None, where: str) -> bytes | None:
+        """Return the document that makes a directory a container, or None where it is one."""
+
+    def check_container(self, document: bytes | None, where: str) -> None:
+        """Warn where a container's root says that it is newer than what can be read."""
+
+    def matches(self, document: bytes | None, constraints: Attributes, where: str) -> None:
+        """Raise where a node's document does not hold exactly what `constraints` name."""
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the metadata that `constraints` alone describe, with the defaults of creation."""
+
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return a chunk's key, relative to its array."""
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the chunk that a key relative to the array names, or None."""
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+        """Return the bytes that store `block`."""
+
+
+FORMATS: Mapping[str, Format] = {
+    N5.name: N5(),
+}
+
+
+def get_format(name: str | None) -> Format:
+    """Return the format called `name`; N5 where no name is given.
+
+    Raises
+    ------
+    MetadataError
+        If there is no such format.
+    """
+    try:
+        return FORMATS[name or N5.name]
+    except KeyError:
+        msg = f"unknown format {name!r}; known are {', '.join(FORMATS)}"
+        raise MetadataError(msg) from None
+
+
+def normalize_path(path: str) -> str:
+    """Return a node's path without what Java's N5 takes out: outer slashes, empty and ``.`` parts.
+
+    ``..`` leads to the parent, but never out of the container.
+
+    >>> normalize_path("/em//./raw/../s0/")
+    'em/s0'
+
+    Raises
+    ------
+    PathError
+        If the path would leave the container, or holds a character that no file name can.
+    """
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                msg = f"the path {path!r} leaves the container"
+                raise PathError(msg)
+            parts.pop()
+        elif part not in {"", "."}:
+            parts.append(part)
+    if re.search(r"[\x00\\]", path):
+        msg = f"the path {path!r} holds a backslash or a NUL; separate its parts with '/'"
+        raise PathError(msg)
+    return "/".join(parts)

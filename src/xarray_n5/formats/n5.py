@@ -1,0 +1,289 @@
+"""N5: a directory a node, one ``attributes.json`` in each, one file a chunk.
+
+Sources: the N5 README ("File-system specification"), and what Java N5 1.0 to 4.0, zarr-python 2,
+z5 and TensorStore do where it is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from xarray_n5 import compression as codecs
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import n5_chunk
+from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.planning import auto_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from xarray_n5.grid import Index
+    from xarray_n5.metadata import Attributes, Metadata
+
+DATA_TYPES = tuple(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)) + (
+    "float32",
+    "float64",
+)
+"""The types that every implementation knows (N5 README, item 4)."""
+
+_EXTRA_TYPES = ("bool", "float16")
+"""Types that zarr-python's N5Store wrote, since it writes numpy's names."""
+
+_REQUIRED = ("dimensions", "blockSize", "dataType")
+_STRUCTURAL = frozenset({*_REQUIRED, "compression", "compressionType", "n5"})
+
+VERSION = "2.0.0"
+"""What new containers say: every Java release opens it; a later one would lock some out."""
+
+_NEWEST = 4
+_MAX_BYTES = (1 << 31) - 1
+"""The size of a chunk that Java can still hold (README: "cannot be larger than 2GB")."""
+
+
+@dataclass(frozen=True, slots=True)
+class N5:
+    """The N5 file-system layout."""
+
+    name: ClassVar[str] = "n5"
+    document: ClassVar[str] = "attributes.json"
+
+    def read(self, document: bytes | None, where: str) -> Metadata:
+        """Return the array or group that an ``attributes.json`` describes."""
+        members = _parse(document, where)
+        group = GroupMetadata(attributes=_others(members, {"n5"}))
+        if not all(key in members for key in _REQUIRED):
+            return group
+        if "compression" in members or "compressionType" in members:
+            return _array(members, where)
+        if "codecs" in members:
+            msg = f"{where}: stores chunks by 'codecs', which only Zarr v3 defines; no N5 reader knows them"
+            raise MetadataError(msg)
+        return group
+
+    def create(self, metadata: Metadata, before: bytes | None, where: str) -> bytes:
+        """Return the ``attributes.json`` of a new node; the container's version stays what it was."""
+        members = {k: v for k, v in _parse(before, where).items() if k == "n5"}
+        if isinstance(metadata, ArrayMetadata):
+            members |= self._structure(metadata, where)
+        return _dump({**members, **_allowed(metadata.attributes, metadata, where)}, where)
+
+    def with_attributes(self, document: bytes | None, attributes: Attributes, where: str) -> bytes:
+        """Return `document` with other user attributes, and all else to the letter."""
+        metadata = self.read(document, where)
+        reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
+        kept = {k: v for k, v in _parse(document, where).items() if k in reserved}
+        return _dump({**kept, **_allowed(attributes, metadata, where)}, where)
+
+    def with_shape(self, document: bytes | None, shape: tuple[int, ...], where: str) -> bytes:
+        """Return `document` with another shape, and all else to the letter."""
+        return _dump({**_parse(document, where), "dimensions": list(shape[::-1])}, where)
+
+    def mark_root(self, document: bytes | None, where: str) -> bytes | None:
+        """Return a root's document with a version, or None where it has one already."""
+        members = _parse(document, where)
+        return None if "n5" in members else _dump({"n5": VERSION, **members}, where)
+
+    def _structure(self, metadata: ArrayMetadata, where: str) -> dict[str, Any]:
+        name = metadata.dtype.name
+        if metadata.content is not Content.NUMBERS or name not in DATA_TYPES:
+            hint = {"float16": "float32", "bool": "uint8", "longdouble": "float64"}.get(name)
+            advice = (
+                f"convert it with astype({hint!r})" if hint else f"N5 holds {', '.join(DATA_TYPES)}"
+            )
+            msg = f"{where}: N5 cannot hold elements of type {name}; {advice}"
+            raise MetadataError(msg)
+        size = math.prod(metadata.chunks) * metadata.dtype.itemsize
+        if size > _MAX_BYTES:
+            msg = (
+                f"{where}: a chunk of {metadata.chunks} {name} is {size} bytes, but N5 chunks hold at most "
+                f"{_MAX_BYTES}; choose smaller chunks, or chunks='auto'"
+            )
+            raise MetadataError(msg)
+        return {
+            "dimensions": list(metadata.shape[::-1]),
+            "blockSize": list(metadata.chunks[::-1]),
+            "dataType": name,
+            "compression": codecs.to_json(metadata.compression),
+        }
+
+    def check_container(self, document: bytes | None, where: str) -> None:
+        """Warn where the root's ``n5`` names a major version that nobody had written yet."""
+        version = _parse(document, where).get("n5")
+        found = re.match(r"\d+", version) if isinstance(version, str) else None
+        if found and int(found.group()) > _NEWEST:
+            warnings.warn(
+                f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold what "
+                "cannot be read",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def matches(self, document: bytes | None, constraints: Attributes, where: str) -> None:
+        """Raise where a member that `constraints` name is absent or another."""
+        members = _parse(document, where)
+        for key, wanted in constraints.items():
+            found = members.get(key)
+            same = found == wanted
+            if key == "compression" and key in members:
+                same = codecs.from_json(found) == codecs.from_json(wanted)
+            if key not in members or not same:
+                msg = f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for"
+                raise MetadataError(msg)
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the array that `constraints` describe, without any file."""
+        missing = [key for key in ("dimensions", "dataType") if key not in constraints]
+        if missing:
+            msg = f"{where}: metadata without {missing} describe no array"
+            raise MetadataError(msg)
+        members = {"compression": {"type": "gzip"}, **constraints}
+        if "blockSize" not in members:
+            shape = _integers(members, "dimensions", 0, where)[::-1]
+            members["blockSize"] = list(auto_chunks(shape)[::-1])
+        return _array(members, where)
+
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return a chunk's place: its index with the first dimension first (README, item 5)."""
+        # An array without dimensions has one chunk, which TensorStore calls "0".
+        return "/".join(map(str, reversed(index))) if index else "0"
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the index that a chunk's place means, or None where it is no such place."""
+        parts = key.split("/")
+        if len(parts) != max(1, len(metadata.shape)):
+            return None
+        if not all(re.fullmatch(r"0|[1-9]\d*", part, re.ASCII) for part in parts):
+            return None
+        return tuple(map(int, reversed(parts))) if metadata.shape else ()
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's elements."""
+        return n5_chunk.decode(metadata, data)
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+        """Return a chunk's bytes."""
+        return n5_chunk.encode(metadata, block)
+
+
+def _parse(document: bytes | None, where: str) -> dict[str, Any]:
+    if document is None or not document.strip():
+        # Java creates the file empty before it writes into it.
+        return {}
+    try:
+        text = document.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # Java takes the platform's charset where nobody tells it another.
+        text = document.decode("latin-1")
+    try:
+        members = json.loads(text)
+    except ValueError as error:
+        msg = f"{where}: not JSON ({error}); restore the file, or remove it to make the node a plain group"
+        raise MetadataError(msg) from error
+    if not isinstance(members, dict):
+        msg = f"{where}: holds a JSON {type(members).__name__}, not an object"
+        raise MetadataError(msg)
+    return members
+
+
+def _dump(members: Attributes, where: str) -> bytes:
+    # ASCII escapes: Java reads the file in whatever charset its platform has.
+    try:
+        return json.dumps(members, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        bad = _culprit(members)
+        msg = f"{where}: the attribute {bad!r} cannot be written as JSON ({error})"
+        raise MetadataError(msg) from error
+
+
+def _culprit(members: Attributes) -> str:
+    for key, value in members.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            return key
+    return ""
+
+
+def _others(members: Attributes, reserved: AbstractSet[str]) -> dict[str, Any]:
+    return {key: value for key, value in members.items() if key not in reserved}
+
+
+def _allowed(attributes: Attributes, metadata: Metadata, where: str) -> Attributes:
+    """Return `attributes` if none of them would change what the node is."""
+    reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
+    clash = sorted(reserved.intersection(attributes))
+    if clash or (isinstance(metadata, GroupMetadata) and attributes.keys() >= set(_REQUIRED)):
+        msg = f"{where}: the attributes {clash or list(_REQUIRED)} are N5's own; choose other names"
+        raise MetadataError(msg)
+    return attributes
+
+
+def _array(members: Attributes, where: str) -> ArrayMetadata:
+    shape = _integers(members, "dimensions", 0, where)[::-1]
+    chunks = _integers(members, "blockSize", 1, where)[::-1]
+    if len(shape) != len(chunks):
+        msg = f"{where}: 'dimensions' {list(shape[::-1])} and 'blockSize' {list(chunks[::-1])} differ in length"
+        raise MetadataError(msg)
+    dtype, content = _element(members["dataType"], where)
+    if members.get("isLabelMultiset") is True:
+        content = Content.LABEL_MULTISETS
+    try:
+        compression = codecs.from_json(members.get("compression", members.get("compressionType")))
+    except MetadataError as error:
+        msg = f"{where}: {error}"
+        raise MetadataError(msg) from error
+    return ArrayMetadata(
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compression=compression,
+        attributes=_others(members, _STRUCTURAL),
+        content=content,
+        legacy="compressionType" in members,
+    )
+
+
+def _integers(members: Attributes, key: str, least: int, where: str) -> tuple[int, ...]:
+    value = members[key]
+    # Gson writes whole numbers as 1.0 at times.
+    whole = isinstance(value, list) and all(
+        isinstance(item, (int, float)) and not isinstance(item, bool) and item == int(item) >= least
+        for item in value
+        if not (isinstance(item, float) and not math.isfinite(item))
+    )
+    if not whole or any(isinstance(item, float) and not math.isfinite(item) for item in value):
+        msg = (
+            f"{where}: {key!r} is {value!r}; a list of whole numbers of at least {least} is needed"
+        )
+        raise MetadataError(msg)
+    result = tuple(int(item) for item in value)
+    if any(item >= 1 << 63 for item in result):
+        msg = f"{where}: {key!r} is {value!r}; numbers must be below 2**63"
+        raise MetadataError(msg)
+    return result
+
+
+def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:
+    if name in DATA_TYPES:
+        return np.dtype(cast("str", name)), Content.NUMBERS
+    if name == "string":
+        return np.dtype(object), Content.STRINGS
+    if name == "object":
+        return np.dtype(object), Content.OBJECTS
+    if name in _EXTRA_TYPES:
+        warnings.warn(
+            f"{where}: 'dataType' {name!r} is not one of N5's types; few other readers take it",
+            UserWarning,
+            stacklevel=2,
+        )
+        return np.dtype(cast("str", name)), Content.NUMBERS
+    msg = f"{where}: unknown 'dataType' {name!r}; known are {', '.join(DATA_TYPES)}, string"
+    raise MetadataError(msg)

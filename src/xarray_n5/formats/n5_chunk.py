@@ -1,0 +1,225 @@
+"""The bytes of an N5 chunk: a header, then compressed big-endian elements.
+
+A header is ``mode, ndim`` (uint16), the chunk's dimensions (uint32 each) and, in mode 1, the
+number of elements (uint32), all big-endian (N5 README, item 9). The dimensions stand in reverse,
+so the elements behind them are a C-contiguous array as they are.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xarray_n5.metadata import Content, Varlength
+
+if TYPE_CHECKING:
+    from xarray_n5.metadata import ArrayMetadata
+
+_DEFAULT, _VARLENGTH, _OBJECT = 0, 1, 2
+_MOST_BYTES = 1 << 31
+
+
+def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+    """Return a chunk's elements as an array of the shape that its header tells.
+
+    The result is a view of the decoded bytes, in their order, read-only or not.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are not those of a whole chunk; `Varlength` if they are a list.
+    """
+    mode, shape, count, start = _header(metadata, data)
+    _check_size(metadata, shape, count)
+    payload = memoryview(data)[start:]
+    decoders = {
+        Content.NUMBERS: _numbers,
+        Content.STRINGS: _strings,
+        Content.LABEL_MULTISETS: _label_multisets,
+        Content.OBJECTS: _objects,
+    }
+    if mode == _OBJECT:
+        return _objects(metadata, payload, shape, count)
+    return decoders[metadata.content](metadata, payload, shape, count)
+
+
+def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+    """Return the bytes of a chunk that stores `block`, whose shape becomes the header's."""
+    header = struct.pack(f">HH{block.ndim}I", _DEFAULT, block.ndim, *block.shape[::-1])
+    elements = np.ascontiguousarray(block, metadata.dtype.newbyteorder(">"))
+    return b"".join((header, metadata.compression.encode(elements.reshape(block.shape))))
+
+
+def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
+    """Return the mode, the shape, the number of elements where it is given, the payload's place."""
+    if not data:
+        msg = "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
+        raise ValueError(msg)
+    try:
+        mode, shape, count, start = _modern_header(data)
+        problem = _problem(metadata, mode, shape)
+        doubtful = not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=False))
+    except struct.error:
+        mode, shape, count, start = -1, (), None, 0
+        problem, doubtful = f"the header is cut off after {len(data)} bytes", True
+    if (problem or doubtful) and metadata.legacy and (old := _legacy_header(metadata, data)):
+        return old
+    if problem:
+        raise ValueError(problem)
+    return mode, shape, count, start
+
+
+def _modern_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
+    mode, ndim = struct.unpack_from(">HH", data)
+    if mode == _OBJECT:
+        return mode, (), struct.unpack_from(">I", data, 2)[0], 6
+    dimensions = struct.unpack_from(f">{ndim}I", data, 4)
+    start = 4 + 4 * ndim
+    if mode == _VARLENGTH:
+        return mode, dimensions[::-1], struct.unpack_from(">I", data, start)[0], start + 4
+    return mode, dimensions[::-1], None, start
+
+
+def _problem(metadata: ArrayMetadata, mode: int, shape: tuple[int, ...]) -> str | None:
+    if mode not in {_DEFAULT, _VARLENGTH, _OBJECT}:
+        return f"the header says mode {mode}, which is none of N5's (0, 1, 2)"
+    if mode != _OBJECT and len(shape) != len(metadata.shape):
+        return f"the header tells {len(shape)} dimensions, the dataset has {len(metadata.shape)}"
+    return None
+
+
+def _legacy_header(
+    metadata: ArrayMetadata, data: bytes
+) -> tuple[int, tuple[int, ...], int | None, int] | None:
+    """Return the header of the README's first version: nothing but the dimensions.
+
+    No release ever wrote it, so it must fit in every way before it is believed.
+    """
+    ndim = len(metadata.shape)
+    if len(data) < 4 * ndim:
+        return None
+    shape = struct.unpack_from(f">{ndim}I", data)[::-1]
+    if not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=True)):
+        return None
+    size = math.prod(shape) * metadata.dtype.itemsize
+    try:
+        decoded = metadata.compression.decode(data[4 * ndim :], size)
+    except Exception:  # noqa: BLE001 - whatever a codec raises, the guess was wrong
+        return None
+    return (_DEFAULT, shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
+
+
+def _check_size(metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None) -> None:
+    """Refuse sizes that no chunk has, before anything is allocated for them."""
+    promised = math.prod(metadata.chunks) * metadata.dtype.itemsize
+    size = math.prod(shape) * metadata.dtype.itemsize
+    if size > max(promised, _MOST_BYTES):
+        msg = (
+            f"the header tells a block of shape {shape}, {size} bytes; the dataset's are {promised}"
+        )
+        raise ValueError(msg)
+    if any(n > c for n, c in zip(shape, metadata.chunks, strict=False)):
+        warnings.warn(
+            f"a stored block of shape {shape} is larger than the dataset's chunks {metadata.chunks}; "
+            "what lies beyond them is not read",
+            UserWarning,
+            stacklevel=2,
+        )
+    if count is not None and count >= _MOST_BYTES:
+        msg = f"the header tells {count} elements; a block holds fewer than {_MOST_BYTES}"
+        raise ValueError(msg)
+
+
+def _decompress(metadata: ArrayMetadata, payload: memoryview, size: int) -> memoryview:
+    decoded = memoryview(metadata.compression.decode(payload, size)).cast("B")
+    if decoded.nbytes < size:
+        msg = (
+            f"the payload holds {decoded.nbytes} bytes, {size} were expected: the chunk is cut off, "
+            "or its header or the dataset's dataType is wrong"
+        )
+        raise ValueError(msg)
+    return decoded
+
+
+def _numbers(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    dtype = metadata.dtype.newbyteorder(">")
+    listed = count is not None and count != math.prod(shape)
+    size = count if listed and count is not None else math.prod(shape)
+    decoded = _decompress(metadata, payload, size * dtype.itemsize)
+    if listed:
+        raise Varlength(np.ndarray((size,), dtype, decoded).astype(metadata.dtype), shape)
+    return np.ndarray(shape, dtype, decoded)
+
+
+def _strings(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    # Java writes mode 0 where the number of bytes happens to be that of elements.
+    decoded = _decompress(metadata, payload, math.prod(shape) if count is None else count)
+    texts = bytes(decoded).decode("utf-8").split("\0")
+    size = math.prod(shape)
+    # Each text ends with a NUL; Java drops empty ones from the end.
+    texts = (texts[:-1] if texts[-1] == "" else texts) + [""] * size
+    if any(texts[size:]):
+        msg = f"the block holds {len(texts) - size} strings, its shape {shape} has room for {size}"
+        raise ValueError(msg)
+    result = np.empty(size, object)
+    result[:] = texts[:size]
+    return result.reshape(shape)
+
+
+def _objects(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    msg = (
+        f"the block holds serialised Java objects ({payload.nbytes} bytes of payload), which are not "
+        "decoded: that could run code from the file"
+    )
+    raise ValueError(msg)
+
+
+def _label_multisets(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    """Return the label that occurs most often in each element, the lowest of equals.
+
+    Layout (imglib2-label-multisets, LabelUtils): int32 n, n int64 (cached argmaxes), then for each
+    element an int32 offset into a list area of little-endian entries: int32 count, then count
+    times (int64 label, int32 times). Everything before the list area is big-endian.
+    """
+    if metadata.dtype != np.uint64:
+        msg = (
+            "the dataset holds Paintera label multisets, not an array of numbers; "
+            "label_multisets='argmax' reads the most frequent label of each element"
+        )
+        raise ValueError(msg)
+    decoded = bytes(_decompress(metadata, payload, math.prod(shape) if count is None else count))
+    size = math.prod(shape)
+    try:
+        (cached,) = struct.unpack_from(">i", decoded)
+        start = 4 + 8 * cached
+        offsets = np.frombuffer(decoded, ">i4", size, start)
+        entries = decoded[start + 4 * size :]
+        found = {int(offset): _argmax(entries, int(offset)) for offset in np.unique(offsets)}
+    except (struct.error, ValueError) as error:
+        msg = f"the label multiset is cut off or damaged ({error})"
+        raise ValueError(msg) from error
+    labels = [found[int(offset)] for offset in offsets]
+    return np.array(labels, np.int64).view(np.uint64).reshape(shape)
+
+
+def _argmax(entries: bytes, offset: int) -> int:
+    (count,) = struct.unpack_from("<i", entries, offset)
+    if count < 1:
+        return 0
+    times, label = min(
+        (-times, label)
+        for label, times in struct.iter_unpack("<qi", entries[offset + 4 : offset + 4 + 12 * count])
+    )
+    return int(label)

@@ -1,0 +1,455 @@
+"""Groups, and the doors to a container: open and create, arrays and groups."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from xarray_n5.array import Array
+from xarray_n5.attributes import NodeAttributes, as_json
+from xarray_n5.compression import resolve
+from xarray_n5.creation import (
+    all_attributes,
+    check_agreement,
+    check_sizes,
+    chunk_shape,
+    make_room,
+)
+from xarray_n5.errors import NodeNotFoundError, ReadOnlyError
+from xarray_n5.formats import get_format, normalize_path
+from xarray_n5.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.nodes import Opening, exists, hint, locate, read, where
+from xarray_n5.storage import open_store
+from xarray_n5.storage.fsspec import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xarray_n5.array import AxisOrder
+    from xarray_n5.axes import Axis, Geometry
+    from xarray_n5.chunks import EdgeChunks, Missing
+    from xarray_n5.compression import Compression
+    from xarray_n5.formats import Format
+    from xarray_n5.metadata import Metadata
+    from xarray_n5.nodes import LabelMultisets
+    from xarray_n5.storage import Store
+
+
+class Group(Mapping[str, "Array | Group"]):
+    """A group in a container, as :func:`open_group` and :func:`create_group` return it.
+
+    A mapping of names to the arrays and groups in it; names may be paths. It holds no cache:
+    each look is at what the container holds now.
+    """
+
+    def __init__(
+        self, store: Store, path: str, form: Format, metadata: GroupMetadata, *, options: Opening
+    ) -> None:
+        self._store, self._path, self._format = store, path, form
+        self._metadata, self._options = metadata, options
+
+    @property
+    def path(self) -> str:
+        """The group's path in its container."""
+        return self._path
+
+    @property
+    def url(self) -> str:
+        """The container's place and the group's path in one."""
+        return join(self._store.url, self._path)
+
+    @property
+    def attrs(self) -> NodeAttributes:
+        """The user's attributes; setting one writes it."""
+        return NodeAttributes(
+            self._store,
+            self._path,
+            self._format,
+            self._metadata.attributes,
+            writable=self._options.writable,
+            changed=self._attributes_changed,
+        )
+
+    def _attributes_changed(self, attributes: dict[str, Any]) -> None:
+        self._metadata = GroupMetadata(attributes=attributes)
+
+    def __repr__(self) -> str:
+        return f"<xarray_n5.Group {self.url!r} {list(self)}>"
+
+    def __iter__(self) -> Iterator[str]:
+        folders, _ = self._store.list(self._path)
+        return (name for name in folders if not name.startswith("."))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        path = self._inner(name)
+        _, document = locate(self._store, path, self._format.name)
+        return exists(self._store, path, document)
+
+    def __getitem__(self, name: str) -> Array | Group:
+        path = self._inner(name)
+        form, document = locate(self._store, path, self._format.name)
+        if not exists(self._store, path, document):
+            raise KeyError(name)
+        return self._node(path, form.read(document, where(self._store, path, form)))
+
+    def _inner(self, name: str) -> str:
+        return normalize_path(join(self._path, normalize_path(name)))
+
+    def _node(self, path: str, metadata: Metadata) -> Array | Group:
+        if isinstance(metadata, GroupMetadata):
+            return Group(self._store, path, self._format, metadata, options=self._options)
+        return self._options.array(self._store, path, self._format, metadata)
+
+    def children(self) -> dict[str, Array | Group]:
+        """Return the arrays and groups directly in the group: one listing, one batch of reads."""
+        names = list(self)
+        paths = [join(self._path, name) for name in names]
+        documents = self._store.get_many([join(path, self._format.document) for path in paths])
+        return {
+            name: self._node(
+                path, self._format.read(document, where(self._store, path, self._format))
+            )
+            for name, path, document in zip(names, paths, documents, strict=True)
+        }
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays directly in the group."""
+        return {name: node for name, node in self.children().items() if isinstance(node, Array)}
+
+    def groups(self) -> dict[str, Group]:
+        """Return the groups directly in the group."""
+        return {name: node for name, node in self.children().items() if isinstance(node, Group)}
+
+    def create_array(self, name: str, **kwargs: Any) -> Array:
+        """Create an array in the group; see :func:`create_array`."""
+        self._check_writable()
+        return create_array(self._store, self._inner(name), format=self._format.name, **kwargs)
+
+    def create_group(self, name: str, **kwargs: Any) -> Group:
+        """Create a group in the group; see :func:`create_group`."""
+        self._check_writable()
+        return create_group(self._store, self._inner(name), format=self._format.name, **kwargs)
+
+    def delete(self, name: str) -> None:
+        """Remove an array or a group with everything in it.
+
+        Raises
+        ------
+        KeyError
+            If there is no such node.
+        """
+        self._check_writable()
+        path = self._inner(name)
+        if path == self._path:
+            msg = "a group does not delete itself; delete it from its parent"
+            raise ValueError(msg)
+        if name not in self:
+            raise KeyError(name)
+        # The document first: nobody shall read a half removed array as zeros.
+        self._store.delete([join(path, self._format.document)])
+        self._store.delete_tree(path)
+
+    __delitem__ = delete
+
+    def _check_writable(self) -> None:
+        if not self._options.writable:
+            raise ReadOnlyError(self._store.url, self._path)
+
+
+def open_array(
+    url: object,
+    path: str = "",
+    *,
+    mode: Literal["r", "r+"] = "r",
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+    metadata: Mapping[str, Any] | None = None,
+    assume_metadata: bool = False,
+    axis_order: AxisOrder = "C",
+    missing: Missing = "fill",
+    cache_bytes: int = 0,
+    label_multisets: LabelMultisets = "error",
+    write_empty_chunks: bool = True,
+    edge_chunks: EdgeChunks = "truncate",
+) -> Array:
+    """Open an array that exists.
+
+    Parameters
+    ----------
+    url
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
+        pair of an fsspec filesystem and a path, or a store.
+    path
+        The array's path in the container; the container itself by default.
+    mode
+        "r" for reading, "r+" for writing too.
+    storage_options
+        What fsspec's filesystem takes.
+    format
+        The container's format; found out by default.
+    metadata
+        Members of ``attributes.json``, as they stand there (N5 order): the array must have
+        exactly these.
+    assume_metadata
+        Read no metadata at all, but take `metadata` for true; what it does not say is as
+        :func:`create_array` would choose it. A false assumption damages data.
+    axis_order
+        "F" turns the array round: axes in the order of ``dimensions``, as in Java.
+    missing
+        "fill": a chunk that is not stored reads as zeros. "error": it raises.
+    cache_bytes
+        How many bytes of decoded chunks are kept for the next read.
+    label_multisets
+        "argmax" reads Paintera's label multisets as their most frequent labels (uint64).
+    write_empty_chunks
+        Whether chunks that hold nothing but zeros are stored.
+    edge_chunks
+        "truncate" stores chunks at the array's ends as far as it reaches, as Java does; "pad"
+        full-size, as TensorStore does.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no array.
+    MetadataError
+        If its metadata cannot be understood, or is not what `metadata` says.
+    """
+    options = Opening(
+        writable=mode == "r+",
+        axis_order=axis_order,
+        missing=missing,
+        cache_bytes=cache_bytes,
+        label_multisets=label_multisets,
+        write_empty=write_empty_chunks,
+        edges=edge_chunks,
+    )
+    store, path = open_store(url, storage_options), normalize_path(path)
+    if assume_metadata:
+        form = get_format(format)
+        assumed = form.assume(metadata or {}, where(store, path, form))
+        return options.array(store, path, form, assumed)
+    form, document, found = read(store, path, format)
+    if not isinstance(found, ArrayMetadata):
+        raise NodeNotFoundError(store.url, path, "array", hint(store, path, form))
+    if metadata:
+        form.matches(document, metadata, where(store, path, form))
+    return options.array(store, path, form, found)
+
+
+def open_group(
+    url: object,
+    path: str = "",
+    *,
+    mode: Literal["r", "r+"] = "r",
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+) -> Group:
+    """Open a group that exists; in N5 every directory is one.
+
+    Parameters
+    ----------
+    url, path, storage_options, format
+        As in :func:`open_array`.
+    mode
+        "r" for reading, "r+" for writing too.
+
+    Returns
+    -------
+    Group
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing, or an array.
+    """
+    store, path = open_store(url, storage_options), normalize_path(path)
+    form, document, found = read(store, path, format)
+    if not isinstance(found, GroupMetadata):
+        raise NodeNotFoundError(store.url, path, "group", "it is an array: use open_array")
+    if not exists(store, path, document):
+        raise NodeNotFoundError(store.url, path, "group", hint(store, path, form))
+    return Group(store, path, form, found, options=Opening(writable=mode == "r+"))
+
+
+def open_node(
+    url: object,
+    path: str = "",
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+    axis_order: AxisOrder = "C",
+    missing: Missing = "fill",
+    label_multisets: LabelMultisets = "error",
+) -> Array | Group:
+    """Open what is at `path` for reading, be it an array or a group whose arrays open alike.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing.
+    """
+    store, path = open_store(url, storage_options), normalize_path(path)
+    form, document, found = read(store, path, format)
+    options = Opening(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
+    if isinstance(found, ArrayMetadata):
+        return options.array(store, path, form, found)
+    if not exists(store, path, document):
+        raise NodeNotFoundError(store.url, path, "array or group", hint(store, path, form))
+    return Group(store, path, form, found, options=options)
+
+
+def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | None:
+    """Return the array that a write with `mode` would go into, or None where it makes a new one."""
+    if mode not in {"a", "r+"}:
+        return None
+    try:
+        return open_array(url, path, mode="r+", **options)
+    except NodeNotFoundError:
+        return None
+
+
+def create_array(
+    url: object,
+    path: str = "",
+    *,
+    shape: Sequence[int],
+    dtype: Any,
+    chunks: Sequence[int] | int | Literal["auto"] = "auto",
+    compression: str | Mapping[str, Any] | Compression | None = "gzip",
+    axes: Iterable[Axis | str | None] | Geometry | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    mode: Literal["w-", "w", "a", "r+"] = "w-",
+    format: str | None = None,  # noqa: A002
+    storage_options: Mapping[str, Any] | None = None,
+    dialect: str | Iterable[str] | None = None,
+    chunk_elements: int = 1 << 20,
+    chunk_aspect_ratio: Sequence[float] | None = None,
+    write_empty_chunks: bool = True,
+    edge_chunks: EdgeChunks = "truncate",
+) -> Array:
+    """Create an array, or open one that agrees.
+
+    Everything is checked before anything is written.
+
+    Parameters
+    ----------
+    url, path, storage_options, format, write_empty_chunks, edge_chunks
+        As in :func:`open_array`. Groups that are missing on the way are created.
+    shape
+        The array's shape, in C order.
+    dtype
+        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64.
+    chunks
+        The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
+        `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
+    compression
+        A name, the JSON object of ``attributes.json``, a compression, or None for raw.
+    axes
+        For each axis, in C order, an :class:`~xarray_n5.axes.Axis`, a name or None.
+    attributes
+        The user's attributes; JSON values.
+    mode
+        "w-" creates the array or raises where there is something; "w" replaces an array that
+        is there; "a" creates it, or opens it where shape, dtype and chunks (if given) agree;
+        "r+" does only the latter.
+    dialect
+        How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
+
+    Returns
+    -------
+    Array
+        Open for writing.
+
+    Raises
+    ------
+    NodeExistsError
+        If something is there that `mode` does not allow to replace.
+    MetadataError
+        If the format cannot hold the array, or what is there does not agree.
+    """
+    store, path = open_store(url, storage_options), normalize_path(path)
+    form = get_format(format)
+    at = where(store, path, form)
+    sizes = tuple(map(operator.index, shape))
+    metadata = ArrayMetadata(
+        shape=sizes,
+        chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
+        dtype=np.dtype(dtype).newbyteorder("="),
+        compression=resolve(compression),
+        attributes=all_attributes(axes, attributes, dialect, len(sizes), at),
+    )
+    check_sizes(metadata, at)
+    document = form.create(metadata, None, at)
+    before = store.get(join(path, form.document))
+    found = form.read(before, at)
+    if isinstance(found, ArrayMetadata) and mode in {"a", "r+"}:
+        check_agreement(found, metadata, at, chunks_matter=chunks != "auto")
+        metadata = found
+    elif mode == "r+":
+        raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
+    else:
+        before = make_room(store, path, form, found, before, replace_array=mode == "w")
+        document = form.create(metadata, before, at)
+        store.set(join(path, form.document), document)
+    options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
+    return options.array(store, path, form, metadata)
+
+
+def create_group(
+    url: object,
+    path: str = "",
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    mode: Literal["w-", "a"] = "w-",
+    format: str | None = None,  # noqa: A002
+    storage_options: Mapping[str, Any] | None = None,
+) -> Group:
+    """Create a group, or open one.
+
+    Parameters
+    ----------
+    url, path, storage_options, format
+        As in :func:`create_array`.
+    attributes
+        The user's attributes; JSON values.
+    mode
+        "w-" raises where there is something; "a" opens a group that is there, and adds
+        `attributes` to its own.
+
+    Returns
+    -------
+    Group
+        Open for writing.
+
+    Raises
+    ------
+    NodeExistsError
+        If there is something that `mode` does not allow.
+    """
+    store, path = open_store(url, storage_options), normalize_path(path)
+    form = get_format(format)
+    at = where(store, path, form)
+    metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
+    before = store.get(join(path, form.document))
+    found = form.read(before, at)
+    if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
+        group = Group(store, path, form, found, options=Opening(writable=True))
+        if metadata.attributes:
+            group.attrs.update(metadata.attributes)
+        return group
+    form.create(metadata, None, at)
+    before = make_room(store, path, form, found, before, replace_array=False)
+    store.set(join(path, form.document), form.create(metadata, before, at))
+    return Group(store, path, form, metadata, options=Opening(writable=True))

@@ -1,0 +1,88 @@
+"""The one model that every format speaks: arrays and groups, in C order, without IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from xarray_n5.grid import ChunkGrid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.compression import Compression
+
+Attributes: TypeAlias = "Mapping[str, Any]"
+"""A node's user attributes: JSON values, exactly as they are stored."""
+
+
+class Content(Enum):
+    """What the chunks of an array hold."""
+
+    NUMBERS = "numbers"
+    """One number for each element."""
+    STRINGS = "strings"
+    """One text for each element, NUL-terminated UTF-8."""
+    OBJECTS = "objects"
+    """Serialised Java objects, which are never decoded."""
+    LABEL_MULTISETS = "label multisets"
+    """Paintera's sets of labels and counts, one set for each element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayMetadata:
+    """What is known of an array without reading its chunks."""
+
+    shape: tuple[int, ...]
+    """The array's shape, in elements."""
+    chunks: tuple[int, ...]
+    """The shape of a chunk that no edge clips, in elements."""
+    dtype: np.dtype[Any]
+    """The type of an element in memory, in native byte order."""
+    compression: Compression
+    """What turns a chunk's payload into bytes."""
+    attributes: Attributes = field(default_factory=dict)
+    """The user's attributes."""
+    content: Content = Content.NUMBERS
+    """What the chunks hold."""
+    legacy: bool = False
+    """Whether chunk headers of the format's first description are tried, too."""
+
+    @property
+    def grid(self) -> ChunkGrid:
+        """The chunk grid."""
+        return ChunkGrid(self.shape, self.chunks)
+
+    @property
+    def fill_value(self) -> object:
+        """What an element of a missing chunk reads as."""
+        return "" if self.dtype.kind == "O" else self.dtype.type(0)
+
+    def bare(self) -> ArrayMetadata:
+        """Return the metadata without attributes: all that a chunk needs to be read."""
+        return replace(self, attributes={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """What is known of a group."""
+
+    attributes: Attributes = field(default_factory=dict)
+    """The user's attributes."""
+
+
+Metadata: TypeAlias = ArrayMetadata | GroupMetadata
+
+
+class Varlength(ValueError):  # noqa: N818 - what a chunk turned out to be, not a fault of it
+    """Raised by a format whose chunk holds a list of elements instead of an array of them."""
+
+    def __init__(self, elements: np.ndarray, shape: tuple[int, ...]) -> None:
+        self.elements = elements
+        super().__init__(
+            f"a varlength block of {elements.size} elements, told to be of shape {shape}, is not an "
+            "array chunk; Array.read_chunk(index) returns its elements"
+        )

@@ -1,0 +1,98 @@
+"""What is at a path: a node's document, and the array that it describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.array import Array
+from xarray_n5.chunks import Chunks
+from xarray_n5.formats import FORMATS, get_format
+from xarray_n5.metadata import Content
+from xarray_n5.storage.fsspec import join
+
+if TYPE_CHECKING:
+    from xarray_n5.array import AxisOrder
+    from xarray_n5.chunks import EdgeChunks, Missing
+    from xarray_n5.formats import Format
+    from xarray_n5.metadata import ArrayMetadata, Metadata
+    from xarray_n5.storage import Store
+
+LabelMultisets: TypeAlias = Literal["error", "argmax"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How arrays are opened, by a function or by the group that they are in."""
+
+    writable: bool = False
+    axis_order: AxisOrder = "C"
+    missing: Missing = "fill"
+    cache_bytes: int = 0
+    label_multisets: LabelMultisets = "error"
+    write_empty: bool = True
+    edges: EdgeChunks = "truncate"
+
+    def array(self, store: Store, path: str, form: Format, metadata: ArrayMetadata) -> Array:
+        """Return the array at `path`, opened so."""
+        if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
+            metadata = replace(metadata, dtype=np.dtype(np.uint64))
+        chunks = Chunks(
+            store=store,
+            path=path,
+            format=form,
+            metadata=metadata,
+            missing=self.missing,
+            write_empty=self.write_empty,
+            edges=self.edges,
+        )
+        return Array(
+            chunks,
+            writable=self.writable,
+            axis_order=self.axis_order,
+            cache_bytes=self.cache_bytes,
+        )
+
+
+def where(store: Store, path: str, form: Format) -> str:
+    """Return the name of a node's document for errors."""
+    return join(store.url, path, form.document)
+
+
+def locate(store: Store, path: str, name: str | None) -> tuple[Format, bytes | None]:
+    """Return the format that has a document at `path`, and the document."""
+    candidates = [get_format(name)] if name else list(FORMATS.values())
+    for form in candidates:
+        document = store.get(join(path, form.document))
+        if document is not None:
+            return form, document
+    return candidates[0], None
+
+
+def read(store: Store, path: str, name: str | None) -> tuple[Format, bytes | None, Metadata]:
+    """Return a node's format, document and metadata; warn where its container is too new."""
+    form, document = locate(store, path, name)
+    root = store.get(form.document) if path else document
+    form.check_container(root, where(store, "", form))
+    return form, document, form.read(document, where(store, path, form))
+
+
+def exists(store: Store, path: str, document: bytes | None) -> bool:
+    """Return whether there is a node; one without a document is a directory."""
+    return document is not None or any(store.list(path)) or store.exists(path)
+
+
+def hint(store: Store, path: str, form: Format) -> str:
+    """Return what there is instead of what was looked for."""
+    while True:
+        folders, files = store.list(path)
+        if folders or form.document in files or not path:
+            break
+        path = path.rpartition("/")[0]
+    names = [name for name in folders if not name.startswith(".")]
+    if not names:
+        return "the container is empty or does not exist"
+    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return f"{path or '/'!r} holds {shown}"

@@ -1,0 +1,137 @@
+"""Which blocks and chunks to use: borders that keep tasks off each other's chunks, good sizes.
+
+Integers only, in C order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from xarray_n5.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def align(
+    blocks: Sequence[int], chunk: int, start: int = 0, *, axis: int = 0, strict: bool = False
+) -> tuple[int, ...]:
+    """Return block sizes of which no two share a chunk, as near to `blocks` as possible.
+
+    Every inner border moves to the nearest chunk border; blocks that this leaves empty vanish.
+
+    Parameters
+    ----------
+    blocks
+        Sizes of consecutive blocks along an axis.
+    chunk
+        The stored chunk along the axis.
+    start
+        Where the first block begins in the stored array.
+    axis, strict
+        With ``strict``, raise instead of moving a border of `axis`.
+
+    Raises
+    ------
+    AlignmentError
+        If ``strict`` and a border cuts a chunk.
+
+    Examples
+    --------
+    >>> align((100, 100, 50), 64)
+    (128, 64, 58)
+    """
+    total = start + sum(blocks)
+    edges = [start]
+    position = start
+    for number, block in enumerate(blocks[:-1], start=1):
+        position += block
+        if position % chunk == 0:
+            edge = position
+        elif strict and position not in {start, total}:
+            raise AlignmentError(axis, number, position, chunk)
+        else:
+            edge = (position + chunk // 2) // chunk * chunk
+        if edges[-1] < edge < total:
+            edges.append(edge)
+    if total > start or not blocks:
+        edges.append(total)
+    else:
+        return (0,)
+    return tuple(high - low for low, high in zip(edges[:-1], edges[1:], strict=True))
+
+
+def auto_chunks(
+    shape: Sequence[int],
+    *,
+    elements: int = 1 << 20,
+    aspect_ratio: Sequence[float] | None = None,
+    limit: int | None = None,
+) -> tuple[int, ...]:
+    """Return a chunk shape of at most `elements`, as TensorStore chooses it.
+
+    Parameters
+    ----------
+    shape
+        The array's shape; no chunk is longer than the array (or shorter than 1).
+    elements
+        The number of elements that a chunk should hold.
+    aspect_ratio
+        The chunk's sides relative to each other; all equal by default.
+    limit
+        The most elements that a chunk may hold.
+
+    Examples
+    --------
+    >>> auto_chunks((1000, 2000, 3000))
+    (101, 101, 101)
+    >>> auto_chunks((1000, 2000, 3000), aspect_ratio=(1, 2, 2))
+    (64, 128, 128)
+    >>> auto_chunks((1000, 2000, 3000), aspect_ratio=(1, 2, 2), elements=2_000_000)
+    (79, 159, 159)
+    """
+    ratio = tuple(aspect_ratio or (1,) * len(shape))
+    if len(ratio) != len(shape) or not all(math.isfinite(r) and r > 0 for r in ratio):
+        msg = f"aspect ratio {ratio} must hold one positive number for each axis of {tuple(shape)}"
+        raise ValueError(msg)
+    if elements < 1:
+        msg = f"a chunk must hold at least one element, not {elements}"
+        raise ValueError(msg)
+    wanted = min(elements, limit or elements)
+    sides = [max(1, size) for size in shape]
+
+    def scaled(factor: float) -> tuple[int, ...]:
+        return tuple(
+            max(1, min(side, int(r * factor))) for side, r in zip(sides, ratio, strict=True)
+        )
+
+    # The largest factor whose chunk fits; half an element on the finest axis is close enough.
+    low, high = 0.0, 2 * max((side / r for side, r in zip(sides, ratio, strict=True)), default=1.0)
+    step = 0.5 * min((1 / r for r in ratio), default=1.0)
+    while low + step < high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if math.prod(scaled(middle)) > wanted else (middle, high)
+    return scaled(low)
+
+
+def group_chunks(
+    chunks: Sequence[int], shape: Sequence[int], itemsize: int, limit: int
+) -> tuple[int, ...]:
+    """Return a whole multiple of `chunks` of at most about `limit` bytes, the shortest side grown first.
+
+    >>> group_chunks((64, 64, 64), (1000, 1000, 1000), 2, 16 << 20)
+    (256, 256, 128)
+    """
+    factors = [1] * len(chunks)
+    counts = [max(1, -(-s // c)) for s, c in zip(shape, chunks, strict=True)]
+    size = math.prod(chunks) * itemsize
+    while True:
+        growable = [i for i, n in enumerate(counts) if factors[i] < n and 2 * size <= limit]
+        if not growable:
+            return tuple(f * c for f, c in zip(factors, chunks, strict=True))
+        # The last axis is nearest in memory: on a tie the earlier axis grows.
+        axis = min(growable, key=lambda i: factors[i] * chunks[i])
+        size = size // factors[axis]
+        factors[axis] = min(2 * factors[axis], counts[axis])
+        size *= factors[axis]

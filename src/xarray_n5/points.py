@@ -1,0 +1,93 @@
+"""Selection of points: each chunk that holds any is read once."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xarray_n5.selection import Selection, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.chunks import Chunks
+
+
+def read_points(chunks: Chunks, key: Sequence[object]) -> np.ndarray:
+    """Return what index arrays that are broadcast together select, with slices among them.
+
+    Parameters
+    ----------
+    chunks
+        The chunks of an array, in C order.
+    key
+        An item for each axis: a slice, an int or an array of ints, of which there is one at least.
+
+    Returns
+    -------
+    numpy.ndarray
+        The axes of the index arrays first, then one for each slice, in order.
+
+    Raises
+    ------
+    IndexError
+        If the key does not fit the array.
+    """
+    shape = chunks.metadata.shape
+    if len(key) != len(shape):
+        msg = f"{len(key)} indices were given for an array with {len(shape)} axes"
+        raise IndexError(msg)
+    sliced = [axis for axis, item in enumerate(key) if isinstance(item, slice)]
+    pointed = [axis for axis, item in enumerate(key) if not isinstance(item, slice)]
+    around = normalize(
+        tuple(item if isinstance(item, slice) else slice(0, 1) for item in key), shape
+    )
+    arrays = np.broadcast_arrays(*(_positions(key[axis], axis, shape[axis]) for axis in pointed))
+    result = np.empty(
+        (arrays[0].size, *(around.shape[axis] for axis in sliced)), chunks.metadata.dtype
+    )
+    _fill(chunks, result, np.stack([a.ravel() for a in arrays]), around, pointed, sliced)
+    result = result[(slice(None), *(around.view[axis] for axis in sliced))]
+    return result.reshape(arrays[0].shape + result.shape[1:])
+
+
+def _positions(item: object, axis: int, size: int) -> np.ndarray:
+    """Return the positions that an index array names, counted from the axis' start."""
+    array = np.asarray(item)
+    flat = normalize(array.reshape(-1) if array.ndim else array.reshape(1), (size,)).axes[0]
+    if isinstance(flat, slice):
+        msg = f"axis {axis} cannot be indexed with {item!r}"
+        raise IndexError(msg)
+    if array.dtype == bool:
+        return flat
+    return flat.reshape(array.shape)
+
+
+def _fill(
+    chunks: Chunks,
+    result: np.ndarray,
+    points: np.ndarray,
+    around: Selection,
+    pointed: Sequence[int],
+    sliced: Sequence[int],
+) -> None:
+    """Read every chunk that has points, once, and scatter them into `result`."""
+    stored = chunks.metadata.grid
+    sides = np.array([stored.chunks[axis] for axis in pointed])[:, None]
+    homes, which = np.unique(points // sides, axis=1, return_inverse=True)
+    order = np.argsort(which.reshape(-1), kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(which.reshape(-1)))[:-1])
+    pieces = stored.project(around.axes)
+    for home, rows in zip(homes.T, groups, strict=True):
+        inside = tuple(points[:, rows] - home[:, None] * sides)
+        for parts in product(*(pieces[axis] for axis in sliced)):
+            index = [0] * len(stored.shape)
+            for axis, number in zip(pointed, home, strict=True):
+                index[axis] = int(number)
+            for axis, part in zip(sliced, parts, strict=True):
+                index[axis] = part.chunk
+            block = chunks.block(tuple(index)).transpose(*pointed, *sliced)
+            target = (rows, *(part.target for part in parts))
+            result[target] = block[(*inside, *(part.inside for part in parts))]

@@ -1,0 +1,153 @@
+"""What stands between brackets, as slices and positions along each axis.
+
+Integers only: no bytes, no IO. numpy's basic indices are taken as numpy takes them; index arrays
+select orthogonally.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AxisIndex: TypeAlias = "slice | np.ndarray"
+"""One axis of a selection, normalised: a slice of positive step, or an array of positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A normalised basic or orthogonal index."""
+
+    axes: tuple[AxisIndex, ...]
+    """One index per axis of the array."""
+    view: tuple[slice | int, ...]
+    """What turns an array of `shape` into the result: reversed or dropped axes."""
+    newaxes: tuple[int, ...]
+    """Where the result has axes of length one that the array does not have."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of positions selected along each axis of the array."""
+        return tuple(_length(axis) for axis in self.axes)
+
+
+def normalize(key: object, shape: Sequence[int]) -> Selection:
+    """Return what `key` selects from an array of `shape`.
+
+    Parameters
+    ----------
+    key
+        What stands between the brackets: ints, slices of any step, an ellipsis, ``None``,
+        one-dimensional arrays of ints or bools. Several arrays select orthogonally, as in
+        xarray: each along its own axis (``numpy.ix_`` arrays are understood too).
+    shape
+        The array's shape.
+
+    Raises
+    ------
+    IndexError
+        If the key does not fit the shape.
+    """
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = fill_ellipsis(items, len(shape))
+    axes: list[AxisIndex] = []
+    view: list[slice | int] = []
+    newaxes: list[int] = []
+    position = 0
+    for item in items:
+        if item is None:
+            newaxes.append(position)
+            position += 1
+            continue
+        axis, seen = _normalize_axis(item, len(axes), shape[len(axes)])
+        axes.append(axis)
+        view.append(seen)
+        position += not isinstance(seen, int)
+    return Selection(tuple(axes), tuple(view), tuple(newaxes))
+
+
+def fill_ellipsis(items: list[object], ndim: int) -> list[object]:
+    """Return `items` with full slices where an ellipsis stands or the key ends early."""
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    given = sum(item is not None and item is not Ellipsis for item in items)
+    if len(dots) > 1 or given > ndim:
+        msg = f"too many indices: the array has {ndim} axes, the index {items!r} names {given}"
+        raise IndexError(msg)
+    at = dots[0] if dots else len(items)
+    return items[:at] + [slice(None)] * (ndim - given) + items[at + len(dots) :]
+
+
+def _normalize_axis(item: object, axis: int, size: int) -> tuple[AxisIndex, slice | int]:
+    if isinstance(item, slice):
+        positions = range(*item.indices(size))
+        if positions.step > 0:
+            return slice(
+                positions.start, max(positions.start, positions.stop), positions.step
+            ), slice(None)
+        if not positions:
+            return slice(0, 0, 1), slice(None)
+        return slice(positions[-1], positions[0] + 1, -positions.step), slice(None, None, -1)
+    if isinstance(item, (list, np.ndarray)) and np.ndim(item) > 0:
+        return _normalize_array(np.asarray(item), axis, size), slice(None)
+    try:
+        if isinstance(item, (bool, np.bool_)):
+            raise TypeError
+        number = operator.index(item)  # type: ignore[arg-type]
+    except TypeError:
+        msg = f"axis {axis} cannot be indexed with {item!r}; use ints, slices or 1-d arrays"
+        raise IndexError(msg) from None
+    if not -size <= number < size:
+        msg = f"index {number} is out of bounds for axis {axis} with size {size}"
+        raise IndexError(msg)
+    number %= size
+    return slice(number, number + 1, 1), 0
+
+
+def _normalize_array(item: np.ndarray, axis: int, size: int) -> np.ndarray:
+    if item.size != max(item.shape):
+        msg = (
+            f"axis {axis} is indexed with an array of shape {item.shape}; use one-dimensional ones"
+        )
+        raise IndexError(msg)
+    item = item.ravel()
+    if item.dtype == bool:
+        if item.size != size:
+            msg = f"a mask of {item.size} does not fit axis {axis} with size {size}"
+            raise IndexError(msg)
+        return np.flatnonzero(item)
+    if item.size == 0:
+        return item.astype(np.intp)
+    if item.dtype.kind not in "iu":
+        msg = f"axis {axis} is indexed with an array of {item.dtype}; use ints or bools"
+        raise IndexError(msg)
+    low, high = int(item.min()), int(item.max())
+    if low < -size or high >= size:
+        msg = f"index {low if low < -size else high} is out of bounds for axis {axis} with size {size}"
+        raise IndexError(msg)
+    item = item.astype(np.intp)
+    return np.where(item < 0, item + size, item)
+
+
+def outer(axes: Sequence[AxisIndex]) -> tuple[AxisIndex, ...]:
+    """Return `axes` so that numpy takes them as an orthogonal index.
+
+    numpy pairs several index arrays up; with at most one among slices it need not be told.
+    """
+    if sum(not isinstance(axis, slice) for axis in axes) < 2:
+        return tuple(axes)
+    positions = [
+        np.arange(axis.start, axis.stop, axis.step) if isinstance(axis, slice) else axis
+        for axis in axes
+    ]
+    return np.ix_(*positions)
+
+
+def _length(axis: AxisIndex) -> int:
+    if isinstance(axis, slice):
+        return len(range(axis.start, axis.stop, axis.step))
+    return int(axis.size)

@@ -1,0 +1,81 @@
+"""A container in this process's memory."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from xarray_n5.compression import Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryStore:
+    """A dictionary of keys to bytes, for tests and for containers that need not last."""
+
+    items: dict[str, bytes] = field(default_factory=dict)
+    """What is stored."""
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """What tells this store from others."""
+    batch: ClassVar[int] = 1
+    """How many keys are worth one call of :meth:`get_many`."""
+
+    @property
+    def url(self) -> str:
+        """The store's name as a URL."""
+        return f"dict://{self.name}"
+
+    @property
+    def token(self) -> object:
+        """What tells this store from others."""
+        return ("memory", self.name)
+
+    def __reduce__(self) -> NoReturn:
+        # A copy in another process would take writes that nobody ever sees.
+        msg = "a MemoryStore lives in one process; use a path or a URL that all processes reach"
+        raise TypeError(msg)
+
+    def get(self, key: str) -> bytes | None:
+        """Return the bytes at `key`, or None."""
+        return self.items.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes at each key."""
+        return [self.items.get(key) for key in keys]
+
+    def set(self, key: str, data: Buffer) -> None:
+        """Replace the bytes at `key`."""
+        self.items[key] = bytes(data)
+
+    def exists(self, key: str) -> bool:
+        """Return whether there are bytes at `key`."""
+        return key in self.items
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove keys."""
+        for key in keys:
+            self.items.pop(key, None)
+
+    def delete_tree(self, prefix: str) -> None:
+        """Remove all keys under `prefix`."""
+        self.delete([f"{prefix}/{key}" if prefix else key for key in self.walk(prefix)])
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names directly under `prefix`."""
+        keys = list(self.walk(prefix))
+        folders = {key.partition("/")[0] for key in keys if "/" in key}
+        return tuple(sorted(folders)), tuple(sorted(key for key in keys if "/" not in key))
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over the keys under `prefix`, relative to it."""
+        start = f"{prefix}/" if prefix else ""
+        for key in sorted(self.items):
+            if key.startswith(start):
+                yield key[len(start) :]
+
+    def stamp(self, key: str) -> object:
+        """Return what is stored: it is at hand."""
+        return self.items.get(key)

@@ -1,0 +1,131 @@
+"""The entry point of xarray-n5's engine, outside the package and as light as can be.
+
+xarray loads the engines of every package as soon as anyone opens a file without naming one.
+Here that costs next to nothing: the package, and Dask with it, are imported when a file is
+really opened with the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from xarray.backends import BackendEntrypoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import xarray as xr
+
+
+class N5BackendEntrypoint(BackendEntrypoint):
+    """Open arrays and groups of N5 containers with ``xr.open_dataset(url, engine="n5")``."""
+
+    description: ClassVar[str] = "Open N5 arrays and groups, with coordinates from their metadata"
+    url: ClassVar[str] = "https://xarray-n5.readthedocs.io"
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Return whether this is surely N5, by its name or a look at one local file."""
+        if not isinstance(filename_or_obj, (str, os.PathLike)):
+            return False
+        name = os.fspath(filename_or_obj)
+        if not isinstance(name, str):
+            return False
+        if name.rstrip("/\\").endswith(".n5"):
+            return True
+        return "://" not in name and _is_n5(os.path.join(name, "attributes.json"))  # noqa: PTH118
+
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: bool | None = None,
+        decode_times: bool | None = None,
+        concat_characters: bool | None = None,
+        decode_coords: bool | None = None,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: bool | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        format: str | None = None,
+        axis_order: Literal["C", "F"] = "C",
+        dialect: str | None = None,
+        origin: Literal["center", "corner"] = "center",
+        missing: Literal["fill", "error"] = "fill",
+        level: int | None = None,
+        label_multisets: Literal["error", "argmax"] = "error",
+    ) -> xr.Dataset:
+        """Return an array, or the arrays directly in a group, as a lazily indexed Dataset.
+
+        Parameters
+        ----------
+        filename_or_obj
+            The container, or a node in it: a path or an fsspec URL.
+        mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
+            As in :func:`xarray.open_dataset`; on by default only where xarray wrote the file.
+        drop_variables
+            Names of arrays to leave out.
+        group
+            The path of an array or a group in the container.
+        storage_options
+            What fsspec's filesystem takes.
+        format
+            The container's format; found out by default.
+        axis_order
+            "F" turns arrays and their dimensions round, as Java and TensorStore number them.
+        dialect
+            The only metadata dialect to take coordinates from.
+        origin
+            Where place 0 lies in the first voxel: at its "center" or its "corner".
+        missing
+            "fill": a chunk that is not stored reads as zeros. "error": it raises.
+        level
+            Which of a pyramid's arrays ``s0``, ``s1``, ... to open.
+        label_multisets
+            "argmax" reads Paintera's label multisets as their most frequent labels.
+
+        Returns
+        -------
+        xarray.Dataset
+        """
+        import xarray_n5  # noqa: F401 - dask.array.from_n5 comes with it
+        from xarray_n5.backend import Options, open_dataset
+
+        drop = [drop_variables] if isinstance(drop_variables, str) else drop_variables
+        return open_dataset(
+            filename_or_obj,
+            group or "",
+            storage_options=storage_options,
+            form=format,
+            drop=drop or (),
+            decoders={
+                "mask_and_scale": mask_and_scale,
+                "decode_times": decode_times,
+                "concat_characters": concat_characters,
+                "decode_coords": decode_coords,
+                "use_cftime": use_cftime,
+                "decode_timedelta": decode_timedelta,
+            },
+            options=Options(
+                axis_order=axis_order,
+                dialect=dialect,
+                origin=origin,
+                missing=missing,
+                label_multisets=label_multisets,
+                level=level,
+            ),
+        )
+
+
+def _is_n5(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            members = json.load(file)
+    except (OSError, ValueError):
+        return False
+    return isinstance(members, dict) and (
+        isinstance(members.get("n5"), str)
+        or {"dimensions", "blockSize", "dataType"} <= members.keys()
+    )

@@ -1,0 +1,139 @@
+"""What stands between brackets, and the chunks that it touches: integers against numpy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from xarray_n5.grid import ChunkGrid
+from xarray_n5.selection import normalize, outer
+
+shapes = st.lists(st.integers(0, 9), min_size=0, max_size=4).map(tuple)
+chunk_sides = st.integers(1, 5)
+
+
+@st.composite
+def grids(draw: st.DrawFn) -> ChunkGrid:
+    shape = draw(shapes)
+    return ChunkGrid(shape, tuple(draw(chunk_sides) for _ in shape))
+
+
+@st.composite
+def orthogonal(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index for each axis: ints, slices, arrays, masks."""
+    key: list[Any] = []
+    for size in shape:
+        choices: list[st.SearchStrategy[Any]] = [st.slices(size)]
+        if size:
+            position = st.integers(-size, size - 1)
+            choices += [position, st.lists(position, max_size=6).map(np.array)]
+            choices += [hnp.arrays(bool, size)]
+        key.append(draw(st.one_of(choices)))
+    return tuple(key)
+
+
+def take(values: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
+    """numpy's answer to an orthogonal index, one axis at a time."""
+    axis = 0
+    for item in key:
+        if isinstance(item, (int, np.integer)):
+            values = values.take(item, axis)
+            continue
+        if isinstance(item, np.ndarray) and not item.size:
+            item = item.astype(int)  # noqa: PLW2901
+        values = values[(slice(None),) * axis + (item,)]
+        axis += 1
+    return values
+
+
+def read_through_chunks(values: np.ndarray, grid: ChunkGrid, key: Any) -> np.ndarray:
+    """What a selection gives when it is put together from chunks."""
+    selection = normalize(key, grid.shape)
+    result = np.full(selection.shape, -1, values.dtype)
+    for parts in product(*grid.project(selection.axes)):
+        chunk = values[grid.slices([part.chunk for part in parts])]
+        target = outer([part.target for part in parts])
+        result[target] = chunk[outer([part.inside for part in parts])]
+    return np.expand_dims(result[selection.view], selection.newaxes)
+
+
+@given(st.data())
+def test_orthogonal_selection_equals_numpy(data: st.DataObject) -> None:
+    grid = data.draw(grids())
+    key = data.draw(orthogonal(grid.shape))
+    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape)
+    np.testing.assert_array_equal(read_through_chunks(values, grid, key), take(values, key))
+
+
+@given(st.data())
+def test_basic_selection_equals_numpy_with_ellipsis_and_newaxis(data: st.DataObject) -> None:
+    grid = data.draw(grids())
+    key = data.draw(hnp.basic_indices(grid.shape, allow_newaxis=True, allow_ellipsis=True))
+    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape)
+    np.testing.assert_array_equal(read_through_chunks(values, grid, key), values[key])
+
+
+@given(st.data())
+def test_ix_arrays_mean_what_they_mean_to_numpy(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 8), min_size=2, max_size=3).map(tuple))
+    grid = ChunkGrid(shape, tuple(data.draw(chunk_sides) for _ in shape))
+    key = np.ix_(
+        *(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=5)) for n in shape)
+    )
+    values = np.arange(np.prod(shape)).reshape(shape)
+    np.testing.assert_array_equal(read_through_chunks(values, grid, key), values[key])
+
+
+@given(st.data())
+def test_each_chunk_is_touched_once_and_none_in_vain(data: st.DataObject) -> None:
+    grid = data.draw(grids())
+    selection = normalize(data.draw(orthogonal(grid.shape)), grid.shape)
+    for axis, pieces in enumerate(grid.project(selection.axes)):
+        numbers = [piece.chunk for piece in pieces]
+        assert len(set(numbers)) == len(numbers)
+        touched = np.arange(grid.shape[axis])[selection.axes[axis]] // grid.chunks[axis]
+        assert set(numbers) == set(touched.tolist())
+
+
+@given(st.data())
+def test_a_piece_is_whole_exactly_where_it_covers_its_chunk_in_order(data: st.DataObject) -> None:
+    grid = data.draw(grids())
+    selection = normalize(data.draw(orthogonal(grid.shape)), grid.shape)
+    for axis, pieces in enumerate(grid.project(selection.axes)):
+        for piece in pieces:
+            low = piece.chunk * grid.chunks[axis]
+            extent = min(grid.chunks[axis], grid.shape[axis] - low)
+            positions = np.arange(extent)[piece.inside]
+            assert piece.whole == np.array_equal(positions, np.arange(extent))
+
+
+@given(grids())
+def test_chunks_tile_the_array(grid: ChunkGrid) -> None:
+    seen = np.zeros(grid.shape, int)
+    for index in grid:
+        where = grid.slices(index)
+        assert seen[where].shape == grid.extent(index)
+        seen[where] += 1
+        assert index in grid
+    assert (seen == 1).all()
+    assert len(list(grid)) == grid.size
+
+
+def test_projecting_does_not_grow_with_the_number_of_chunks() -> None:
+    grid = ChunkGrid((1 << 62,) * 3, (64,) * 3)
+    pieces = grid.project(normalize((slice(1 << 61, (1 << 61) + 128), 0, -1), grid.shape).axes)
+    assert [len(axis) for axis in pieces] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "key", [3, (0, 0, 0), (..., ...), 1.5, "x", True, np.zeros((2, 2), int), np.array([0.5]), [9]]
+)
+def test_keys_that_do_not_fit_raise_index_errors(key: Any) -> None:
+    with pytest.raises(IndexError):
+        normalize(key, (3, 4))
