@@ -36,7 +36,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
             return True
         return "://" not in name and _is_n5(os.path.join(name, "attributes.json"))  # noqa: PTH118
 
-    def open_dataset(  # type: ignore[override]
+    def open_dataset(
         self,
         filename_or_obj: Any,
         *,
@@ -49,7 +49,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         decode_timedelta: bool | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        format: str | None = None,
+        format: str | None = None,  # noqa: A002
         axis_order: Literal["C", "F"] = "C",
         dialect: str | None = None,
         origin: Literal["center", "corner"] = "center",

@@ -60,9 +60,7 @@ def test_blocks_on_chunk_borders_stay_as_they_are() -> None:
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.integers(1, 1 << 22))
-def test_automatic_chunks_hold_as_many_elements_as_wanted(
-    shape: list[int], elements: int
-) -> None:
+def test_automatic_chunks_hold_as_many_elements_as_wanted(shape: list[int], elements: int) -> None:
     chunks = auto_chunks(shape, elements=elements)
     assert all(1 <= side <= size for side, size in zip(chunks, shape, strict=True))
     assert math.prod(chunks) <= elements

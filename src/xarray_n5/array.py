@@ -136,8 +136,7 @@ class Array:
 
     def __len__(self) -> int:
         if not self.shape:
-            msg = "an array without axes has no length"
-            raise TypeError(msg)
+            raise TypeError("an array without axes has no length")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -148,8 +147,7 @@ class Array:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            msg = "a stored array cannot become a numpy array without a copy"
-            raise ValueError(msg)
+            raise ValueError("a stored array cannot become a numpy array without a copy")
         return np.asarray(self[...], dtype)
 
     def __dask_tokenize__(self) -> object:
@@ -159,7 +157,7 @@ class Array:
         return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
 
     def bare(self) -> Array:
-        """Return a handle without the user's attributes and without a cache: what a task carries."""
+        """Return a handle without user attributes and without a cache: what a task carries."""
         chunks = replace(self._chunks, metadata=self.metadata.bare())
         return Array(chunks, writable=self._writable, axis_order=self._axis_order)
 
@@ -274,8 +272,9 @@ class Array:
         values = np.asarray(block)
         extent = self.grid.extent(self._ordered(stored))
         if values.shape != extent:
-            msg = f"chunk {tuple(index)} of {self.url} has the shape {extent}, not {values.shape}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"chunk {tuple(index)} of {self.url} has the shape {extent}, not {values.shape}"
+            )
         self._invalidate()
         self._chunks.save(stored, values if self._axis_order == "C" else values.T)
 
@@ -298,8 +297,9 @@ class Array:
     def _stored_index(self, index: Sequence[int]) -> tuple[int, ...]:
         found = tuple(map(operator.index, index))
         if found not in self.grid:
-            msg = f"{self.url} has no chunk {found}; its grid has {self.grid.counts} of them"
-            raise IndexError(msg)
+            raise IndexError(
+                f"{self.url} has no chunk {found}; its grid has {self.grid.counts} of them"
+            )
         return self._ordered(found)
 
     # Changes
@@ -318,13 +318,11 @@ class Array:
         self._check_writable()
         new = self._ordered(tuple(map(operator.index, shape)))
         if len(new) != self.ndim or any(size < 0 for size in new):
-            msg = f"{self.url} has {self.ndim} axes; {tuple(shape)} is no shape for it"
-            raise ValueError(msg)
+            raise ValueError(f"{self.url} has {self.ndim} axes; {tuple(shape)} is no shape for it")
         self.refresh()
         before = self.metadata
         if before.content is not Content.NUMBERS:
-            msg = f"{self.url} holds {before.content.value}, which are read only"
-            raise ValueError(msg)
+            raise ValueError(f"{self.url} holds {before.content.value}, which are read only")
         chunks = self._chunks
         key = join(self.path, chunks.format.document)
         document = chunks.format.with_shape(chunks.store.get(key), new, join(chunks.store.url, key))
@@ -393,8 +391,7 @@ def _broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.
     else:
         values = np.asarray(value)
     if values.dtype.kind not in "biuf":
-        msg = f"cannot write {values.dtype} into an array of {dtype}; convert it first"
-        raise TypeError(msg)
+        raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
     kept = [i for i, seen in enumerate(selection.view) if isinstance(seen, slice)]
     shape = [selection.shape[i] for i in kept]
     for position in selection.newaxes:

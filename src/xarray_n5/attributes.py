@@ -105,8 +105,9 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
         try:
             text = json.dumps(value, default=_plain, allow_nan=False)
         except (TypeError, ValueError) as error:
-            msg = f"{where}: the attribute {key!r} is {value!r}, which JSON cannot hold ({error})"
-            raise MetadataError(msg) from error
+            raise MetadataError(
+                f"{where}: the attribute {key!r} is {value!r}, which JSON cannot hold ({error})"
+            ) from error
         result[str(key)] = json.loads(text)
     return result
 
@@ -116,5 +117,4 @@ def _plain(value: object) -> object:
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    msg = f"{type(value).__name__} is not a JSON value"
-    raise TypeError(msg)
+    raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -42,6 +42,8 @@ _SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _CANONICAL = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
 
+_LONGEST_ABBREVIATION = 3
+
 _TIME = frozenset({"s", "ms", "min", "h"})
 
 
@@ -70,11 +72,13 @@ class Axis:
 
     def __post_init__(self) -> None:
         if self.scale is not None and not (math.isfinite(self.scale) and self.scale != 0):
-            msg = f"the scale of axis {self.name!r} must be a finite number and not 0, not {self.scale}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"the scale of axis {self.name!r} is {self.scale}; a finite number but 0 is needed"
+            )
         if not math.isfinite(self.offset):
-            msg = f"the offset of axis {self.name!r} must be a finite number, not {self.offset}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"the offset of axis {self.name!r} must be a finite number, not {self.offset}"
+            )
 
     def position(self, sample: float) -> float:
         """Return where `sample` lies, in :attr:`unit`."""
@@ -147,7 +151,9 @@ def canonical_unit(text: str | None) -> str | None:
         return None
     text = text.strip()
     # Abbreviations are told apart by their case (Mm is no mm), whole words are not.
-    return _CANONICAL.get(text) or (_CANONICAL.get(text.lower()) if len(text) > 3 else None)
+    return _CANONICAL.get(text) or (
+        _CANONICAL.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
+    )
 
 
 def written_unit(text: object) -> str | None:
@@ -179,10 +185,8 @@ def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geom
     given = axes.axes if isinstance(axes, Geometry) else tuple(axes)
     built = tuple(axis if isinstance(axis, Axis) else Axis(name=axis) for axis in given)
     if len(built) != ndim:
-        msg = f"{len(built)} axes were given for an array with {ndim}"
-        raise ValueError(msg)
+        raise ValueError(f"{len(built)} axes were given for an array with {ndim}")
     written = [axis.name for axis in built if axis.name]
     if len(set(written)) != len(written):
-        msg = f"axis names must be unique, not {written}"
-        raise ValueError(msg)
+        raise ValueError(f"axis names must be unique, not {written}")
     return Geometry(built)

@@ -126,21 +126,20 @@ def _build(
     geometries = {name: array.geometry(options.dialect) for name, array in arrays.items()}
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
     _check_sizes(arrays, dims)
-    variables, coords = {}, {}
+    variables: dict[Any, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
     for name, array in arrays.items():
         if dims[name] != (name,):
             for dim, values in coords_of(geometries[name], array.shape, options.origin).items():
-                if dim in coords and not coords[dim].identical(values):
+                if dim in coords and not coords[dim].identical(values):  # type: ignore[no-untyped-call]
                     raise ValueError(_clash(array, f"their {dim!r} lies at different places"))
                 coords[dim] = values
         key = name if name not in dims[name] or array.ndim == 1 else f"{name}_data"
         variables[key] = _variable(array, dims[name], geometries[name])
     chosen = _decoders(decoders, any("_ARRAY_DIMENSIONS" in a.attrs for a in arrays.values()))
-    variables, attributes, named = xr.conventions.decode_cf_variables(
-        variables, attributes, **chosen
-    )
-    named = {*named, *(name for name, var in variables.items() if var.dims == (name,))}
-    dataset = xr.Dataset({**coords, **variables}, attrs=attributes)
+    decoded, kept, named = xr.conventions.decode_cf_variables(variables, attributes, **chosen)
+    named = {*named, *(name for name, variable in decoded.items() if variable.dims == (name,))}
+    dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
     return dataset.set_coords(named & set(dataset.variables))
 
 

@@ -101,8 +101,9 @@ class Chunks:
         """Store a chunk, of the shape that the array has there: whole, in one request."""
         key = self.key(index)
         if self.metadata.content is not Content.NUMBERS:
-            msg = f"{join(self.store.url, self.path)} holds {self.metadata.content.value}, which are read only"
-            raise MetadataError(msg)
+            raise MetadataError(
+                f"{join(self.store.url, self.path)} holds {self.metadata.content.value}: read only"
+            )
         if not self.write_empty and not np.ascontiguousarray(block).reshape(-1).view("u1").any():
             self.store.delete([key])
             return

@@ -31,14 +31,14 @@ def chunk_shape(
     aspect_ratio: Sequence[float] | None = None,
 ) -> tuple[int, ...]:
     """Return the chunk shape that users mean by `chunks`: a shape, one side, or "auto"."""
-    if isinstance(chunks, str):
-        if chunks != "auto":
-            msg = f"chunks is {chunks!r}; give a shape, one number or 'auto'"
-            raise MetadataError(msg)
+    if chunks == "auto":
         return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
-    if isinstance(chunks, int):
-        return (chunks,) * len(shape)
-    return tuple(map(operator.index, chunks))
+    try:
+        if isinstance(chunks, int):
+            return (operator.index(chunks),) * len(shape)
+        return tuple(map(operator.index, chunks))
+    except TypeError:
+        raise MetadataError(f"chunks is {chunks!r}; give a shape, one number or 'auto'") from None
 
 
 def check_sizes(metadata: ArrayMetadata, where: str) -> None:
@@ -46,11 +46,9 @@ def check_sizes(metadata: ArrayMetadata, where: str) -> None:
     try:
         grid = metadata.grid
     except ValueError as error:
-        msg = f"{where}: {error}"
-        raise MetadataError(msg) from error
+        raise MetadataError(f"{where}: {error}") from error
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
-        msg = f"{where}: sizes must be below 2**63, sides of chunks below 2**31"
-        raise MetadataError(msg)
+        raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
 
 
 def all_attributes(
@@ -67,12 +65,10 @@ def all_attributes(
     try:
         described = write_geometry(as_geometry(axes, ndim), dialect)
     except ValueError as error:
-        msg = f"{where}: {error}"
-        raise MetadataError(msg) from error
+        raise MetadataError(f"{where}: {error}") from error
     clash = [key for key in described if key in given and given[key] != described[key]]
     if clash:
-        msg = f"{where}: axes and attributes both set {clash}; give one of them"
-        raise MetadataError(msg)
+        raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")
     return {**given, **described}
 
 
@@ -83,8 +79,7 @@ def check_agreement(
     for name in ("shape", "dtype", "chunks"):
         have, want = getattr(found, name), getattr(wanted, name)
         if have != want and (name != "chunks" or chunks_matter):
-            msg = f"{where}: the stored array has {name} {have}, not {want}"
-            raise MetadataError(msg)
+            raise MetadataError(f"{where}: the stored array has {name} {have}, not {want}")
 
 
 def make_room(

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
 import numpy as np
-from dask.array.core import ArraySliceDep, PerformanceWarning, normalize_chunks
+from dask.array.core import PerformanceWarning, normalize_chunks
+from dask.base import compute as compute_now
 from dask.base import tokenize
+from dask.layers import ArraySliceDep
 from dask.utils import parse_bytes
 
-import dask
 from xarray_n5.array import Array
 from xarray_n5.creation import chunk_shape
 from xarray_n5.errors import MetadataError
@@ -99,7 +100,7 @@ def from_n5(
         )
     blocks = _blocks(chunks, array)
     source = array.bare()
-    return da.from_array(
+    built: da.Array = da.from_array(
         source,
         chunks=blocks,
         name=name or f"from-n5-{tokenize(source, array.stamp(), blocks)}",
@@ -109,6 +110,7 @@ def from_n5(
         lock=False,
         meta=np.empty((0,) * array.ndim, array.dtype),
     )
+    return built
 
 
 def _blocks(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
@@ -124,8 +126,8 @@ def _blocks(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
         cut = next((size for size in sizes[:-1] if size % side), None)
         if cut is not None:
             warnings.warn(
-                f"along axis {axis}, blocks of {cut} cut stored chunks of {side}, which are then read "
-                f"several times; choose multiples of {side}",
+                f"along axis {axis}, blocks of {cut} cut stored chunks of {side}, which are then "
+                f"read several times; choose multiples of {side}",
                 PerformanceWarning,
                 stacklevel=3,
             )
@@ -198,10 +200,11 @@ def to_n5(
     """
     source = arr if isinstance(arr, da.Array) else da.asarray(arr)
     if any(math.isnan(size) for size in source.shape):
-        msg = "the array has blocks of unknown size; call its compute_chunk_sizes() first"
-        raise ValueError(msg)
+        raise ValueError(
+            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
+        )
     path = component or ""
-    options = {
+    options: dict[str, Any] = {
         "storage_options": storage_options,
         "format": format,
         "write_empty_chunks": write_empty_chunks,
@@ -241,22 +244,22 @@ def _stored_shape(
         return chunk_shape(chunks, source.shape)
     if existing is not None:
         return existing.chunks
-    return tuple(max(1, *sizes, 1) for sizes in source.chunks)
+    return tuple(max(1, *sizes) for sizes in source.chunks)
 
 
 def _region_start(region: Sequence[slice], source: da.Array, target: Array) -> tuple[int, ...]:
     """Return where `region` begins in `target`, having made sure that `source` fits into it."""
     selection = normalize(tuple(region), target.shape)
-    plain = all(isinstance(item, slice) and item.step in {None, 1} for item in region)
+    plain = all(getattr(item, "step", 0) in {None, 1} for item in region)
     if not plain or selection.shape != source.shape:
-        msg = (
-            f"the region {tuple(region)} of {target.url}, whose shape is {target.shape}, does not fit "
-            f"an array of shape {source.shape}; give one slice of step 1 for each axis"
+        raise ValueError(
+            f"the region {tuple(region)} of {target.url}, whose shape is {target.shape}, does not "
+            f"fit an array of shape {source.shape}; give one slice of step 1 for each axis"
         )
-        raise ValueError(msg)
     if target.dtype != source.dtype:
-        msg = f"{target.url} holds {target.dtype}, not {source.dtype}; convert the array with astype()"
-        raise MetadataError(msg)
+        raise MetadataError(
+            f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
+        )
     return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
 
 
@@ -275,21 +278,17 @@ def _run(
     source: da.Array, target: Array, start: tuple[int, ...], *, compute: bool, return_stored: bool
 ) -> da.Array | Delayed | None:
     token = tokenize(source.name, target, start)
-    target = target.bare()
+    # dask turns an ArraySliceDep among the arguments into each block's own slices.
+    arguments: Any = (target.bare(), ArraySliceDep(source.chunks))
     if return_stored and not compute:
-        return source.map_blocks(
-            _write_and_return,
-            target,
-            ArraySliceDep(source.chunks),
-            start=start,
-            name=f"stored-n5-{token}",
-            meta=source._meta,  # noqa: SLF001 - what map_blocks itself would ask for
+        name, meta = f"stored-n5-{token}", source._meta  # noqa: SLF001 - map_blocks asks for it
+        writing: Any = source.map_blocks(
+            cast("Any", _write_and_return), *arguments, start=start, name=name, meta=meta
         )
-    counts = source.map_blocks(
-        _write,
-        target,
-        # A map_blocks argument of its own: dask turns it into the block's slices.
-        ArraySliceDep(source.chunks),
+        return cast("da.Array", writing)
+    counts: Any = source.map_blocks(
+        cast("Any", _write),
+        *arguments,
         start=start,
         name=f"to-n5-{token}",
         dtype=np.int64,
@@ -300,11 +299,11 @@ def _run(
     total = cast("Delayed", counts.sum(split_every=1000).to_delayed().item())
     if not compute:
         return total
-    dask.compute(total)
+    compute_now(total)
     if not return_stored:
         return None
     where = tuple(slice(s, s + n) for s, n in zip(start, source.shape, strict=True))
-    return from_n5(target)[where]
+    return cast("da.Array", from_n5(target)[where])
 
 
 def _write(
@@ -321,4 +320,4 @@ def _write_and_return(
 ) -> np.ndarray:
     """Write a block; return it as it is stored."""
     _write(block, target, where, start)
-    return cast("np.ndarray", block)
+    return block

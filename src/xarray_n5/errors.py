@@ -112,8 +112,8 @@ class AlignmentError(N5Error, ValueError):
     def __init__(self, axis: int, block: int, position: int, chunk: int) -> None:
         self.axis, self.block, self.position, self.chunk = axis, block, position, chunk
         super().__init__(
-            f"along axis {axis}, dask block {block} starts at {position}, which cuts a stored chunk "
-            f"of {chunk}; rechunk that axis to multiples of {chunk}, or leave align_chunks=True"
+            f"along axis {axis}, dask block {block} starts at {position}, which cuts a stored "
+            f"chunk of {chunk}; rechunk to multiples of {chunk}, or leave align_chunks=True"
         )
 
 

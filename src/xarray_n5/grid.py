@@ -51,11 +51,11 @@ class ChunkGrid:
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.chunks):
-            msg = f"shape {self.shape} and chunks {self.chunks} differ in length"
-            raise ValueError(msg)
+            raise ValueError(f"shape {self.shape} and chunks {self.chunks} differ in length")
         if any(size < 0 for size in self.shape) or any(size < 1 for size in self.chunks):
-            msg = f"shape {self.shape} must not be negative, chunks {self.chunks} must be positive"
-            raise ValueError(msg)
+            raise ValueError(
+                f"shape {self.shape} must not be negative, chunks {self.chunks} must be positive"
+            )
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -149,8 +149,7 @@ class Group(Mapping[str, "Array | Group"]):
         self._check_writable()
         path = self._inner(name)
         if path == self._path:
-            msg = "a group does not delete itself; delete it from its parent"
-            raise ValueError(msg)
+            raise ValueError("a group does not delete itself; delete it from its parent")
         if name not in self:
             raise KeyError(name)
         # The document first: nobody shall read a half removed array as zeros.

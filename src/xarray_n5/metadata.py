@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from xarray_n5.grid import ChunkGrid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
     from xarray_n5.compression import Compression
 
@@ -83,6 +83,6 @@ class Varlength(ValueError):  # noqa: N818 - what a chunk turned out to be, not 
     def __init__(self, elements: np.ndarray, shape: tuple[int, ...]) -> None:
         self.elements = elements
         super().__init__(
-            f"a varlength block of {elements.size} elements, told to be of shape {shape}, is not an "
-            "array chunk; Array.read_chunk(index) returns its elements"
+            f"a varlength block of {elements.size} elements, told to be of shape {shape}, is not "
+            "an array chunk; Array.read_chunk(index) returns its elements"
         )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
+_SHOWN = 10
+"""How many names an error lists."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
@@ -94,5 +97,5 @@ def hint(store: Store, path: str, form: Format) -> str:
     names = [name for name in folders if not name.startswith(".")]
     if not names:
         return "the container is empty or does not exist"
-    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
     return f"{path or '/'!r} holds {shown}"

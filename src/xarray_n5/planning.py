@@ -6,6 +6,7 @@ Integers only, in C order.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import AlignmentError
@@ -59,7 +60,7 @@ def align(
         edges.append(total)
     else:
         return (0,)
-    return tuple(high - low for low, high in zip(edges[:-1], edges[1:], strict=True))
+    return tuple(high - low for low, high in pairwise(edges))
 
 
 def auto_chunks(
@@ -93,11 +94,11 @@ def auto_chunks(
     """
     ratio = tuple(aspect_ratio or (1,) * len(shape))
     if len(ratio) != len(shape) or not all(math.isfinite(r) and r > 0 for r in ratio):
-        msg = f"aspect ratio {ratio} must hold one positive number for each axis of {tuple(shape)}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"aspect ratio {ratio} must hold one positive number for each axis of {tuple(shape)}"
+        )
     if elements < 1:
-        msg = f"a chunk must hold at least one element, not {elements}"
-        raise ValueError(msg)
+        raise ValueError(f"a chunk must hold at least one element, not {elements}")
     wanted = min(elements, limit or elements)
     sides = [max(1, size) for size in shape]
 
@@ -118,7 +119,7 @@ def auto_chunks(
 def group_chunks(
     chunks: Sequence[int], shape: Sequence[int], itemsize: int, limit: int
 ) -> tuple[int, ...]:
-    """Return a whole multiple of `chunks` of at most about `limit` bytes, the shortest side grown first.
+    """Return a whole multiple of `chunks` of at most `limit` bytes, grown as a cube would be.
 
     >>> group_chunks((64, 64, 64), (1000, 1000, 1000), 2, 16 << 20)
     (256, 256, 128)

@@ -37,8 +37,7 @@ def read_points(chunks: Chunks, key: Sequence[object]) -> np.ndarray:
     """
     shape = chunks.metadata.shape
     if len(key) != len(shape):
-        msg = f"{len(key)} indices were given for an array with {len(shape)} axes"
-        raise IndexError(msg)
+        raise IndexError(f"{len(key)} indices were given for an array with {len(shape)} axes")
     sliced = [axis for axis, item in enumerate(key) if isinstance(item, slice)]
     pointed = [axis for axis, item in enumerate(key) if not isinstance(item, slice)]
     around = normalize(
@@ -58,8 +57,7 @@ def _positions(item: object, axis: int, size: int) -> np.ndarray:
     array = np.asarray(item)
     flat = normalize(array.reshape(-1) if array.ndim else array.reshape(1), (size,)).axes[0]
     if isinstance(flat, slice):
-        msg = f"axis {axis} cannot be indexed with {item!r}"
-        raise IndexError(msg)
+        raise IndexError(f"axis {axis} cannot be indexed with {item!r}")
     if array.dtype == bool:
         return flat
     return flat.reshape(array.shape)

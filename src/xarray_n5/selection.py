@@ -76,8 +76,9 @@ def fill_ellipsis(items: list[object], ndim: int) -> list[object]:
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     given = sum(item is not None and item is not Ellipsis for item in items)
     if len(dots) > 1 or given > ndim:
-        msg = f"too many indices: the array has {ndim} axes, the index {items!r} names {given}"
-        raise IndexError(msg)
+        raise IndexError(
+            f"too many indices: the array has {ndim} axes, the index {items!r} names {given}"
+        )
     at = dots[0] if dots else len(items)
     return items[:at] + [slice(None)] * (ndim - given) + items[at + len(dots) :]
 
@@ -95,40 +96,37 @@ def _normalize_axis(item: object, axis: int, size: int) -> tuple[AxisIndex, slic
     if isinstance(item, (list, np.ndarray)) and np.ndim(item) > 0:
         return _normalize_array(np.asarray(item), axis, size), slice(None)
     try:
-        if isinstance(item, (bool, np.bool_)):
-            raise TypeError
-        number = operator.index(item)  # type: ignore[arg-type]
+        # True is an index to Python, but a mask to numpy.
+        number = operator.index(None if isinstance(item, (bool, np.bool_)) else item)  # type: ignore[arg-type]
     except TypeError:
-        msg = f"axis {axis} cannot be indexed with {item!r}; use ints, slices or 1-d arrays"
-        raise IndexError(msg) from None
+        raise IndexError(
+            f"axis {axis} cannot be indexed with {item!r}; use ints, slices or 1-d arrays"
+        ) from None
     if not -size <= number < size:
-        msg = f"index {number} is out of bounds for axis {axis} with size {size}"
-        raise IndexError(msg)
+        raise IndexError(f"index {number} is out of bounds for axis {axis} with size {size}")
     number %= size
     return slice(number, number + 1, 1), 0
 
 
 def _normalize_array(item: np.ndarray, axis: int, size: int) -> np.ndarray:
     if item.size != max(item.shape):
-        msg = (
+        raise IndexError(
             f"axis {axis} is indexed with an array of shape {item.shape}; use one-dimensional ones"
         )
-        raise IndexError(msg)
     item = item.ravel()
     if item.dtype == bool:
         if item.size != size:
-            msg = f"a mask of {item.size} does not fit axis {axis} with size {size}"
-            raise IndexError(msg)
+            raise IndexError(f"a mask of {item.size} does not fit axis {axis} with size {size}")
         return np.flatnonzero(item)
     if item.size == 0:
         return item.astype(np.intp)
     if item.dtype.kind not in "iu":
-        msg = f"axis {axis} is indexed with an array of {item.dtype}; use ints or bools"
-        raise IndexError(msg)
+        raise IndexError(f"axis {axis} is indexed with an array of {item.dtype}; use ints or bools")
     low, high = int(item.min()), int(item.max())
     if low < -size or high >= size:
-        msg = f"index {low if low < -size else high} is out of bounds for axis {axis} with size {size}"
-        raise IndexError(msg)
+        raise IndexError(
+            f"index {low if low < -size else high} is out of bounds for axis {axis} of size {size}"
+        )
     item = item.astype(np.intp)
     return np.where(item < 0, item + size, item)
 
@@ -138,7 +136,7 @@ def outer(axes: Sequence[AxisIndex]) -> tuple[AxisIndex, ...]:
 
     numpy pairs several index arrays up; with at most one among slices it need not be told.
     """
-    if sum(not isinstance(axis, slice) for axis in axes) < 2:
+    if sum(not isinstance(axis, slice) for axis in axes) <= 1:
         return tuple(axes)
     positions = [
         np.arange(axis.start, axis.stop, axis.step) if isinstance(axis, slice) else axis

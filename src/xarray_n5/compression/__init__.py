@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-import numpy as np
-
 from xarray_n5.compression.blosc import Blosc
 from xarray_n5.compression.bzip2 import Bzip2
 from xarray_n5.compression.gzip import Gzip
@@ -37,8 +35,8 @@ __all__ = [
     "to_json",
 ]
 
-Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray
-"""Bytes in a row."""
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes in a row; a memoryview's items may be wider than one."""
 
 
 class Compression(Protocol):
@@ -120,7 +118,7 @@ def from_json(members: object) -> Compression:
             values[field.name] = _whole(value)
     try:
         return kind(**values)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise MetadataError(f"compression {given['type']!r}: {error}") from error
 
 

@@ -43,7 +43,7 @@ class Blosc:
 
         return bytes(
             numcodecs.blosc.Blosc(self.cname, self.clevel, self.shuffle, self.blocksize).encode(
-                data
+                data if memoryview(data).nbytes else b""
             )
         )
 
@@ -64,4 +64,4 @@ class Blosc:
         result = np.empty(size, np.uint8)
         if size:
             numcodecs.blosc.decompress(view[:packed], result)
-        return result
+        return result.data

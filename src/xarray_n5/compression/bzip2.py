@@ -6,6 +6,7 @@ import bz2
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from xarray_n5.compression.streams import bytes_of, read_streams
 from xarray_n5.compression.values import check_range
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class Bzip2:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one stream: Java refuses several."""
-        return bz2.compress(memoryview(data), self.block_size)
+        return bz2.compress(bytes_of(data), self.block_size)
 
-    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+    def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what the stream holds."""
-        return bz2.decompress(data)
+        return read_streams(data, size, bz2.BZ2Decompressor, b"BZh")

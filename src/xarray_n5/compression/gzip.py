@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import deflate
 
-from xarray_n5.compression.values import check_range
+from xarray_n5.compression.streams import bytes_of, read_streams
+from xarray_n5.compression.values import check_boolean, check_range
 
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
+    from xarray_n5.compression.streams import Decompressor
 
 _MAGIC = b"\x1f\x8b"
-_ANY_FRAME = 47  # what tells zlib to find out whether a stream is framed as gzip or zlib
+_ANY_FRAME = 32 + zlib.MAX_WBITS
+"""What tells zlib to find out how a stream is framed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,13 @@ class Gzip:
 
     def __post_init__(self) -> None:
         check_range("level", self.level, -1, 9)
-        if not isinstance(self.use_zlib, bool):
-            raise ValueError(f"'useZlib' is {self.use_zlib!r}; true or false is needed")  # noqa: TRY004
+        check_boolean("useZlib", self.use_zlib)
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one gzip or zlib stream."""
         level = 6 if self.level == -1 else self.level
         compress = deflate.zlib_compress if self.use_zlib else deflate.gzip_compress
-        return compress(memoryview(data).cast("B"), level)
+        return bytes_of(compress(bytes_of(data), level))
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what the stream holds, however it is framed: some writers mislabel it."""
@@ -46,24 +48,10 @@ class Gzip:
         try:
             decoded = decompress(view, max(size, 1))
         except deflate.DeflateError:
-            return _all_members(view, size)
+            return read_streams(data, size, _any_frame, _MAGIC)
         # Java reads several members as one stream.
-        return decoded if len(decoded) >= size else _all_members(view, size)
+        return decoded if len(decoded) >= size else read_streams(data, size, _any_frame, _MAGIC)
 
 
-def _all_members(data: memoryview, size: int) -> bytes:
-    """Return the concatenated contents of all members, up to a little more than `size` bytes."""
-    decoded = b""
-    rest: bytes | memoryview = data
-    while len(rest) and len(decoded) <= size:
-        member = zlib.decompressobj(_ANY_FRAME)
-        try:
-            decoded += member.decompress(rest, size + 1 - len(decoded))
-        except zlib.error:
-            if decoded:
-                break  # padding behind the last member
-            raise
-        if not member.eof and len(decoded) <= size:
-            raise zlib.error("the stream ends early")
-        rest = member.unused_data
-    return decoded
+def _any_frame() -> Decompressor:
+    return zlib.decompressobj(_ANY_FRAME)

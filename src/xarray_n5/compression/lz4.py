@@ -16,6 +16,7 @@ import lz4.block
 import lz4.frame
 import xxhash
 
+from xarray_n5.compression.streams import bytes_of, read_streams
 from xarray_n5.compression.values import check_range
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _JAVA, _FRAME = b"LZ4Block", b"\x04\x22\x4d\x18"
 _HEADER = struct.Struct("<8sBiii")
+_SIZE = struct.Struct("<I")
 _STORED, _COMPRESSED = 0x10, 0x20
 _SEED, _MASK = 0x9747B28C, 0x0FFFFFFF
 _SMALLEST, _LARGEST = 64, 1 << 25
@@ -43,7 +45,7 @@ class Lz4:
         """Return the stream that lz4-java would write."""
         check_range("blockSize", self.block_size, _SMALLEST, _LARGEST)
         level = max(0, (self.block_size - 1).bit_length() - 10)
-        view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
+        view = bytes_of(data)
         parts: list[bytes] = []
         for start in range(0, view.nbytes, self.block_size):
             block = view[start : start + self.block_size]
@@ -62,10 +64,10 @@ class Lz4:
         if view[:8] == _JAVA:
             return _decode_java(view, size)
         if view[:4] == _FRAME:
-            return bytes(lz4.frame.decompress(view))
-        if view.nbytes >= 4 and struct.unpack_from("<I", view)[0] == size:
+            return read_streams(data, size, lz4.frame.LZ4FrameDecompressor, _FRAME)
+        if view.nbytes >= _SIZE.size and _SIZE.unpack_from(view)[0] == size:
             try:
-                decoded = lz4.block.decompress(view[4:], uncompressed_size=size)
+                decoded = lz4.block.decompress(view[_SIZE.size :], uncompressed_size=size)
             except lz4.block.LZ4BlockError:
                 decoded = b""
             if len(decoded) == size:

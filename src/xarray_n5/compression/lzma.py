@@ -7,6 +7,8 @@ import lzma
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.compression.streams import bytes_of, read_streams
+
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
@@ -33,10 +35,13 @@ class Lzma:
     def encode(self, data: Buffer) -> Buffer:
         """Return one stream."""
         return lzma.compress(
-            memoryview(data), self.format, self.check, self.preset, filters=self.filters
+            bytes_of(data), self.format, self.check, self.preset, filters=self.filters
         )
 
-    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+    def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what the stream holds."""
-        raw = self.format == lzma.FORMAT_RAW
-        return lzma.decompress(data, self.format, filters=self.filters if raw else None)
+        filters = self.filters if self.format == lzma.FORMAT_RAW else None
+        if filters:
+            # A raw stream has no end that shows where it was cut off.
+            return lzma.LZMADecompressor(self.format, filters=filters).decompress(data, size)
+        return read_streams(data, size, lzma.LZMADecompressor, b"\xfd7zXZ")

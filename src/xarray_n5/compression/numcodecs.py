@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.compression.streams import bytes_of
+
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
@@ -41,8 +43,8 @@ class Numcodecs:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return `data` encoded."""
-        return memoryview(self._codec().encode(data)).cast("B")
+        return bytes_of(self._codec().encode(data))
 
     def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
         """Return `data` decoded."""
-        return memoryview(self._codec().decode(data)).cast("B")
+        return bytes_of(self._codec().decode(data))

@@ -6,6 +6,7 @@ import lzma
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from xarray_n5.compression.streams import bytes_of, read_streams
 from xarray_n5.compression.values import check_range
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class Xz:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one stream: Java refuses several."""
-        return lzma.compress(memoryview(data), preset=self.preset)
+        return lzma.compress(bytes_of(data), preset=self.preset)
 
-    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+    def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what the stream holds."""
-        return lzma.decompress(data)
+        return read_streams(data, size, lzma.LZMADecompressor, b"\xfd7zXZ")

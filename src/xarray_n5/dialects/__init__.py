@@ -46,7 +46,7 @@ class Dialect(Protocol):
     keys: ClassVar[tuple[str, ...]]
 
     def read(self, node: Node) -> Geometry | None:
-        """Return the axes that a node's attributes describe, or None when they speak another dialect.
+        """Return the axes that a node describes, or None where it speaks another dialect.
 
         Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
         """
@@ -78,8 +78,7 @@ def register_dialect(dialect: Dialect) -> None:
     """
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):
-        msg = f"the dialect {dialect.name!r} exists; choose another name"
-        raise ValueError(msg)
+        raise ValueError(f"the dialect {dialect.name!r} exists; choose another name")
     DIALECTS[dialect.name] = dialect
 
 
@@ -114,9 +113,7 @@ def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
             said.append((each.name, heard))
     named = next(((name, g) for name, g in said if g.named), None)
     placed = next(((name, g) for name, g in said if g.placed), None)
-    return replace(
-        _combine(len(node.shape), named, placed), spoken=tuple(name for name, _ in said)
-    )
+    return replace(_combine(len(node.shape), named, placed), spoken=tuple(name for name, _ in said))
 
 
 def _combine(
@@ -163,5 +160,4 @@ def _known(name: str) -> Dialect:
     try:
         return DIALECTS[name]
     except KeyError:
-        msg = f"unknown dialect {name!r}; known are {', '.join(DIALECTS)}"
-        raise ValueError(msg) from None
+        raise ValueError(f"unknown dialect {name!r}; known are {', '.join(DIALECTS)}") from None

@@ -29,8 +29,9 @@ class ArrayDimensions:
             return None
         proper = isinstance(found, list) and all(isinstance(name, str) for name in found)
         if not proper or len(found) != len(node.shape) or len(set(found)) != len(found):
-            msg = f"'_ARRAY_DIMENSIONS' is {found!r}; {len(node.shape)} different names are needed"
-            raise ValueError(msg)
+            raise ValueError(
+                f"'_ARRAY_DIMENSIONS' is {found!r}; {len(node.shape)} different names are needed"
+            )
         return Geometry(tuple(Axis(name=name) for name in found))
 
     def write(self, geometry: Geometry) -> dict[str, Any]:

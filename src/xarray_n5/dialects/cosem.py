@@ -30,13 +30,12 @@ class Cosem:
                 ndim = len(scale)
             case _:
                 return None
-        axes = rest.get("axes") or [""] * ndim
-        units = rest.get("units") or [None] * ndim
+        axes: list[Any] = _list(rest.get("axes")) or [""] * ndim
+        units: list[Any] = _list(rest.get("units")) or [None] * ndim
         if not len(axes) == len(units) == len(offset) == ndim == len(node.shape):
-            msg = (
+            raise ValueError(
                 f"'transform' does not hold {len(node.shape)} axes, units, scales and translations"
             )
-            raise ValueError(msg)
         geometry = Geometry(
             tuple(
                 Axis(
@@ -68,3 +67,7 @@ class Cosem:
                 "translate": [whole_number(axis.offset) for axis in geometry.axes],
             }
         }
+
+
+def _list(value: object) -> list[Any] | None:
+    return value if isinstance(value, list) else None

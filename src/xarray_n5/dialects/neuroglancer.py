@@ -52,8 +52,9 @@ class Neuroglancer:
         axes = geometry.axes[::-1]
         units = {axis.unit for axis in axes if axis.scale is not None}
         if len(units) > 1:
-            msg = f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
+            )
         attributes: dict[str, Any] = {}
         if units:
             steps = [whole_number(1.0 if axis.scale is None else axis.scale) for axis in axes]

@@ -32,8 +32,7 @@ class TensorStore:
         units = texts("units", found["units"], ndim)
         scales = numbers("resolution", found["resolution"], ndim)
         if len({name for name in names if name}) != sum(map(bool, names)):
-            msg = f"'axes' {list(names)} names an axis twice"
-            raise ValueError(msg)
+            raise ValueError(f"'axes' {list(names)} names an axis twice")
         if scales is None and units is not None and any(map(written_unit, units)):
             scales = (1.0,) * ndim
         return Geometry(

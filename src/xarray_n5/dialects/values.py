@@ -22,8 +22,7 @@ def texts(key: str, value: object, ndim: int) -> tuple[str, ...] | None:
         return None
     items = [value] * ndim if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(i, (str, type(None))) for i in items):
-        msg = f"{key!r} is {value!r}; a list of texts is needed"
-        raise ValueError(msg)
+        raise ValueError(f"{key!r} is {value!r}; a list of texts is needed")
     return _fill(key, tuple(item or "" for item in items), "", ndim)
 
 
@@ -41,23 +40,25 @@ def numbers(key: str, value: object, ndim: int) -> tuple[float, ...] | None:
     if value is None:
         return None
     items = [value] * ndim if isinstance(value, (int, float, str)) else value
-    try:
-        if not isinstance(items, list) or any(isinstance(item, bool) for item in items):
-            raise TypeError
-        result = tuple(float(item) for item in items)
-    except (TypeError, ValueError):
-        msg = f"{key!r} is {value!r}; a list of numbers is needed"
-        raise ValueError(msg) from None
+    result = tuple(map(_number, items)) if isinstance(items, list) else (math.nan,)
     if not all(math.isfinite(number) and number > 0 for number in result):
-        msg = f"{key!r} is {value!r}; numbers must be positive and finite"
-        raise ValueError(msg)
+        raise ValueError(f"{key!r} is {value!r}; a list of positive, finite numbers is needed")
     return _fill(key, result, 1.0, ndim)
+
+
+def _number(item: object) -> float:
+    """Return `item` as a number, which may be written as a text; NaN where it is none."""
+    if isinstance(item, bool) or not isinstance(item, (int, float, str)):
+        return math.nan
+    try:
+        return float(item)
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def _fill(key: str, items: tuple[T, ...], filler: T, ndim: int) -> tuple[T, ...]:
     if len(items) > ndim:
-        msg = f"{key!r} has {len(items)} items, the array {ndim} axes"
-        raise ValueError(msg)
+        raise ValueError(f"{key!r} has {len(items)} items, the array {ndim} axes")
     return items + (filler,) * (ndim - len(items))
 
 

@@ -91,8 +91,7 @@ def get_format(name: str | None) -> Format:
     try:
         return FORMATS[name or N5.name]
     except KeyError:
-        msg = f"unknown format {name!r}; known are {', '.join(FORMATS)}"
-        raise MetadataError(msg) from None
+        raise MetadataError(f"unknown format {name!r}; known are {', '.join(FORMATS)}") from None
 
 
 def normalize_path(path: str) -> str:
@@ -112,12 +111,12 @@ def normalize_path(path: str) -> str:
     for part in path.split("/"):
         if part == "..":
             if not parts:
-                msg = f"the path {path!r} leaves the container"
-                raise PathError(msg)
+                raise PathError(f"the path {path!r} leaves the container")
             parts.pop()
         elif part not in {"", "."}:
             parts.append(part)
     if re.search(r"[\x00\\]", path):
-        msg = f"the path {path!r} holds a backslash or a NUL; separate its parts with '/'"
-        raise PathError(msg)
+        raise PathError(
+            f"the path {path!r} holds a backslash or a NUL; separate its parts with '/'"
+        )
     return "/".join(parts)

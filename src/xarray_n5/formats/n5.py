@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from xarray_n5.grid import Index
     from xarray_n5.metadata import Attributes, Metadata
 
-DATA_TYPES = tuple(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)) + (
-    "float32",
-    "float64",
+DATA_TYPES = (
+    *("uint8", "uint16", "uint32", "uint64"),
+    *("int8", "int16", "int32", "int64"),
+    *("float32", "float64"),
 )
 """The types that every implementation knows (N5 README, item 4)."""
 
@@ -64,12 +65,13 @@ class N5:
         if "compression" in members or "compressionType" in members:
             return _array(members, where)
         if "codecs" in members:
-            msg = f"{where}: stores chunks by 'codecs', which only Zarr v3 defines; no N5 reader knows them"
-            raise MetadataError(msg)
+            raise MetadataError(
+                f"{where}: stores chunks by 'codecs', which are Zarr v3's; no N5 reader knows them"
+            )
         return group
 
     def create(self, metadata: Metadata, before: bytes | None, where: str) -> bytes:
-        """Return the ``attributes.json`` of a new node; the container's version stays what it was."""
+        """Return the ``attributes.json`` of a new node; the container's version stays."""
         members = {k: v for k, v in _parse(before, where).items() if k == "n5"}
         if isinstance(metadata, ArrayMetadata):
             members |= self._structure(metadata, where)
@@ -98,15 +100,13 @@ class N5:
             advice = (
                 f"convert it with astype({hint!r})" if hint else f"N5 holds {', '.join(DATA_TYPES)}"
             )
-            msg = f"{where}: N5 cannot hold elements of type {name}; {advice}"
-            raise MetadataError(msg)
+            raise MetadataError(f"{where}: N5 cannot hold elements of type {name}; {advice}")
         size = math.prod(metadata.chunks) * metadata.dtype.itemsize
         if size > _MAX_BYTES:
-            msg = (
-                f"{where}: a chunk of {metadata.chunks} {name} is {size} bytes, but N5 chunks hold at most "
-                f"{_MAX_BYTES}; choose smaller chunks, or chunks='auto'"
+            raise MetadataError(
+                f"{where}: a chunk of {metadata.chunks} {name} is {size} bytes, but N5 chunks hold "
+                f"at most {_MAX_BYTES}; choose smaller chunks, or chunks='auto'"
             )
-            raise MetadataError(msg)
         return {
             "dimensions": list(metadata.shape[::-1]),
             "blockSize": list(metadata.chunks[::-1]),
@@ -120,8 +120,8 @@ class N5:
         found = re.match(r"\d+", version) if isinstance(version, str) else None
         if found and int(found.group()) > _NEWEST:
             warnings.warn(
-                f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold what "
-                "cannot be read",
+                f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold "
+                "what cannot be read",
                 UserWarning,
                 stacklevel=2,
             )
@@ -135,22 +135,20 @@ class N5:
             if key == "compression" and key in members:
                 same = codecs.from_json(found) == codecs.from_json(wanted)
             if key not in members or not same:
-                msg = f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for"
-                raise MetadataError(msg)
+                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for")
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
         """Return the array that `constraints` describe, without any file."""
         missing = [key for key in ("dimensions", "dataType") if key not in constraints]
         if missing:
-            msg = f"{where}: metadata without {missing} describe no array"
-            raise MetadataError(msg)
+            raise MetadataError(f"{where}: metadata without {missing} describe no array")
         members = {"compression": {"type": "gzip"}, **constraints}
         if "blockSize" not in members:
             shape = _integers(members, "dimensions", 0, where)[::-1]
             members["blockSize"] = list(auto_chunks(shape)[::-1])
         return _array(members, where)
 
-    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:  # noqa: ARG002
         """Return a chunk's place: its index with the first dimension first (README, item 5)."""
         # An array without dimensions has one chunk, which TensorStore calls "0".
         return "/".join(map(str, reversed(index))) if index else "0"
@@ -185,11 +183,11 @@ def _parse(document: bytes | None, where: str) -> dict[str, Any]:
     try:
         members = json.loads(text)
     except ValueError as error:
-        msg = f"{where}: not JSON ({error}); restore the file, or remove it to make the node a plain group"
-        raise MetadataError(msg) from error
+        raise MetadataError(
+            f"{where}: not JSON ({error}); restore the file, or remove it for a plain group"
+        ) from error
     if not isinstance(members, dict):
-        msg = f"{where}: holds a JSON {type(members).__name__}, not an object"
-        raise MetadataError(msg)
+        raise MetadataError(f"{where}: holds a JSON {type(members).__name__}, not an object")
     return members
 
 
@@ -199,8 +197,9 @@ def _dump(members: Attributes, where: str) -> bytes:
         return json.dumps(members, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
         bad = _culprit(members)
-        msg = f"{where}: the attribute {bad!r} cannot be written as JSON ({error})"
-        raise MetadataError(msg) from error
+        raise MetadataError(
+            f"{where}: the attribute {bad!r} cannot be written as JSON ({error})"
+        ) from error
 
 
 def _culprit(members: Attributes) -> str:
@@ -221,8 +220,9 @@ def _allowed(attributes: Attributes, metadata: Metadata, where: str) -> Attribut
     reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
     clash = sorted(reserved.intersection(attributes))
     if clash or (isinstance(metadata, GroupMetadata) and attributes.keys() >= set(_REQUIRED)):
-        msg = f"{where}: the attributes {clash or list(_REQUIRED)} are N5's own; choose other names"
-        raise MetadataError(msg)
+        raise MetadataError(
+            f"{where}: the attributes {clash or list(_REQUIRED)} are N5's own; choose other names"
+        )
     return attributes
 
 
@@ -230,16 +230,17 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
     shape = _integers(members, "dimensions", 0, where)[::-1]
     chunks = _integers(members, "blockSize", 1, where)[::-1]
     if len(shape) != len(chunks):
-        msg = f"{where}: 'dimensions' {list(shape[::-1])} and 'blockSize' {list(chunks[::-1])} differ in length"
-        raise MetadataError(msg)
+        raise MetadataError(
+            f"{where}: 'dimensions' {list(shape[::-1])} and 'blockSize' {list(chunks[::-1])} "
+            "differ in length"
+        )
     dtype, content = _element(members["dataType"], where)
     if members.get("isLabelMultiset") is True:
         content = Content.LABEL_MULTISETS
     try:
         compression = codecs.from_json(members.get("compression", members.get("compressionType")))
     except MetadataError as error:
-        msg = f"{where}: {error}"
-        raise MetadataError(msg) from error
+        raise MetadataError(f"{where}: {error}") from error
     return ArrayMetadata(
         shape=shape,
         chunks=chunks,
@@ -260,20 +261,18 @@ def _integers(members: Attributes, key: str, least: int, where: str) -> tuple[in
         if not (isinstance(item, float) and not math.isfinite(item))
     )
     if not whole or any(isinstance(item, float) and not math.isfinite(item) for item in value):
-        msg = (
+        raise MetadataError(
             f"{where}: {key!r} is {value!r}; a list of whole numbers of at least {least} is needed"
         )
-        raise MetadataError(msg)
     result = tuple(int(item) for item in value)
     if any(item >= 1 << 63 for item in result):
-        msg = f"{where}: {key!r} is {value!r}; numbers must be below 2**63"
-        raise MetadataError(msg)
+        raise MetadataError(f"{where}: {key!r} is {value!r}; numbers must be below 2**63")
     return result
 
 
 def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:
     if name in DATA_TYPES:
-        return np.dtype(cast("str", name)), Content.NUMBERS
+        return np.dtype(name), Content.NUMBERS
     if name == "string":
         return np.dtype(object), Content.STRINGS
     if name == "object":
@@ -284,6 +283,7 @@ def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:
             UserWarning,
             stacklevel=2,
         )
-        return np.dtype(cast("str", name)), Content.NUMBERS
-    msg = f"{where}: unknown 'dataType' {name!r}; known are {', '.join(DATA_TYPES)}, string"
-    raise MetadataError(msg)
+        return np.dtype(name), Content.NUMBERS
+    raise MetadataError(
+        f"{where}: unknown 'dataType' {name!r}; known are {', '.join(DATA_TYPES)}, string"
+    )

@@ -36,14 +36,16 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     mode, shape, count, start = _header(metadata, data)
     _check_size(metadata, shape, count)
     payload = memoryview(data)[start:]
+    if mode == _OBJECT or metadata.content is Content.OBJECTS:
+        raise ValueError(
+            f"it holds {payload.nbytes} bytes of serialised Java objects, which are not decoded: "
+            "that could run code from the file"
+        )
     decoders = {
         Content.NUMBERS: _numbers,
         Content.STRINGS: _strings,
         Content.LABEL_MULTISETS: _label_multisets,
-        Content.OBJECTS: _objects,
     }
-    if mode == _OBJECT:
-        return _objects(metadata, payload, shape, count)
     return decoders[metadata.content](metadata, payload, shape, count)
 
 
@@ -51,14 +53,15 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     """Return the bytes of a chunk that stores `block`, whose shape becomes the header's."""
     header = struct.pack(f">HH{block.ndim}I", _DEFAULT, block.ndim, *block.shape[::-1])
     elements = np.ascontiguousarray(block, metadata.dtype.newbyteorder(">"))
-    return b"".join((header, metadata.compression.encode(elements.reshape(block.shape))))
+    return b"".join((header, metadata.compression.encode(elements.data if block.size else b"")))
 
 
 def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
     """Return the mode, the shape, the number of elements where it is given, the payload's place."""
     if not data:
-        msg = "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
-        raise ValueError(msg)
+        raise ValueError(
+            "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
+        )
     try:
         mode, shape, count, start = _modern_header(data)
         problem = _problem(metadata, mode, shape)
@@ -118,30 +121,29 @@ def _check_size(metadata: ArrayMetadata, shape: tuple[int, ...], count: int | No
     promised = math.prod(metadata.chunks) * metadata.dtype.itemsize
     size = math.prod(shape) * metadata.dtype.itemsize
     if size > max(promised, _MOST_BYTES):
-        msg = (
+        raise ValueError(
             f"the header tells a block of shape {shape}, {size} bytes; the dataset's are {promised}"
         )
-        raise ValueError(msg)
     if any(n > c for n, c in zip(shape, metadata.chunks, strict=False)):
         warnings.warn(
-            f"a stored block of shape {shape} is larger than the dataset's chunks {metadata.chunks}; "
+            f"a stored block of shape {shape} is larger than the dataset's {metadata.chunks}; "
             "what lies beyond them is not read",
             UserWarning,
             stacklevel=2,
         )
     if count is not None and count >= _MOST_BYTES:
-        msg = f"the header tells {count} elements; a block holds fewer than {_MOST_BYTES}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"the header tells {count} elements; a block holds fewer than {_MOST_BYTES}"
+        )
 
 
 def _decompress(metadata: ArrayMetadata, payload: memoryview, size: int) -> memoryview:
     decoded = memoryview(metadata.compression.decode(payload, size)).cast("B")
     if decoded.nbytes < size:
-        msg = (
-            f"the payload holds {decoded.nbytes} bytes, {size} were expected: the chunk is cut off, "
-            "or its header or the dataset's dataType is wrong"
+        raise ValueError(
+            f"the payload holds {decoded.nbytes} bytes, {size} were expected: the chunk is cut "
+            "off, or its header or the dataset's dataType is wrong"
         )
-        raise ValueError(msg)
     return decoded
 
 
@@ -167,21 +169,12 @@ def _strings(
     # Each text ends with a NUL; Java drops empty ones from the end.
     texts = (texts[:-1] if texts[-1] == "" else texts) + [""] * size
     if any(texts[size:]):
-        msg = f"the block holds {len(texts) - size} strings, its shape {shape} has room for {size}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"the block holds {len(texts) - size} strings, its shape {shape} has room for {size}"
+        )
     result = np.empty(size, object)
     result[:] = texts[:size]
     return result.reshape(shape)
-
-
-def _objects(
-    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
-) -> np.ndarray:
-    msg = (
-        f"the block holds serialised Java objects ({payload.nbytes} bytes of payload), which are not "
-        "decoded: that could run code from the file"
-    )
-    raise ValueError(msg)
 
 
 def _label_multisets(
@@ -194,11 +187,10 @@ def _label_multisets(
     times (int64 label, int32 times). Everything before the list area is big-endian.
     """
     if metadata.dtype != np.uint64:
-        msg = (
+        raise ValueError(
             "the dataset holds Paintera label multisets, not an array of numbers; "
             "label_multisets='argmax' reads the most frequent label of each element"
         )
-        raise ValueError(msg)
     decoded = bytes(_decompress(metadata, payload, math.prod(shape) if count is None else count))
     size = math.prod(shape)
     try:
@@ -208,8 +200,7 @@ def _label_multisets(
         entries = decoded[start + 4 * size :]
         found = {int(offset): _argmax(entries, int(offset)) for offset in np.unique(offsets)}
     except (struct.error, ValueError) as error:
-        msg = f"the label multiset is cut off or damaged ({error})"
-        raise ValueError(msg) from error
+        raise ValueError(f"the label multiset is cut off or damaged ({error})") from error
     labels = [found[int(offset)] for offset in offsets]
     return np.array(labels, np.int64).view(np.uint64).reshape(shape)
 
@@ -218,8 +209,8 @@ def _argmax(entries: bytes, offset: int) -> int:
     (count,) = struct.unpack_from("<i", entries, offset)
     if count < 1:
         return 0
-    times, label = min(
-        (-times, label)
-        for label, times in struct.iter_unpack("<qi", entries[offset + 4 : offset + 4 + 12 * count])
+    _, label = min(
+        (-often, label)
+        for label, often in struct.iter_unpack("<qi", entries[offset + 4 : offset + 4 + 12 * count])
     )
     return int(label)

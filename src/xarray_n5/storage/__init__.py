@@ -106,12 +106,13 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     elif isinstance(url, Store):
         return _without_options(url, storage_options)
     else:
-        msg = f"{url!r} is neither a path, a URL, an fsspec mapper or filesystem with a path, nor a store"
-        raise TypeError(msg)
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
+        raise TypeError(
+            f"{url!r} is no place: give a path, a URL, an fsspec mapper, a pair of an fsspec "
+            "filesystem and a path, or a store"
+        )
     # The same place has one name, however it is reached: tokens depend on it.
-    return _without_options(LocalStore(os.path.abspath(os.path.expanduser(path))), storage_options)  # noqa: PTH100, PTH111
+    store = LocalStore(os.path.abspath(os.path.expanduser(os.fsdecode(path))))  # noqa: PTH100, PTH111
+    return _without_options(store, storage_options)
 
 
 def _is_local(fs: object) -> bool:
@@ -120,8 +121,9 @@ def _is_local(fs: object) -> bool:
 
 def _without_options(store: Store, options: Mapping[str, Any] | None) -> Store:
     if options:
-        msg = f"storage_options {sorted(options)} are for URLs only, not for {store.url!r}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"storage_options {sorted(options)} are for URLs only, not for {store.url!r}"
+        )
     return store
 
 

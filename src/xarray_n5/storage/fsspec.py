@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.compression import Buffer
 
+_MISSING = (FileNotFoundError, NotADirectoryError)
+"""What means that there is nothing at a key; no other error does."""
+
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
 
 
@@ -66,12 +69,12 @@ class FsspecStore:
         """Return the bytes at `key` in one request."""
         try:
             return cast("bytes", self.fs.cat_file(self._path(key)))
-        except FileNotFoundError:
+        except _MISSING:
             return None
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently."""
-        if len(keys) < 2:
+        if len(keys) <= 1:
             return [self.get(key) for key in keys]
         paths = [self._path(key) for key in keys]
         found = self.fs.cat_ranges(
@@ -95,7 +98,7 @@ class FsspecStore:
         """Return whether there is a file at `key`."""
         try:
             self.fs.info(self._path(key))
-        except FileNotFoundError:
+        except _MISSING:
             return False
         return True
 
@@ -124,7 +127,8 @@ class FsspecStore:
             entries = self.fs.ls(path, detail=True)
         except (FileNotFoundError, NotADirectoryError):
             return (), ()
-        folders, files = set(), set()
+        folders: set[str] = set()
+        files: set[str] = set()
         for entry in entries:
             full = entry["name"].rstrip("/")
             name = full.rpartition("/")[2]
@@ -145,7 +149,7 @@ class FsspecStore:
         """Return what the server says of the file: an etag, a time, a size."""
         try:
             return self.fs.ukey(self._path(key))
-        except FileNotFoundError:
+        except _MISSING:
             return None
 
 
@@ -161,19 +165,17 @@ def join(*parts: str) -> str:
 def split(place: object) -> tuple[AbstractFileSystem, str] | None:
     """Return the filesystem and path of an fsspec mapper, a UPath or a pair; else None."""
     match place:
-        case (fs, str(root)) if hasattr(fs, "cat_file"):
-            return fs, root.rstrip("/")
-    fs = getattr(place, "fs", None)
-    root = (
-        getattr(place, "root", None) if hasattr(place, "getitems") else getattr(place, "path", None)
-    )
+        case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
+            return pair_fs, path.rstrip("/")
+    fs: Any = getattr(place, "fs", None)
+    root = getattr(place, "root" if hasattr(place, "getitems") else "path", None)
     if hasattr(fs, "cat_file") and isinstance(root, str):
-        return cast("AbstractFileSystem", fs), root.rstrip("/") or root
+        return fs, root.rstrip("/") or root
     return None
 
 
 def _missing_or_raise(item: object) -> bytes | None:
-    if isinstance(item, FileNotFoundError):
+    if isinstance(item, _MISSING):
         return None
     if isinstance(item, BaseException):
         raise item

@@ -111,7 +111,8 @@ class LocalStore:
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of directories and of files in the directory at `prefix`."""
-        folders, files = [], []
+        folders: list[str] = []
+        files: list[str] = []
         try:
             with os.scandir(self._path(prefix)) as entries:
                 for entry in entries:

@@ -35,8 +35,9 @@ class MemoryStore:
 
     def __reduce__(self) -> NoReturn:
         # A copy in another process would take writes that nobody ever sees.
-        msg = "a MemoryStore lives in one process; use a path or a URL that all processes reach"
-        raise TypeError(msg)
+        raise TypeError(
+            "a MemoryStore lives in one process; use a path or a URL that all processes reach"
+        )
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`, or None."""

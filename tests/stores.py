@@ -1,0 +1,92 @@
+"""Stores for tests: one of each kind, and one that counts its requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from xarray_n5.compression import Buffer
+
+
+def _in_fsspec_memory(folder: Path) -> FsspecStore:
+    return FsspecStore.from_url(f"memory://{folder.name}/store", {})
+
+
+def _in_fsspec_directory(folder: Path) -> FsspecStore:
+    from fsspec.implementations.local import LocalFileSystem
+
+    return FsspecStore(LocalFileSystem(), str(folder / "store"))
+
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "local": lambda folder: LocalStore(str(folder / "store")),
+    "memory": lambda _: MemoryStore(),
+    "fsspec-memory": _in_fsspec_memory,
+    "fsspec-directory": _in_fsspec_directory,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CountingStore:
+    """A store in memory that counts what is asked of it."""
+
+    batch: ClassVar[int] = 64
+    inner: MemoryStore = field(default_factory=MemoryStore)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def url(self) -> str:
+        return self.inner.url
+
+    @property
+    def token(self) -> object:
+        return self.inner.token
+
+    def requests(self) -> dict[str, int]:
+        """What was asked since the last time."""
+        seen = dict(self.counts)
+        self.counts.clear()
+        return seen
+
+    def get(self, key: str) -> bytes | None:
+        self.counts["get"] += 1
+        return self.inner.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        self.counts["get_many"] += 1
+        return self.inner.get_many(keys)
+
+    def set(self, key: str, data: Buffer) -> None:
+        self.counts["set"] += 1
+        self.inner.set(key, data)
+
+    def exists(self, key: str) -> bool:
+        self.counts["exists"] += 1
+        return self.inner.exists(key)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self.counts["delete"] += 1
+        self.inner.delete(keys)
+
+    def delete_tree(self, prefix: str) -> None:
+        self.counts["delete_tree"] += 1
+        self.inner.delete_tree(prefix)
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        self.counts["list"] += 1
+        return self.inner.list(prefix)
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        self.counts["walk"] += 1
+        return self.inner.walk(prefix)
+
+    def stamp(self, key: str) -> object:
+        self.counts["stamp"] += 1
+        return self.inner.stamp(key)

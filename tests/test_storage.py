@@ -1,0 +1,227 @@
+"""The contract of stores, held by each of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.stores import STORES
+from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=STORES.values(), ids=STORES.keys())
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    yield request.param(tmp_path)
+    MemoryFileSystem.store.clear()
+
+
+def test_a_missing_key_is_none(store: Store) -> None:
+    assert store.get("a/b") is None
+    assert store.get_many(["a", "b/c", "d"]) == [None, None, None]
+    assert not store.exists("a")
+    assert store.stamp("a") is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"bytes", bytearray(b"array"), memoryview(b"view"), np.arange(3, dtype=">u2").data]
+)
+def test_what_was_set_is_got(store: Store, data: Any) -> None:
+    store.set("deep/er/key", data)
+    assert store.get("deep/er/key") == bytes(data)
+    assert store.exists("deep/er/key")
+
+
+def test_an_empty_value_is_not_a_missing_one(store: Store) -> None:
+    store.set("empty", b"")
+    assert store.get("empty") == b""
+
+
+def test_a_key_below_a_file_is_missing(store: Store) -> None:
+    store.set("file", b"1")
+    assert store.get("file/inner") is None
+
+
+def test_setting_again_replaces_and_changes_the_stamp(store: Store) -> None:
+    store.set("key", b"first, and longer")
+    before = store.stamp("key")
+    store.set("key", b"second")
+    assert store.get("key") == b"second"
+    assert store.stamp("key") != before
+
+
+def test_many_keys_come_in_their_order(store: Store) -> None:
+    for number in range(5):
+        store.set(f"d/{number}", b"%d" % number)
+    keys = ["d/3", "d/9", "d/0", "d/3"]
+    assert store.get_many(keys) == [b"3", None, b"0", b"3"]
+
+
+def test_listing_tells_directories_from_files(store: Store) -> None:
+    for key in ("attributes.json", "b/c/0", "b/attributes.json", "a/0"):
+        store.set(key, b"x")
+    assert store.list("") == (("a", "b"), ("attributes.json",))
+    assert store.list("b") == (("c",), ("attributes.json",))
+    assert store.list("nothing") == ((), ())
+
+
+def test_walking_yields_every_key_below_relative_to_the_prefix(store: Store) -> None:
+    for key in ("a/0", "a/b/1", "a/b/2", "ab/3", "c"):
+        store.set(key, b"x")
+    assert sorted(store.walk("a")) == ["0", "b/1", "b/2"]
+    assert sorted(store.walk("")) == ["a/0", "a/b/1", "a/b/2", "ab/3", "c"]
+    assert list(store.walk("nothing")) == []
+
+
+def test_deleting_removes_what_is_there_and_passes_over_the_rest(store: Store) -> None:
+    store.set("a/0", b"x")
+    store.set("a/1", b"x")
+    store.delete(["a/0", "a/9"])
+    assert (store.get("a/0"), store.get("a/1")) == (None, b"x")
+
+
+def test_deleting_a_tree_leaves_its_neighbours(store: Store) -> None:
+    for key in ("a/0", "a/b/1", "ab/2"):
+        store.set(key, b"x")
+    store.delete_tree("a")
+    store.delete_tree("nothing")
+    assert list(store.walk("")) == ["ab/2"]
+
+
+def test_a_listing_shows_what_another_client_wrote(store: Store, tmp_path: Path) -> None:
+    store.set("a/0", b"x")
+    assert store.list("a") == ((), ("0",))
+    other = store if isinstance(store, MemoryStore) else unpickled(store)
+    other.set("a/1", b"x")
+    assert store.list("a") == ((), ("0", "1"))
+
+
+def unpickled(store: Store) -> Store:
+    return pickle.loads(pickle.dumps(store))  # type: ignore[no-any-return]  # noqa: S301
+
+
+def test_readers_see_the_old_value_or_the_new_one(store: Store) -> None:
+    values = [bytes([number]) * (1 << 16) for number in (1, 2)]
+    store.set("key", values[0])
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for value in values:
+                store.set("key", value)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        assert all(store.get("key") in values for _ in range(300))
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+
+
+def test_stores_and_their_tokens_survive_pickling(store: Store) -> None:
+    store.set("key", b"x")
+    if isinstance(store, MemoryStore):
+        with pytest.raises(TypeError, match="one process"):
+            pickle.dumps(store)
+        return
+    again = unpickled(store)
+    assert (again.get("key"), again.token, again.url) == (b"x", store.token, store.url)
+
+
+def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path)).set("key", b"old")
+    script = (
+        "import os; from xarray_n5.storage import LocalStore\n"
+        "os.replace = lambda *a: os._exit(9)\n"
+        f"LocalStore({str(tmp_path)!r}).set('key', b'new')"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9  # noqa: S603
+    assert (tmp_path / "key").read_bytes() == b"old"
+
+
+def test_a_failed_write_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        LocalStore(str(tmp_path)).set("key", b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_local_writes_never_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    LocalStore(str(tmp_path)).set("a/key", b"new")
+    assert (tmp_path / "a/key").read_bytes() == b"new"
+
+
+class Refusing(MemoryFileSystem):  # type: ignore[misc]
+    """A server that refuses to say anything."""
+
+    protocol = "refusing"
+
+    def cat_file(self, path: str, *_: Any, **__: Any) -> bytes:
+        raise PermissionError(path)
+
+
+def test_a_refused_request_is_no_missing_key() -> None:
+    store = FsspecStore(Refusing(), "/x")
+    with pytest.raises(PermissionError):
+        store.get("key")
+    with pytest.raises(PermissionError):
+        store.get_many(["key", "other"])
+
+
+def test_no_secret_shows() -> None:
+    fs = MemoryFileSystem(token="hush", skip_instance_cache=True)  # noqa: S106
+    store = FsspecStore(fs, "/x")
+    assert "hush" not in f"{store!r}{store.url}{store.token}"
+
+
+def test_all_ways_to_name_a_local_place_are_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fsspec
+
+    monkeypatch.chdir(tmp_path)
+    fs = fsspec.filesystem("file")
+    place = str(tmp_path / "x.n5")
+    ways = [place, tmp_path / "x.n5", "x.n5", "./x.n5/", f"file://{place}"]
+    ways += [(fs, place), fs.get_mapper(place), LocalStore(place)]
+    assert {open_store(way) for way in ways} == {LocalStore(place)}
+
+
+def test_urls_mappers_and_pairs_name_the_same_remote_place() -> None:
+    fs = MemoryFileSystem()
+    stores = [open_store(w) for w in ("memory://b/x.n5", (fs, "/b/x.n5"), fs.get_mapper("b/x.n5"))]
+    assert len({store.token for store in stores}) == 1
+
+
+@pytest.mark.parametrize("place", [3, None, b"bytes", object()])
+def test_what_names_no_place_is_refused(place: object) -> None:
+    with pytest.raises(TypeError, match="no place"):
+        open_store(place)
+
+
+def test_storage_options_belong_to_urls(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="URLs only"):
+        open_store(tmp_path, {"anon": True})
