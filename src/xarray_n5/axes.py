@@ -126,15 +126,13 @@ def names(axes: Sequence[Axis]) -> tuple[str, ...]:
     >>> names((Axis(), Axis(), Axis(name="v")))
     ('z', 'y', 'v')
     """
-    taken = {axis.name for axis in axes if axis.name}
+    given = {axis.name for axis in axes if axis.name}
     seen: set[str] = set()
-    result = []
+    result: list[str] = []
     for number, axis in enumerate(reversed(axes)):
-        name = axis.name
-        if not name:
-            default = DEFAULT_NAMES[number] if number < len(DEFAULT_NAMES) else f"dim_{number}"
-            name = default if default not in taken else f"dim_{number}"
-        while name in seen:
+        default = DEFAULT_NAMES[number] if number < len(DEFAULT_NAMES) else f"dim_{number}"
+        name = axis.name or (default if default not in given else f"dim_{number}")
+        while name in seen or (not axis.name and name in given):
             name += "_"
         seen.add(name)
         result.append(name)

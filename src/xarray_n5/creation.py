@@ -41,6 +41,12 @@ def chunk_shape(
         raise MetadataError(f"chunks is {chunks!r}; give a shape, one number or 'auto'") from None
 
 
+def check_mode(mode: str, *allowed: str) -> None:
+    """Raise where `mode` is none of those that a function knows."""
+    if mode not in allowed:
+        raise ValueError(f"mode is {mode!r}; one of {', '.join(allowed)} is needed")
+
+
 def check_sizes(metadata: ArrayMetadata, where: str) -> None:
     """Raise where no format could hold an array of that shape, or chunks of that."""
     try:

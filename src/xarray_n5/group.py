@@ -14,6 +14,7 @@ from xarray_n5.compression import resolve
 from xarray_n5.creation import (
     all_attributes,
     check_agreement,
+    check_mode,
     check_sizes,
     chunk_shape,
     make_room,
@@ -225,6 +226,7 @@ def open_array(
     MetadataError
         If its metadata cannot be understood, or is not what `metadata` says.
     """
+    check_mode(mode, "r", "r+")
     options = Opening(
         writable=mode == "r+",
         axis_order=axis_order,
@@ -273,6 +275,7 @@ def open_group(
     NodeNotFoundError
         If there is nothing, or an array.
     """
+    check_mode(mode, "r", "r+")
     store, path = open_store(url, storage_options), normalize_path(path)
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
@@ -361,8 +364,8 @@ def create_array(
         The user's attributes; JSON values.
     mode
         "w-" creates the array or raises where there is something; "w" replaces an array that
-        is there; "a" creates it, or opens it where shape, dtype and chunks (if given) agree;
-        "r+" does only the latter.
+        is there; "a" creates it, or opens it where shape, dtype and chunks (if given) agree
+        and adds the attributes; "r+" does only the latter.
     dialect
         How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
 
@@ -378,6 +381,7 @@ def create_array(
     MetadataError
         If the format cannot hold the array, or what is there does not agree.
     """
+    check_mode(mode, "w-", "w", "a", "r+")
     store, path = open_store(url, storage_options), normalize_path(path)
     form = get_format(format)
     at = where(store, path, form)
@@ -390,19 +394,20 @@ def create_array(
         attributes=all_attributes(axes, attributes, dialect, len(sizes), at),
     )
     check_sizes(metadata, at)
-    document = form.create(metadata, None, at)
+    form.create(metadata, None, at)
+    options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     before = store.get(join(path, form.document))
     found = form.read(before, at)
     if isinstance(found, ArrayMetadata) and mode in {"a", "r+"}:
         check_agreement(found, metadata, at, chunks_matter=chunks != "auto")
-        metadata = found
-    elif mode == "r+":
+        array = options.array(store, path, form, found)
+        if metadata.attributes:
+            array.attrs.update(metadata.attributes)
+        return array
+    if mode == "r+":
         raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
-    else:
-        before = make_room(store, path, form, found, before, replace_array=mode == "w")
-        document = form.create(metadata, before, at)
-        store.set(join(path, form.document), document)
-    options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
+    before = make_room(store, path, form, found, before, replace_array=mode == "w")
+    store.set(join(path, form.document), form.create(metadata, before, at))
     return options.array(store, path, form, metadata)
 
 
@@ -437,6 +442,7 @@ def create_group(
     NodeExistsError
         If there is something that `mode` does not allow.
     """
+    check_mode(mode, "w-", "a")
     store, path = open_store(url, storage_options), normalize_path(path)
     form = get_format(format)
     at = where(store, path, form)

@@ -76,7 +76,8 @@ def _fill(
     sides = np.array([stored.chunks[axis] for axis in pointed])[:, None]
     homes, which = np.unique(points // sides, axis=1, return_inverse=True)
     order = np.argsort(which.reshape(-1), kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(which.reshape(-1)))[:-1])
+    starts = np.cumsum(np.bincount(which.reshape(-1), minlength=homes.shape[1]))
+    groups = np.split(order, starts[:-1]) if points.size else []
     pieces = stored.project(around.axes)
     for home, rows in zip(homes.T, groups, strict=True):
         inside = tuple(points[:, rows] - home[:, None] * sides)

@@ -6,10 +6,9 @@ here and a line in the table; outsiders add theirs with :func:`register_compress
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from xarray_n5.compression.blosc import Blosc
 from xarray_n5.compression.bzip2 import Bzip2
@@ -21,9 +20,6 @@ from xarray_n5.compression.raw import Raw
 from xarray_n5.compression.xz import Xz
 from xarray_n5.compression.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-
-if TYPE_CHECKING:
-    from dataclasses import Field
 
 __all__ = [
     "COMPRESSIONS",
@@ -40,16 +36,23 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Compression(Protocol):
-    """A way to make bytes fewer: a frozen dataclass whose fields are its parameters."""
+    """A way to make bytes fewer: a frozen dataclass whose fields are its parameters.
+
+    A field's ``metadata={"written": {value: instead}}`` names values that other readers refuse.
+    """
 
     name: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return `data` compressed."""
+        """Return `data` compressed; a memoryview tells the size of its elements."""
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what `data` holds, `size` bytes if all is well; raise where it is damaged."""
+        """Return what `data` holds, `size` bytes if all is well; raise where it is damaged.
+
+        Too short a stream raises, or gives the fewer bytes that it holds. Of a longer one, an error
+        or the first bytes come back, at least `size`: a surplus need not be decoded.
+        """
 
 
 COMPRESSIONS: dict[str, type[Compression]] = {
@@ -70,23 +73,41 @@ def register_compression(kind: type[Compression]) -> None:
     Parameters
     ----------
     kind
-        A frozen dataclass with a class variable ``name``, and ``encode`` and ``decode``.
+        A frozen dataclass with a class variable ``name``, and ``encode`` and ``decode``. Tasks
+        must be able to import it; they need not register it.
 
     Raises
     ------
+    TypeError
+        If it is not such a class.
     ValueError
         If another one has that name.
     """
+    if not _is_compression_class(kind):
+        raise TypeError(f"{kind!r} is no dataclass with a name, encode and decode")
     if COMPRESSIONS.setdefault(kind.name, kind) is not kind:
         raise ValueError(f"the compression {kind.name!r} exists; choose another name")
 
 
 def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compression:
-    """Return the compression that a user means: by name, by members, as it is; None is raw."""
+    """Return the compression that a user means: by name, by members, as it is; None is raw.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> resolve("xz")
+    Xz(preset=6)
+    """
     if compression is None:
         return Raw()
     if isinstance(compression, (str, Mapping)):
         return from_json(compression)
+    if not _is_compression_class(type(compression)):
+        raise TypeError(f"{compression!r} is no compression's name, members or instance")
     return compression
 
 
@@ -102,41 +123,68 @@ def from_json(members: object) -> Compression:
         If a member has a value that it cannot have.
     UnknownCompressionError
         If the type is not known.
+
+    Examples
+    --------
+    >>> from_json({"type": "gzip", "level": 1.0})
+    Gzip(level=1, use_zlib=False)
     """
     given = {"type": members} if isinstance(members, str) else members
-    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
-        raise MetadataError(f"'compression' is {members!r}; an object with a 'type' is needed")
-    kind = COMPRESSIONS.get(given["type"])
-    if kind is None:
-        if given.get("id") in ALLOWED:
-            return Numcodecs(tuple(given.items()))
-        raise UnknownCompressionError(given["type"], COMPRESSIONS)
-    values = {}
-    for field in fields(kind):
-        value = given.get(_camel(field.name))
-        if value is not None:
-            values[field.name] = _whole(value)
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise MetadataError(f"compression {given['type']!r}: {error}") from error
+    if isinstance(given, Mapping):
+        match given:
+            case {"type": str(name)} if name in COMPRESSIONS:
+                return _make(COMPRESSIONS[name], given)
+            case {"id": str(codec)} if codec in ALLOWED:
+                return Numcodecs(dict(given))
+            case {"type": str(name)} | {"id": str(name)}:
+                raise UnknownCompressionError(name, COMPRESSIONS)
+    raise MetadataError(f"'compression' is {members!r}; an object with a 'type' is needed")
 
 
 def to_json(compression: Compression) -> dict[str, Any]:
-    """Return the members that describe `compression`: all of its parameters, and no others."""
+    """Return the members that describe `compression`: all of its parameters, and no others.
+
+    Examples
+    --------
+    >>> to_json(Gzip(level=1))
+    {'type': 'gzip', 'level': 1, 'useZlib': False}
+    """
     if isinstance(compression, Numcodecs):
         return dict(compression.members)
-    members = {_camel(f.name): getattr(compression, f.name) for f in fields(compression)}
+    members = {_member(field): _written(field, compression) for field in fields(compression)}
     return {"type": compression.name, **members}
 
 
-def _camel(name: str) -> str:
-    """Return a field's name in JSON.
+def _is_compression_class(kind: object) -> bool:
+    parts = (getattr(kind, part, None) for part in ("encode", "decode"))
+    named = isinstance(kind, type) and isinstance(getattr(kind, "name", None), str)
+    return named and is_dataclass(kind) and all(map(callable, parts))
 
-    >>> _camel("use_zlib")
-    'useZlib'
-    """
-    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+
+def _make(kind: type[Compression], members: Mapping[str, object]) -> Compression:
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        found = members.get(_member(field))
+        if found is not None:
+            values[field.name] = _whole(found)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise MetadataError(f"compression {kind.name!r} needs the member {_member(field)!r}")
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"compression {kind.name!r}: {error}") from error
+
+
+def _member(field: Field[Any]) -> str:
+    """Return a field's name in JSON: ``use_zlib`` is ``useZlib``."""
+    first, *rest = field.name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _written(field: Field[Any], compression: Compression) -> Any:
+    value = getattr(compression, field.name)
+    instead = field.metadata.get("written")
+    return instead.get(value, value) if instead else value
 
 
 def _whole(value: object) -> object:

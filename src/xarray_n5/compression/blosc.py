@@ -3,65 +3,80 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from xarray_n5.compression.values import check_range
+from xarray_n5.compression.streams import bytes_of
+from xarray_n5.compression.values import check_choice, check_range
 
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
 _NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
-_HEADER = 16
+_HEADER = struct.Struct("<BBBBIII")
+"""Two versions, flags, item size, then decoded, block and frame size (c-blosc, README_HEADER)."""
+_COPIED, _SNAPPY = 0x2, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Blosc:
-    """Blocks that are shuffled by byte (1) or bit (2) or not (0), then compressed."""
+    """Blocks that are shuffled by byte (1) or bit (2) or not (0), then compressed.
+
+    >>> bytes(Blosc().decode(Blosc(cname="zstd").encode(b"1234"), 4))
+    b'1234'
+    """
 
     name: ClassVar[str] = "blosc"
     cname: str = "lz4"
     clevel: int = 5
-    shuffle: int = 1
+    # -1 is Java's and numcodecs' choice by item size, which TensorStore refuses.
+    shuffle: int = field(default=1, metadata={"written": {-1: 1}})
     blocksize: int = 0
 
     def __post_init__(self) -> None:
-        if self.cname not in _NAMES:
-            raise ValueError(f"'cname' is {self.cname!r}; one of {', '.join(_NAMES)} is needed")
+        check_choice("cname", self.cname, _NAMES)
         check_range("clevel", self.clevel, 0, 9)
         check_range("shuffle", self.shuffle, -1, 2)
-        check_range("blocksize", self.blocksize, 0, 1 << 31)
-        if self.shuffle == -1:
-            # numcodecs' "automatic" is no value that other readers of N5 know.
-            object.__setattr__(self, "shuffle", 1)
+        check_range("blocksize", self.blocksize, 0, (1 << 31) - 1)
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one frame; elements are as wide as those of `data`."""
         import numcodecs.blosc
 
-        return bytes(
-            numcodecs.blosc.Blosc(self.cname, self.clevel, self.shuffle, self.blocksize).encode(
-                data if memoryview(data).nbytes else b""
-            )
+        if self.cname == "snappy":
+            raise NotImplementedError("blosc with snappy is not in numcodecs; choose another cname")
+        frame: bytes = numcodecs.blosc.compress(
+            data, self.cname.encode(), self.clevel, self.shuffle, self.blocksize
         )
+        return frame
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the frame holds: it tells itself how it was made."""
-        import numcodecs.blosc
+        """Return what the frame holds: it tells itself how it was made.
 
-        view = memoryview(data)
-        if view.nbytes < _HEADER:
-            raise ValueError(
-                f"a blosc frame has a header of {_HEADER} bytes, here are {view.nbytes}"
-            )
-        plain, _, packed = struct.unpack_from("<III", view, 4)
-        if plain != size:
-            raise ValueError(f"the blosc frame holds {plain} bytes, {size} were expected")
-        if packed > view.nbytes or (plain and packed <= _HEADER):
-            raise ValueError(f"the blosc frame has {packed} bytes, here are {view.nbytes}")
-        result = np.empty(size, np.uint8)
-        if size:
-            numcodecs.blosc.decompress(view[:packed], result)
-        return result.data
+        numcodecs starts blosc's threads, behind a lock, in the main thread only. In Dask's threads
+        each frame is decoded by itself, so that setting is best left alone.
+        """
+        decoded = np.empty(_decoded_size(bytes_of(data), size), np.uint8)
+        if decoded.size:
+            import numcodecs.blosc
+
+            numcodecs.blosc.decompress(data, decoded)
+        return decoded.data
+
+
+def _decoded_size(view: memoryview, size: int) -> int:
+    """Return the size that the header tells, refusing what cannot be decoded."""
+    if len(view) < _HEADER.size:
+        raise ValueError(f"a blosc header has {_HEADER.size} bytes, here are {len(view)}")
+    _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
+    if plain > size:
+        raise ValueError(f"the blosc frame holds {plain} bytes, {size} were expected")
+    if plain and packed <= _HEADER.size:
+        raise ValueError("the blosc frame is a header alone, as n5-blosc writes with shuffle -1")
+    if packed > len(view):
+        raise ValueError(f"the blosc frame has {packed} bytes, here are {len(view)}")
+    if flags >> 5 == _SNAPPY and not flags & _COPIED:
+        raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
+    return int(plain)

@@ -28,5 +28,5 @@ class Bzip2:
         return bz2.compress(bytes_of(data), self.block_size)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the stream holds."""
+        """Return what the streams hold."""
         return read_streams(data, size, bz2.BZ2Decompressor, b"BZh")

@@ -5,8 +5,9 @@ libdeflate does the work: it is faster than zlib, and lets other threads run mea
 
 from __future__ import annotations
 
+import functools
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import deflate
@@ -16,19 +17,23 @@ from xarray_n5.compression.values import check_boolean, check_range
 
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
-    from xarray_n5.compression.streams import Decompressor
 
 _MAGIC = b"\x1f\x8b"
-_ANY_FRAME = 32 + zlib.MAX_WBITS
-"""What tells zlib to find out how a stream is framed."""
+_USUAL_LEVEL = 6
+_any_frame = functools.partial(zlib.decompressobj, 32 + zlib.MAX_WBITS)
 
 
 @dataclass(frozen=True, slots=True)
 class Gzip:
-    """DEFLATE at a level from 0 (stored) to 9 (smallest); -1 is zlib's default, 6."""
+    """DEFLATE at a level from 0 (stored) to 9 (smallest); -1 is zlib's default, 6.
+
+    >>> bytes(Gzip().decode(Gzip(use_zlib=True).encode(b"1234"), 4))
+    b'1234'
+    """
 
     name: ClassVar[str] = "gzip"
-    level: int = 6
+    # Java's N5 writes -1, which Zarr forbids.
+    level: int = field(default=_USUAL_LEVEL, metadata={"written": {-1: _USUAL_LEVEL}})
     use_zlib: bool = False
 
     def __post_init__(self) -> None:
@@ -36,22 +41,24 @@ class Gzip:
         check_boolean("useZlib", self.use_zlib)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one gzip or zlib stream."""
-        level = 6 if self.level == -1 else self.level
+        """Return one gzip or zlib stream, without a time or a file name."""
+        level = _USUAL_LEVEL if self.level == -1 else self.level
         compress = deflate.zlib_compress if self.use_zlib else deflate.gzip_compress
-        return bytes_of(compress(bytes_of(data), level))
+        return compress(bytes_of(data), level)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the stream holds, however it is framed: some writers mislabel it."""
-        view = memoryview(data)
+        """Return what the stream holds, however it is framed: some writers mislabel it.
+
+        libdeflate reads one member of a known size. Several, which Java reads as one stream, and
+        any other size are left to zlib.
+        """
+        view = bytes_of(data)
         decompress = deflate.gzip_decompress if view[:2] == _MAGIC else deflate.zlib_decompress
-        try:
-            decoded = decompress(view, max(size, 1))
-        except deflate.DeflateError:
-            return read_streams(data, size, _any_frame, _MAGIC)
-        # Java reads several members as one stream.
-        return decoded if len(decoded) >= size else read_streams(data, size, _any_frame, _MAGIC)
-
-
-def _any_frame() -> Decompressor:
-    return zlib.decompressobj(_ANY_FRAME)
+        if size:  # libdeflate takes 0 for unknown, and believes what the stream says of itself
+            try:
+                decoded = decompress(view, size)
+            except deflate.DeflateError:
+                decoded = bytearray()
+            if len(decoded) == size:
+                return decoded
+        return read_streams(view, size, _any_frame, _MAGIC)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
 _JAVA, _FRAME = b"LZ4Block", b"\x04\x22\x4d\x18"
-_HEADER = struct.Struct("<8sBiii")
-_SIZE = struct.Struct("<I")
+_HEADER = struct.Struct("<8sBIII")
 _STORED, _COMPRESSED = 0x10, 0x20
 _SEED, _MASK = 0x9747B28C, 0x0FFFFFFF
 _SMALLEST, _LARGEST = 64, 1 << 25
@@ -32,79 +31,93 @@ _SMALLEST, _LARGEST = 64, 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Lz4:
-    """LZ4 in blocks of so many bytes."""
+    """LZ4 in blocks of so many bytes.
+
+    >>> bytes(Lz4().decode(Lz4().encode(b"1234"), 4))
+    b'1234'
+    """
 
     name: ClassVar[str] = "lz4"
     block_size: int = 1 << 16
 
     def __post_init__(self) -> None:
         # z5 writes a level there, so reading takes any; encode is stricter.
-        check_range("blockSize", self.block_size, 0, 1 << 31)
+        check_range("blockSize", self.block_size, 0, (1 << 31) - 1)
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the stream that lz4-java would write."""
         check_range("blockSize", self.block_size, _SMALLEST, _LARGEST)
         level = max(0, (self.block_size - 1).bit_length() - 10)
         view = bytes_of(data)
-        parts: list[bytes] = []
-        for start in range(0, view.nbytes, self.block_size):
-            block = view[start : start + self.block_size]
-            payload = lz4.block.compress(block, store_size=False)
-            method = _COMPRESSED
-            if len(payload) >= block.nbytes:
-                payload, method = bytes(block), _STORED
-            sizes = len(payload), block.nbytes, _checksum(block)
-            parts += [_HEADER.pack(_JAVA, method | level, *sizes), payload]
-        parts.append(_HEADER.pack(_JAVA, _STORED | level, 0, 0, 0))
-        return b"".join(parts)
+        starts = range(0, len(view), self.block_size)
+        blocks = [_java_block(view[i : i + self.block_size], level) for i in starts]
+        return b"".join([*blocks, _HEADER.pack(_JAVA, _STORED | level, 0, 0, 0)])
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the stream holds, in whichever framing."""
-        view = memoryview(data)
-        if view[:8] == _JAVA:
+        """Return what the stream holds, in whichever framing.
+
+        No bare block begins like the others: it would refer to bytes before its first.
+        """
+        view = bytes_of(data)
+        if view[: len(_JAVA)] == _JAVA:
             return _decode_java(view, size)
-        if view[:4] == _FRAME:
-            return read_streams(data, size, lz4.frame.LZ4FrameDecompressor, _FRAME)
-        if view.nbytes >= _SIZE.size and _SIZE.unpack_from(view)[0] == size:
-            try:
-                decoded = lz4.block.decompress(view[_SIZE.size :], uncompressed_size=size)
-            except lz4.block.LZ4BlockError:
-                decoded = b""
-            if len(decoded) == size:
-                return bytes(decoded)
-        return bytes(lz4.block.decompress(view, uncompressed_size=size))
+        if view[: len(_FRAME)] == _FRAME:
+            return read_streams(view, size, lz4.frame.LZ4FrameDecompressor, _FRAME)
+        return _decode_bare(view, size)
 
 
-def _checksum(block: memoryview) -> int:
+def _java_block(block: memoryview, level: int) -> bytes:
+    payload, method = lz4.block.compress(block, store_size=False), _COMPRESSED
+    if len(payload) >= len(block):
+        payload, method = bytes(block), _STORED
+    sizes = len(payload), len(block), _checksum(block)
+    return b"".join((_HEADER.pack(_JAVA, method | level, *sizes), payload))
+
+
+def _checksum(block: bytes | memoryview) -> int:
     return xxhash.xxh32_intdigest(block, seed=_SEED) & _MASK
 
 
-def _decode_java(data: memoryview, size: int) -> bytes:
-    parts: list[bytes] = []
-    start = done = 0
-    while start < data.nbytes or done < size:
-        if data.nbytes - start < _HEADER.size:
-            raise ValueError(f"the LZ4Block stream ends after {done} of {size} bytes")
-        magic, token, packed, original, checksum = _HEADER.unpack_from(data, start)
-        start += _HEADER.size
-        method = token & 0xF0
-        if magic != _JAVA or method not in {_STORED, _COMPRESSED} or packed < 0 or original < 0:
-            raise ValueError(
-                f"byte {start - _HEADER.size} of the LZ4Block stream is no block header"
-            )
+def _decode_java(view: memoryview, size: int) -> bytes:
+    """Return what lz4-java's blocks hold, up to the end mark, which may be absent."""
+    blocks: list[bytes | memoryview] = []
+    left, start = size, 0
+    while start + _HEADER.size <= len(view):
+        magic, token, packed, original, checksum = _HEADER.unpack_from(view, start)
+        if magic != _JAVA:
+            raise ValueError(f"byte {start} of the LZ4Block stream is no block header")
         if original == 0:
             break
-        block = data[start : start + packed]
-        if block.nbytes < packed or done + original > max(size, 1) + (1 << 25):
-            raise ValueError(f"the LZ4Block stream ends after {done} of {size} bytes")
+        start += _HEADER.size
+        payload = view[start : start + packed]
+        left -= original
+        if left < 0 or len(payload) < packed:
+            raise ValueError(f"the LZ4Block stream ends early, or holds more than {size} bytes")
+        blocks.append(_decode_java_block(payload, token & 0xF0, original, checksum))
         start += packed
-        plain = bytes(block) if method == _STORED else _unpack(block, original)
-        if len(plain) != original or _checksum(memoryview(plain)) != checksum:
-            raise ValueError(f"the LZ4Block stream's checksum differs at byte {done}")
-        parts.append(plain)
-        done += original
-    return b"".join(parts)
+    return b"".join(blocks)
 
 
-def _unpack(block: memoryview, size: int) -> bytes:
-    return bytes(lz4.block.decompress(block, uncompressed_size=size))
+def _decode_java_block(
+    payload: memoryview, method: int, original: int, checksum: int
+) -> bytes | memoryview:
+    block: bytes | memoryview = payload
+    if method == _COMPRESSED:
+        block = lz4.block.decompress(payload, uncompressed_size=original)
+    elif method != _STORED:
+        raise ValueError(f"the LZ4Block stream has a block of the unknown method {method:#x}")
+    if len(block) != original or _checksum(block) != checksum:
+        raise ValueError("the LZ4Block stream has a block whose size or checksum differs")
+    return block
+
+
+def _decode_bare(view: memoryview, size: int) -> bytes:
+    """Return what a block holds, be it alone or behind its uint32 size."""
+    if view[:4] == size.to_bytes(4, "little"):
+        try:
+            decoded = bytes(lz4.block.decompress(view[4:], uncompressed_size=size))
+        except lz4.block.LZ4BlockError:
+            decoded = b""
+        if len(decoded) == size:
+            return decoded
+    return bytes(lz4.block.decompress(view, uncompressed_size=size))

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.compression.streams import bytes_of
+from xarray_n5.compression.values import check_choice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xarray_n5.compression import Buffer
 
-ALLOWED = frozenset(
-    {
-        "adler32",
-        "blosc",
-        "bz2",
-        "crc32",
-        "fletcher32",
-        "gzip",
-        "lz4",
-        "lzma",
-        "shuffle",
-        "zlib",
-        "zstd",
-    }
+ALLOWED = (
+    "adler32",
+    "blosc",
+    "bz2",
+    "crc32",
+    "crc32c",
+    "fletcher32",
+    "gzip",
+    "jenkins_lookup3",
+    "lz4",
+    "lzma",
+    "shuffle",
+    "zlib",
+    "zstd",
 )
 """Ids of codecs that turn bytes into bytes. Others could run code from the file (pickle), or
 would need to know more than bytes."""
@@ -31,15 +34,17 @@ would need to know more than bytes."""
 
 @dataclass(frozen=True, slots=True)
 class Numcodecs:
-    """A codec of numcodecs, with the members that it was written with."""
+    """A codec of numcodecs, with the members that it was written with.
+
+    >>> Numcodecs({"type": "bz2", "id": "bz2", "level": 1}).encode(b"1234")[:3].tobytes()
+    b'BZh'
+    """
 
     name: ClassVar[str] = "numcodecs"
-    members: tuple[tuple[str, Any], ...]
+    members: Mapping[str, Any] = field(hash=False)
 
-    def _codec(self) -> Any:
-        import numcodecs
-
-        return numcodecs.get_codec({k: v for k, v in self.members if k != "type"})
+    def __post_init__(self) -> None:
+        check_choice("id", self.members.get("id"), ALLOWED)
 
     def encode(self, data: Buffer) -> Buffer:
         """Return `data` encoded."""
@@ -48,3 +53,8 @@ class Numcodecs:
     def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
         """Return `data` decoded."""
         return bytes_of(self._codec().decode(data))
+
+    def _codec(self) -> Any:
+        import numcodecs
+
+        return numcodecs.get_codec({k: v for k, v in self.members.items() if k != "type"})

@@ -20,5 +20,5 @@ class Raw:
         return data
 
     def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
-        """Return `data`."""
+        """Return `data`, of whatever length."""
         return data

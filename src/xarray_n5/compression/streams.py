@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def bytes_of(data: Buffer) -> memoryview:
-    """Return a flat view of the bytes, of an array in any byte order too."""
+    """Return a flat view of the bytes, of big-endian elements too."""
     return np.frombuffer(data, np.uint8).data
 
 
 class Decompressor(Protocol):
-    """What zlib, bz2, lzma and lz4.frame call the reader of one stream."""
+    """What zlib, bz2, lzma and lz4.frame have to read one stream with."""
 
     @property
     def eof(self) -> bool:
@@ -36,7 +36,7 @@ def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic
     """Return what the streams in `data` hold, at most ``size + 1`` bytes.
 
     The additional byte shows that there is more than expected, without decoding all of it. Behind
-    the first stream, what does not begin with `magic` (zeros aside, xz's padding) is ignored.
+    the first stream, what does not begin with `magic` is ignored, as are zeros (xz's padding).
 
     Raises
     ------
@@ -47,15 +47,12 @@ def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic
     rest: bytes | memoryview = bytes_of(data)
     left = size + 1
     while left:
-        decompressor = new()
-        pieces.append(decompressor.decompress(rest, left))
+        stream = new()
+        pieces.append(stream.decompress(rest, left))
         left -= len(pieces[-1])
-        if not decompressor.eof:
-            break
-        rest = (decompressor.unused_data or b"").lstrip(b"\0")
+        if left and not stream.eof:
+            raise EOFError(f"the compressed stream ends early, after {size + 1 - left} bytes")
+        rest = (stream.unused_data or b"").lstrip(b"\0")
         if not rest.startswith(magic):
             break
-    if left and not decompressor.eof:
-        msg = f"the compressed stream is cut off: no end mark after {size + 1 - left} decoded bytes"
-        raise EOFError(msg)
     return b"".join(pieces)

@@ -28,5 +28,5 @@ class Xz:
         return lzma.compress(bytes_of(data), preset=self.preset)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the stream holds."""
-        return read_streams(data, size, lzma.LZMADecompressor, b"\xfd7zXZ")
+        """Return what the streams hold, in xz's container or the older one."""
+        return read_streams(data, size, lzma.LZMADecompressor, b"\xfd7zXZ\0")
