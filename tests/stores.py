@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
 
 from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store
@@ -40,6 +41,8 @@ class CountingStore:
     batch: ClassVar[int] = 64
     inner: MemoryStore = field(default_factory=MemoryStore)
     counts: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    lock: Lock = field(default_factory=Lock)
 
     @property
     def url(self) -> str:
@@ -64,11 +67,14 @@ class CountingStore:
         return self.inner.get_many(keys)
 
     def set(self, key: str, data: Buffer) -> None:
-        self.counts["set"] += 1
+        with self.lock:
+            self.counts["set"] += 1
+            self.written[key] += 1
         self.inner.set(key, data)
 
     def exists(self, key: str) -> bool:
-        self.counts["exists"] += 1
+        with self.lock:
+            self.counts["exists"] += 1
         return self.inner.exists(key)
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -26,6 +26,7 @@ from xarray_n5 import (
 from xarray_n5.storage import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 VALUES = np.arange(7 * 8 * 9, dtype="i4").reshape(7, 8, 9)
@@ -274,7 +275,7 @@ def test_chunks_at_the_ends_are_stored_cut_or_full(edges: str, dims: list[int]) 
 
 def test_an_array_opened_for_reading_refuses_every_change() -> None:
     array = reopened(stored())
-    changes = [
+    changes: list[Callable[[], object]] = [
         lambda: array.__setitem__(..., 0),
         lambda: array.write_chunk((0, 0, 0), 0),
         lambda: array.delete_chunk((0, 0, 0)),
@@ -288,7 +289,7 @@ def test_an_array_opened_for_reading_refuses_every_change() -> None:
 
 def test_strings_are_read_only() -> None:
     array = stored()
-    members = {"dimensions": [4], "blockSize": [2], "dataType": "string"}
+    members: dict[str, Any] = {"dimensions": [4], "blockSize": [2], "dataType": "string"}
     members["compression"] = {"type": "raw"}
     array._chunks.store.set("s/attributes.json", json.dumps(members).encode())
     array._chunks.store.set("s/1", bytes.fromhex("0001 0001 00000002 00000004") + b"a\0b\0")
@@ -308,7 +309,7 @@ def test_strings_are_read_only() -> None:
 @given(st.lists(st.tuples(*(st.integers(0, 10) for _ in range(3))), min_size=1, max_size=4))
 def test_resizing_keeps_what_stays_and_what_went_is_gone(shapes: list[tuple[int, ...]]) -> None:
     array = stored()
-    expected = VALUES
+    expected: np.ndarray = VALUES
     for shape in shapes:
         assert array.resize(shape) is array
         grown = np.zeros(shape, expected.dtype)

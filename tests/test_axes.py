@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def test_words_for_no_unit_are_no_unit(text: object) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"scale": 0}, {"scale": np.nan}, {"offset": np.inf}])
-def test_an_axis_refuses_nonsense(wrong: dict[str, float]) -> None:
+def test_an_axis_refuses_nonsense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Axis(name="x", **wrong)
 
@@ -171,7 +171,12 @@ def test_coordinate_arrays_label_the_samples() -> None:
     assert coords_of(geometry, (2, 4))["c"].values.tolist() == ["DAPI", "GFP"]
 
 
-COSEM = {"axes": ["z", "y", "x"], "units": ["nm"] * 3, "scale": [40, 4, 4], "translate": [1, 2, 3]}
+COSEM: dict[str, list[Any]] = {
+    "axes": ["z", "y", "x"],
+    "units": ["nm"] * 3,
+    "scale": [40, 4, 4],
+    "translate": [1, 2, 3],
+}
 
 
 def test_cosem_stands_in_c_order() -> None:
@@ -281,8 +286,8 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
     monkeypatch.setattr("xarray_n5.dialects.DIALECTS", dict(DIALECTS))
 
     class Klingon:
-        name = "klingon"
-        keys = ("batlh",)
+        name: ClassVar[str] = "klingon"
+        keys: ClassVar[tuple[str, ...]] = ("batlh",)
 
         def read(self, node: Node) -> Geometry | None:
             found = node.attributes.get("batlh")
@@ -295,7 +300,7 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
     assert facts(read({"batlh": ["a", "b", "c"]}))[0][0] == "a"
 
     class Impostor(Klingon):
-        name = "cosem"
+        name: ClassVar[str] = "cosem"
 
     with pytest.raises(ValueError, match="exists"):
         register_dialect(Impostor())

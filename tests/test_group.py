@@ -26,12 +26,13 @@ from xarray_n5 import (
 from xarray_n5.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SMALL: dict[str, Any] = {"shape": (4, 4), "dtype": "u1", "chunks": (2, 2)}
 
 
-@pytest.fixture(params=STORES.values(), ids=STORES.keys())
+@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return request.param(tmp_path)  # type: ignore[no-any-return]
 
@@ -258,7 +259,7 @@ def test_a_group_creates_and_deletes(store: Store) -> None:
 def test_a_group_opened_for_reading_refuses_every_change(store: Store) -> None:
     create_array(store, "a", **SMALL)
     group = open_group(store)
-    changes = [
+    changes: list[Callable[[], object]] = [
         lambda: group.create_array("b", **SMALL),
         lambda: group.create_group("b"),
         lambda: group.delete("a"),
@@ -304,7 +305,7 @@ def test_metadata_can_be_assumed_without_any_file() -> None:
     store = MemoryStore()
     create_array(store, "a", compression="raw", **SMALL)[...] = 6
     del store.items["a/attributes.json"]
-    assumed = {"dimensions": [4, 4], "blockSize": [2, 2], "dataType": "uint8"}
+    assumed: dict[str, Any] = {"dimensions": [4, 4], "blockSize": [2, 2], "dataType": "uint8"}
     assumed["compression"] = {"type": "raw"}
     array = open_array(store, "a", metadata=assumed, assume_metadata=True, mode="r+")
     assert (array[...] == 6).all()

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xarray_n5.compression import Gzip, Raw, to_json
+from xarray_n5.compression import to_json
+from xarray_n5.compression.gzip import Gzip
+from xarray_n5.compression.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import FORMATS, normalize_path
 from xarray_n5.formats.n5 import DATA_TYPES

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(params=STORES.values(), ids=STORES.keys())
+@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     yield request.param(tmp_path)
     MemoryFileSystem.store.clear()

@@ -137,9 +137,13 @@ def _build(
         key = name if name not in dims[name] or array.ndim == 1 else f"{name}_data"
         variables[key] = _variable(array, dims[name], geometries[name])
     chosen = _decoders(decoders, any("_ARRAY_DIMENSIONS" in a.attrs for a in arrays.values()))
-    decoded, kept, named = xr.conventions.decode_cf_variables(variables, attributes, **chosen)
-    named = {*named, *(name for name, variable in decoded.items() if variable.dims == (name,))}
-    dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
+    named: Iterable[Any] = ()
+    if any(chosen.values()):
+        variables, attributes, named = xr.conventions.decode_cf_variables(
+            variables, attributes, **chosen
+        )
+    named = {*named, *(name for name, variable in variables.items() if variable.dims == (name,))}
+    dataset = xr.Dataset({**coords, **variables}, attrs=attributes)
     return dataset.set_coords(named & set(dataset.variables))
 
 

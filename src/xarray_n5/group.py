@@ -111,7 +111,7 @@ class Group(Mapping[str, "Array | Group"]):
 
     def children(self) -> dict[str, Array | Group]:
         """Return the arrays and groups directly in the group: one listing, one batch of reads."""
-        names = list(self)
+        names = tuple(iter(self))
         paths = [join(self._path, name) for name in names]
         documents = self._store.get_many([join(path, self._format.document) for path in paths])
         return {

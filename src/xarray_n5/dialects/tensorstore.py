@@ -26,6 +26,9 @@ class TensorStore:
         """Return the axes, or None where neither of the keys is there."""
         ndim = len(node.shape)
         found = {key: node.attributes.get(key) for key in self.keys}
+        if isinstance(found["units"], str) and found["axes"] is found["resolution"] is None:
+            # One text alone is the unit of the values, as CF has it.
+            found["units"] = None
         if all(value is None for value in found.values()):
             return None
         names = texts("axes", found["axes"], ndim) or ("",) * ndim

@@ -1,0 +1,128 @@
+"""The shape of the house: what is public, which way imports point, how large files are."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import xarray_n5
+from xarray_n5 import errors
+from xarray_n5.compression import COMPRESSIONS
+from xarray_n5.dialects import DIALECTS
+from xarray_n5.formats import FORMATS
+from xarray_n5.storage import STORES
+
+SOURCE = Path(xarray_n5.__file__).parent
+
+LADDER = [
+    {"errors"},
+    {"axes", "selection", "planning"},
+    {"grid"},
+    {"compression", "storage"},
+    {"metadata"},
+    {"formats", "dialects"},
+    {"chunks", "attributes"},
+    {"points"},
+    {"array"},
+    {"nodes"},
+    {"creation"},
+    {"group"},
+    {"coordinates", "dask"},
+    {"backend"},
+]
+"""Layers from the ground up; a module imports from layers below its own."""
+
+LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+PUBLIC = {
+    *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
+    *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
+    *("__version__", *errors.__all__),
+}
+
+
+def layer(path: Path) -> str:
+    """The module or folder of the package that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """The package's modules that a file imports when it runs, wherever in it."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xarray_n5"):
+            module = (node.module or "").split(".")[1:]
+            found |= {module[0]} if module else {alias.name for alias in node.names}
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            found |= {parts[1] for parts in names if parts[0] == "xarray_n5" and len(parts) > 1}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=[str(p.relative_to(SOURCE)) for p in MODULES])
+def test_imports_point_down_the_ladder(path: Path) -> None:
+    own = layer(path)
+    if own == "__init__":
+        return
+    for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        same_folder = name == own and (SOURCE / own).is_dir()
+        assert same_folder or LEVEL[name] < LEVEL[own], f"{own} imports {name}"
+
+
+def test_every_module_stands_on_the_ladder() -> None:
+    assert {layer(path) for path in MODULES} - {"__init__"} == set(LEVEL)
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(xarray_n5.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(xarray_n5, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC - {"__version__"}))
+def test_public_names_are_documented(name: str) -> None:
+    assert len(inspect.getdoc(getattr(xarray_n5, name)) or "") > 20
+
+
+def test_every_error_is_ours_and_a_builtin() -> None:
+    for name in set(errors.__all__) - {"N5Error"}:
+        kind = getattr(errors, name)
+        assert issubclass(kind, errors.N5Error)
+        assert any(base.__module__ == "builtins" for base in kind.__mro__[2:-3]), name
+
+
+@pytest.mark.parametrize("table", [COMPRESSIONS, DIALECTS, FORMATS, STORES])
+def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, object]) -> None:
+    for name, variant in table.items():
+        kind = variant if isinstance(variant, type) else type(variant)
+        assert kind.__bases__ == (object,)
+        assert getattr(kind, "name", name) == name or table is STORES
+        assert kind.__module__.startswith("xarray_n5.")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=[str(p.relative_to(SOURCE)) for p in MODULES])
+def test_files_stay_small(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").count("\n")
+    # These two are mostly the documentation of what users call.
+    assert lines <= {"array.py": 420, "group.py": 480, "dask.py": 340}.get(path.name, 300)
+
+
+def modules() -> list[str]:
+    """The names of all modules of the package."""
+    return [m.name for m in pkgutil.walk_packages([str(SOURCE)], "xarray_n5.")]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_are_true(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0

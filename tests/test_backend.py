@@ -1,0 +1,361 @@
+"""The xarray engine."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import xarray.testing.strategies as xrst
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stores import CountingStore
+from xarray_n5 import Axis, NodeNotFoundError, create_array, create_group, open_array, to_n5
+from xarray_n5_engine import N5BackendEntrypoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUES = np.arange(10 * 11 * 12, dtype="u2").reshape(10, 11, 12)
+AXES = (
+    Axis(name="z", unit="nm", scale=40.0, offset=100.0),
+    Axis(name="y", unit="nm", scale=4.0),
+    Axis(name="x", unit="nm", scale=4.0),
+)
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Path:
+    to_n5(VALUES, tmp_path / "v.n5", "em/raw", chunks=(4, 4, 4), axes=AXES, attributes={"by": "us"})
+    return tmp_path / "v.n5"
+
+
+def expected() -> xr.DataArray:
+    """What the container's array is in memory."""
+    coords = {
+        "z": ("z", 100 + 40.0 * np.arange(10), {"units": "nm"}),
+        "y": ("y", 4.0 * np.arange(11), {"units": "nm"}),
+        "x": ("x", 4.0 * np.arange(12), {"units": "nm"}),
+    }
+    return xr.DataArray(VALUES, coords, ("z", "y", "x"), "raw", {"by": "us"})
+
+
+# Opening
+
+
+def test_an_array_opens_with_dimensions_coordinates_and_attributes(container: Path) -> None:
+    dataset = xr.open_dataset(container, engine="n5", group="em/raw")
+    xr.testing.assert_identical(dataset, expected().to_dataset())
+
+
+def test_the_engine_is_found_without_its_name(container: Path) -> None:
+    xr.testing.assert_identical(xr.open_dataset(container, group="em/raw")["raw"], expected())
+    xr.testing.assert_identical(xr.open_dataarray(container / "em/raw"), expected())
+    xr.testing.assert_identical(xr.open_dataarray(str(container), group="em"), expected())
+
+
+def test_blocks_of_dask_are_the_stored_chunks(container: Path) -> None:
+    lazy = xr.open_dataset(container, engine="n5", group="em", chunks={})["raw"]
+    assert lazy.chunks == ((4, 4, 2), (4, 4, 3), (4, 4, 4))
+    xr.testing.assert_identical(lazy.compute(), expected())
+    double = xr.open_dataset(container, engine="n5", group="em", chunks={"z": 8})["raw"]
+    assert double.chunks is not None
+    assert double.chunks[0] == (8, 2)
+
+
+def test_encoding_tells_where_the_array_came_from(container: Path) -> None:
+    dataset = xr.open_dataset(container, engine="n5", group="em/raw")
+    assert dataset.encoding["source"] == f"{container}/em/raw"
+    encoding = dataset["raw"].encoding
+    assert encoding["preferred_chunks"] == {"z": 4, "y": 4, "x": 4}
+    assert (encoding["chunks"], encoding["dtype"]) == ((4, 4, 4), np.dtype("u2"))
+    assert encoding["compression"] == {"type": "gzip", "level": 6, "useZlib": False}
+    assert encoding["dialect"] == {"placement": "cosem", "names": "cosem"}
+
+
+def test_fortran_order_turns_dimensions_round(container: Path) -> None:
+    dataset = xr.open_dataset(container, engine="n5", group="em/raw", axis_order="F")
+    assert dataset["raw"].dims == ("x", "y", "z")
+    xr.testing.assert_identical(dataset["raw"].transpose("z", "y", "x"), expected())
+
+
+def test_options_choose_dialect_and_origin(container: Path) -> None:
+    def first(**options: Any) -> float:
+        opened = xr.open_dataset(container, engine="n5", group="em/raw", **options)
+        return float(opened["z"][0])
+
+    assert first() == 100
+    assert first(dialect="tensorstore") == 0
+    assert first(origin="corner") == 120
+
+
+def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:
+    for level in range(3):
+        to_n5(VALUES[:: 2**level], tmp_path / "p.n5", f"p/s{level}")
+    picked = xr.open_dataset(tmp_path / "p.n5", group="p", level=1)
+    np.testing.assert_array_equal(picked["s1"], VALUES[::2])
+    with pytest.raises(NodeNotFoundError, match="s7"):
+        xr.open_dataset(tmp_path / "p.n5", group="p", level=7)
+
+
+def test_arrays_of_one_group_share_a_dataset(container: Path) -> None:
+    to_n5(VALUES * 2, container, "em/mask", chunks=(4, 4, 4), axes=AXES)
+    dataset = xr.open_dataset(container, group="em")
+    assert sorted(map(str, dataset.data_vars)) == ["mask", "raw"]
+    np.testing.assert_array_equal(dataset["mask"], VALUES * 2)
+    only = xr.open_dataset(container, group="em", drop_variables="mask")
+    assert list(only.data_vars) == ["raw"]
+    only = xr.open_dataset(container, group="em", drop_variables=["raw"])
+    assert list(only.data_vars) == ["mask"]
+
+
+def test_arrays_that_do_not_fit_together_are_told_apart_by_an_error(container: Path) -> None:
+    to_n5(VALUES[:5], container, "em/half", axes=["z", "y", "x"])
+    with pytest.raises(ValueError, match="group='em/"):
+        xr.open_dataset(container, group="em")
+    moved = (Axis(name="z", unit="nm", scale=40.0), *AXES[1:])
+    to_n5(VALUES, container, "other/a", axes=AXES)
+    to_n5(VALUES, container, "other/b", axes=moved)
+    with pytest.raises(ValueError, match="'z' lies at different places"):
+        xr.open_dataset(container, group="other")
+
+
+def test_a_group_without_arrays_says_what_it_holds(container: Path) -> None:
+    with pytest.raises(NodeNotFoundError, match="holds em"):
+        xr.open_dataset(container)
+    with pytest.raises(NodeNotFoundError, match="'em' holds raw"):
+        xr.open_dataset(container, group="em/nothing")
+
+
+def test_attributes_of_a_group_are_the_datasets(container: Path) -> None:
+    create_group(container, "em", mode="a", attributes={"sample": "fly"})
+    assert xr.open_dataset(container, group="em").attrs == {"sample": "fly"}
+
+
+def test_an_array_named_like_its_dimension_is_a_coordinate(tmp_path: Path) -> None:
+    to_n5(np.arange(3.0), tmp_path / "v.n5", "x", attributes={"_ARRAY_DIMENSIONS": ["x"]})
+    to_n5(np.ones(3), tmp_path / "v.n5", "v", attributes={"_ARRAY_DIMENSIONS": ["x"]})
+    dataset = xr.open_dataset(tmp_path / "v.n5")
+    assert list(dataset.coords) == ["x"]
+    assert float(dataset["v"].sel(x=2.0)) == 1
+
+
+def test_an_array_with_several_axes_named_like_one_of_them_opens(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path / "v.n5", "x")
+    assert list(xr.open_dataset(tmp_path / "v.n5").data_vars) == ["x_data"]
+
+
+def test_foreign_attributes_are_kept_and_never_decoded(tmp_path: Path) -> None:
+    odd = {
+        "_FillValue": 0,
+        "scale_factor": [4, 4],
+        "coordinates": ["a"],
+        "units": ["days since 2000-01-01"] * 3,
+        "dtype": "bool",
+    }
+    to_n5(VALUES, tmp_path / "v.n5", "a", attributes=odd)
+    opened = xr.open_dataset(tmp_path / "v.n5")["a"]
+    assert opened.dtype == np.uint16
+    assert opened.attrs == {k: v for k, v in odd.items() if k != "units"}
+    assert opened["z"].attrs == {"units": "days since 2000-01-01"}
+    np.testing.assert_array_equal(opened, VALUES)
+
+
+def test_decoding_can_be_asked_for(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path / "v.n5", "a", attributes={"_FillValue": 0, "scale_factor": 2.0})
+    opened = xr.open_dataset(tmp_path / "v.n5", mask_and_scale=True)["a"]
+    assert np.isnan(opened[0, 0, 0])
+    assert opened[0, 0, 1] == 2
+
+
+def test_files_that_xarray_wrote_are_decoded_as_it_would(corpus: Path) -> None:
+    place = corpus / "peers/xarray-2024.7.0-zarr2.18/cf.n5"
+    dataset = xr.open_dataset(place)
+    assert dataset["time"].dtype.kind == "M"
+    assert dataset["temp"].dims == ("time", "lat", "lon")
+    raw = xr.open_dataset(place, decode_cf=False)
+    assert raw["time"].dtype.kind in "if"
+
+
+# Indexing
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_way_to_index_equals_xarrays_own(data: st.DataObject) -> None:
+    store = CountingStore()
+    to_n5(VALUES, store, "a", chunks=(4, 5, 3))
+    lazy = xr.open_dataset(store, engine="n5", group="a")["a"]  # type: ignore[arg-type]
+    memory = xr.DataArray(VALUES, dims=lazy.dims, name="a")
+    kind = data.draw(
+        st.sampled_from([xrst.basic_indexers, xrst.outer_array_indexers, xrst.vectorized_indexers])
+    )
+    indexers = data.draw(kind(sizes=dict(memory.sizes)))
+    xr.testing.assert_identical(lazy.isel(indexers), memory.isel(indexers))
+
+
+def test_lazy_indexing_reads_only_the_chunks_that_are_touched() -> None:
+    store = CountingStore()
+    to_n5(VALUES, store, "a", chunks=(4, 4, 4))
+    lazy = xr.open_dataset(store, engine="n5", group="a", cache=False)["a"]  # type: ignore[arg-type]
+    store.requests()
+    points = {d: xr.DataArray([0, 9, 9], dims="p") for d in lazy.dims}
+    for indexed, chunks in (
+        (lazy[0, 0, 0], 1),
+        (lazy[:4, 4:8, -1], 1),
+        (lazy[3:5, 0, 0], 2),
+        (lazy[[0, 9], 0, [11, 0]], 4),
+        (lazy.isel(points), 2),
+        (lazy.isel(z=slice(0, 0)), 0),
+    ):
+        indexed.load()
+        seen = store.requests()
+        reads = seen.pop("get", 0)
+        batches = seen.pop("get_many", 0)
+        store.counts.clear()
+        assert seen == {}
+        assert (reads, batches) in {(chunks, 0), (0, 1)}, indexed
+
+
+def test_selecting_by_place_works(container: Path) -> None:
+    opened = xr.open_dataset(container, group="em/raw")["raw"]
+    memory = expected()
+    between = slice(140, 260)
+    xr.testing.assert_identical(opened.sel(z=between), memory.sel(z=between))
+    xr.testing.assert_identical(
+        opened.sel(x=9.0, method="nearest"), memory.sel(x=9.0, method="nearest")
+    )
+
+
+def test_datasets_pickle_and_load_asynchronously(container: Path) -> None:
+    opened = xr.open_dataset(container, group="em/raw")
+    again = pickle.loads(pickle.dumps(opened))  # noqa: S301
+    xr.testing.assert_identical(again["raw"], expected())
+    loaded = asyncio.run(xr.open_dataset(container, group="em/raw").load_async())
+    xr.testing.assert_identical(loaded["raw"], expected())
+
+
+def test_missing_chunks_and_label_multisets_obey_their_options(container: Path) -> None:
+    array = open_array(container, "em/raw", mode="r+")
+    array.delete_chunk((0, 0, 0))
+    assert xr.open_dataset(container, group="em/raw")["raw"][0, 0, 0] == 0
+    with pytest.raises(LookupError, match="0/0/0"):
+        xr.open_dataset(container, group="em/raw", missing="error")["raw"][0, 0, 0].load()
+
+
+# Costs
+
+
+def test_opening_an_array_is_one_request_and_the_containers_version() -> None:
+    store = CountingStore()
+    create_array(store, "em/raw", shape=(4, 4), dtype="u1", chunks=(2, 2))
+    store.requests()
+    open_array(store, "em/raw")
+    assert store.requests() == {"get": 2}
+    xr.open_dataset(store, engine="n5", group="em/raw")  # type: ignore[arg-type]
+    assert store.requests() == {"get": 2}
+
+
+def test_opening_an_assumed_array_is_no_request() -> None:
+    store = CountingStore()
+    metadata = {"dimensions": [4, 4], "dataType": "uint8"}
+    open_array(store, "em/raw", metadata=metadata, assume_metadata=True)
+    assert store.requests() == {}
+
+
+def test_opening_a_group_lists_once_and_reads_in_one_batch() -> None:
+    store = CountingStore()
+    for name in "abcdef":
+        create_array(store, f"g/{name}", shape=(4, 4), dtype="u1", chunks=(2, 2))
+    store.requests()
+    dataset = xr.open_dataset(store, engine="n5", group="g")  # type: ignore[arg-type]
+    assert len(dataset.data_vars) == 6
+    seen = store.requests()
+    assert seen["get_many"] == 1
+    assert seen["list"] <= 2
+    assert seen["get"] == 2
+
+
+def test_reading_a_chunk_is_one_request() -> None:
+    store = CountingStore()
+    array = create_array(store, "a", shape=(8, 8), dtype="u2", chunks=(4, 4))
+    array[...] = np.arange(64).reshape(8, 8)
+    store.requests()
+    array.read_chunk((1, 0))
+    assert store.requests() == {"get": 1}
+    array[4:8, 1:3]
+    assert store.requests() == {"get": 1}
+
+
+def test_reading_many_chunks_is_one_batch() -> None:
+    store = CountingStore()
+    array = create_array(store, "a", shape=(32, 8), dtype="u2", chunks=(4, 4))
+    store.requests()
+    array[...]
+    assert store.requests() == {"get_many": 1}
+
+
+def test_writing_whole_chunks_reads_nothing() -> None:
+    store = CountingStore()
+    array = create_array(store, "a", shape=(9, 8), dtype="u2", chunks=(4, 4))
+    store.requests()
+    array[4:, :4] = 1
+    assert store.requests() == {"set": 2}
+    array[3:4, :4] = 1
+    assert store.requests() == {"get": 1, "set": 1}
+
+
+def test_graphs_of_datasets_are_symbolic(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", "a", shape=(17_200,) * 3, dtype="u1", chunks=(80, 80, 80))
+    lazy = xr.open_dataset(tmp_path / "x.n5", group="a", chunks={}, inline_array=True)["a"]
+    assert lazy.data.npartitions == 215**3
+    assert not any(layer.is_materialized() for layer in lazy.data.dask.layers.values())
+    assert len(pickle.dumps(lazy.data.dask)) < 20_000
+
+
+# Guessing
+
+
+def test_only_what_is_surely_n5_is_claimed(container: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/attributes.json").write_text("[")
+    (tmp_path / "zarr.zarr").mkdir()
+    container.rename(tmp_path / "renamed")
+    claimed = {
+        str(tmp_path / "renamed"): True,
+        str(tmp_path / "renamed/em/raw"): True,
+        "s3://bucket/data.n5": True,
+        "s3://bucket/data.n5/": True,
+        str(tmp_path / "renamed/em"): False,
+        str(tmp_path / "empty"): False,
+        str(tmp_path / "odd"): False,
+        str(tmp_path / "zarr.zarr"): False,
+        "s3://bucket/data": False,
+        "x.h5": False,
+    }
+    guess = N5BackendEntrypoint().guess_can_open
+    assert {name: guess(name) for name in claimed} == claimed
+    assert guess(tmp_path / "renamed")
+    for other in (3, None, b"x.n5", {"a": 1}):
+        assert not guess(other)
+
+
+def test_the_engine_costs_those_who_do_not_use_it_nothing() -> None:
+    script = (
+        "import sys, xarray\n"
+        "before = set(sys.modules)\n"
+        "assert 'n5' in xarray.backends.list_engines()\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(new & {'dask', 'distributed', 'numcodecs', 'fsspec', 'xarray_n5'}))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == []

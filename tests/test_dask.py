@@ -1,0 +1,455 @@
+"""Dask arrays from stored chunks and back."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.array.core import PerformanceWarning
+from dask.array.utils import assert_eq
+from dask.base import optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import xarray_n5
+from tests.stores import CountingStore
+from xarray_n5 import (
+    AlignmentError,
+    Array,
+    ChunkError,
+    ContainerNotVisibleError,
+    MetadataError,
+    MissingChunkError,
+    NodeExistsError,
+    NodeNotFoundError,
+    create_array,
+    from_n5,
+    open_array,
+    to_n5,
+)
+from xarray_n5.storage import MemoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUES = np.arange(20 * 21 * 22, dtype="u2").reshape(20, 21, 22)
+
+
+@pytest.fixture
+def array() -> Array:
+    made = create_array(MemoryStore(), "a", shape=VALUES.shape, dtype="u2", chunks=(8, 8, 8))
+    made[...] = VALUES
+    return made
+
+
+# Reading
+
+
+def test_each_stored_chunk_is_a_block(array: Array) -> None:
+    lazy = from_n5(array)
+    assert lazy.chunks == ((8, 8, 4), (8, 8, 5), (8, 8, 6))
+    assert_eq(lazy, VALUES)
+
+
+def test_a_block_is_one_task(array: Array) -> None:
+    lazy = from_n5(array)
+    (optimised,) = optimize(lazy)
+    assert len(optimised.__dask_graph__()) == lazy.npartitions == 27
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (slice(3, 17, 2), slice(None, None, -3), 4),
+        ([1, 9, 2], slice(None), slice(5)),
+        (..., -1),
+        (slice(None), None, slice(2, 3)),
+    ],
+)
+def test_slicing_equals_numpy(array: Array, key: Any) -> None:
+    assert_eq(from_n5(array)[key], VALUES[key])
+
+
+def test_fortran_order_is_the_transposed_array(array: Array) -> None:
+    lazy = from_n5(array._chunks.store, "a", axis_order="F")
+    assert lazy.chunks == ((8, 8, 6), (8, 8, 5), (8, 8, 4))
+    assert_eq(lazy, VALUES.T)
+
+
+def test_blocks_can_be_whole_multiples_of_chunks(array: Array) -> None:
+    for chunks in ((16, 8, 24), 16, {0: 16, 1: 8, 2: 8}, "8 kiB", "auto", -1):
+        lazy = from_n5(array, chunks=chunks)
+        for axis in lazy.chunks:
+            assert all(size % 8 == 0 for size in axis[:-1])
+        assert_eq(lazy, VALUES)
+    assert from_n5(array, chunks="auto").npartitions == 1
+
+
+def test_blocks_that_cut_chunks_work_with_a_warning(array: Array) -> None:
+    with pytest.warns(PerformanceWarning, match="multiples of 8"):
+        lazy = from_n5(array, chunks=(5, 8, 8))
+    assert_eq(lazy, VALUES)
+
+
+def test_missing_chunks_are_zeros_or_errors_that_name_the_chunk(array: Array) -> None:
+    array.delete_chunk((0, 1, 2))
+    assert from_n5(array)[0, 8, 16].compute() == 0
+    strict = from_n5(array._chunks.store, "a", missing="error")
+    with pytest.raises(MissingChunkError, match="'a/2/1/0'"):
+        strict.compute()
+
+
+def test_a_damaged_chunk_fails_the_computation_with_its_name(array: Array) -> None:
+    array._chunks.store.set("a/2/1/0", b"damaged")
+    with pytest.raises(ChunkError, match="'a/2/1/0'"):
+        from_n5(array).sum().compute()
+
+
+def test_what_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NodeNotFoundError):
+        from_n5(tmp_path / "x.n5", "a")
+
+
+def test_metadata_can_be_insisted_on(array: Array) -> None:
+    with pytest.raises(MetadataError, match="dataType"):
+        from_n5(array._chunks.store, "a", metadata={"dataType": "uint8"})
+
+
+def test_names_are_stable_and_change_with_the_array(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=(2,))
+    name = from_n5(tmp_path / "x.n5", "a").name
+    assert name == from_n5(str(tmp_path / "x.n5"), "/a/").name
+    assert name != from_n5(tmp_path / "x.n5", "a", chunks=4).name
+    assert name != from_n5(tmp_path / "x.n5", "a", missing="error").name
+    create_array(tmp_path / "x.n5", "a", mode="w", shape=(4,), dtype="u1", chunks=(2,))
+    assert name != from_n5(tmp_path / "x.n5", "a").name
+    assert from_n5(tmp_path / "x.n5", "a", name="mine").name == "mine"
+
+
+def test_names_are_the_same_in_every_process(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=(2,))
+    script = f"import xarray_n5; print(xarray_n5.from_n5({str(tmp_path / 'x.n5')!r}, 'a').name)"
+    names = {
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-c", script], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        for _ in range(2)
+    }
+    assert names == {from_n5(tmp_path / "x.n5", "a").name}
+
+
+def test_graphs_cost_nothing_at_any_number_of_chunks(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", shape=(17_200,) * 3, dtype="u1", chunks=(80, 80, 80))
+    lazy = from_n5(tmp_path / "x.n5")
+    assert lazy.npartitions == 215**3
+    # One symbolic layer, whose size does not tell how many chunks there are.
+    assert len(lazy.dask.layers) == 1
+    assert not lazy.dask.layers[lazy.name].is_materialized()
+    assert len(pickle.dumps(lazy.dask)) < 10_000
+    (one,) = optimize(lazy[80:160, 0:80, 160:240])
+    assert len(one.__dask_graph__()) <= 2
+    assert one.compute().sum() == 0
+
+
+def test_a_task_carries_little(tmp_path: Path) -> None:
+    array = create_array(
+        tmp_path / "x.n5", shape=(4,), dtype="u1", chunks=(2,), attributes={"big": "x" * 10_000}
+    )
+    lazy = from_n5(array)
+    task = dict(lazy.__dask_graph__())[(lazy.name, 1)]
+    assert len(pickle.dumps(task)) < 1500
+
+
+def test_objects_with_secrets_leave_none_in_graph_keys() -> None:
+    import fsspec
+
+    fs = fsspec.filesystem("memory", token="hush", skip_instance_cache=True)  # noqa: S106
+    create_array((fs, "/secret/x.n5"), shape=(4,), dtype="u1", mode="w")
+    lazy = from_n5((fs, "/secret/x.n5"))
+    assert not any("hush" in str(key) for key in lazy.__dask_graph__())
+
+
+# Writing
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    source = da.from_array(VALUES, chunks=(7, 9, 22))
+    assert to_n5(source, tmp_path / "x.n5", "a", chunks=(4, 4, 4)) is None
+    stored = open_array(tmp_path / "x.n5", "a")
+    np.testing.assert_array_equal(stored[...], VALUES)
+    assert sorted(stored.stored_chunks()) == sorted(stored.grid)
+
+
+def test_stored_chunks_are_dasks_blocks_unless_told_otherwise() -> None:
+    source = da.ones((10, 10), chunks=((3, 4, 3), 5), dtype="u1")
+    cases: list[tuple[Any, tuple[int, ...]]] = [
+        (None, (4, 5)),
+        (2, (2, 2)),
+        ("auto", (10, 10)),
+        ((3, 9), (3, 9)),
+    ]
+    for chunks, expected in cases:
+        store = MemoryStore()
+        to_n5(source, store, "a", chunks=chunks)
+        assert open_array(store, "a").chunks == expected
+        assert (open_array(store, "a")[...] == 1).all()
+
+
+def test_anything_that_becomes_a_dask_array_can_be_written() -> None:
+    store = MemoryStore()
+    to_n5([[1, 2], [3, 4]], store, "list")
+    to_n5(np.float32(3), store, "scalar")
+    to_n5(np.zeros((0, 3), "u1"), store, "empty")
+    assert from_n5(store, "list").compute().tolist() == [[1, 2], [3, 4]]
+    assert from_n5(store, "scalar").compute() == 3
+    assert from_n5(store, "empty").compute().shape == (0, 3)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> dict[str, Any]:
+    """An array, its stored chunks, a region, and blocks for it."""
+    ndim = draw(st.integers(1, 3))
+    shape = tuple(draw(st.integers(1, 14)) for _ in range(ndim))
+    region, blocks = [], []
+    for size in shape:
+        start = draw(st.integers(0, size - 1))
+        stop = draw(st.integers(start + 1, size))
+        region.append(slice(start, stop))
+        edges = sorted(draw(st.sets(st.integers(start + 1, stop), max_size=4)) | {start, stop})
+        blocks.append(tuple(b - a for a, b in pairwise(edges)))
+    chunks = tuple(draw(st.integers(1, 6)) for _ in shape)
+    return {"shape": shape, "chunks": chunks, "region": tuple(region), "blocks": tuple(blocks)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans())
+def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) -> None:
+    store = CountingStore()
+    expected = np.arange(math.prod(plan["shape"]), dtype="i4").reshape(plan["shape"])
+    to_n5(expected, store, "a", chunks=plan["chunks"])
+    store.written.clear()
+    expected[plan["region"]] *= -1
+    source = da.from_array(expected[plan["region"]], chunks=plan["blocks"])
+    total = to_n5(source, store, "a", region=plan["region"], compute=False)
+    assert total is not None
+    with dask.config.set(scheduler="threads", num_workers=4):
+        count = total.compute()
+    np.testing.assert_array_equal(from_n5(store, "a").compute(), expected)
+    assert set(store.written.values()) == {1}
+    assert len(store.written) == count
+
+
+def test_aligned_blocks_are_written_as_they_are_without_a_read() -> None:
+    store = CountingStore()
+    source = da.from_array(VALUES, chunks=(8, 16, 8))
+    total = to_n5(source, store, "a", chunks=(8, 8, 8), compute=False)
+    assert total is not None
+    store.requests()
+    assert total.compute() == 27
+    # One look at the metadata for each block, one set for each chunk; nothing is read.
+    assert store.requests() == {"exists": 18, "set": 27}
+
+
+def test_a_write_is_fused_with_what_makes_its_blocks() -> None:
+    source = from_n5(create_array(MemoryStore(), shape=(64, 64), dtype="f4", chunks=(4, 4)))
+    total = to_n5(source * 2 + 1, MemoryStore(), "a", compute=False)
+    (optimised,) = optimize(total)
+    assert len(optimised.__dask_graph__()) <= 256 * 1.02 + 2
+
+
+def test_blocks_that_cut_chunks_are_refused_on_request_before_anything_is_written() -> None:
+    store = MemoryStore()
+    with pytest.raises(AlignmentError, match="axis 1, dask block 1 starts at 3") as raised:
+        to_n5(da.ones((8, 8), chunks=(4, 3)), store, "a", chunks=(2, 2), align_chunks=False)
+    assert (raised.value.axis, raised.value.block, raised.value.chunk) == (1, 1, 2)
+    assert store.items == {}
+    to_n5(da.ones((8, 8), chunks=(4, 2)), store, "a", chunks=(2, 2), align_chunks=False)
+
+
+def test_a_refused_write_leaves_what_is_there() -> None:
+    store = MemoryStore()
+    to_n5(VALUES, store, "a")
+    before = dict(store.items)
+    for wrong in (
+        {"chunks": (4, 4, 4)},
+        {"mode": "w", "compression": "brotli"},
+        {"mode": "w", "attributes": {"a": float("inf")}},
+        {"mode": "a", "chunks": (4, 4, 4)},
+    ):
+        with pytest.raises((NodeExistsError, MetadataError, NotImplementedError)):
+            to_n5(VALUES, store, "a", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(MetadataError, match="dtype"):
+        to_n5(VALUES.astype("f4"), store, "a", mode="a")
+    assert store.items == before
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        (slice(0, 4),) * 2,
+        (slice(0, 4, 2), slice(None), slice(None)),
+        (slice(18, 22), slice(None), slice(None)),
+        (3, slice(None), slice(None)),
+    ],
+)
+def test_a_region_must_fit(array: Array, region: Any) -> None:
+    store = array._chunks.store
+    with pytest.raises(ValueError, match="region"):
+        to_n5(np.zeros((4, 21, 22), "u2"), store, "a", region=region)
+    with pytest.raises(MetadataError, match="uint16"):
+        to_n5(np.zeros((4, 21, 22)), store, "a", region=(slice(4), slice(None), slice(None)))
+    np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_a_region_needs_an_array() -> None:
+    with pytest.raises(NodeNotFoundError):
+        to_n5(np.zeros(3), MemoryStore(), "a", region=(slice(3),))
+
+
+def test_modes_mean_what_they_mean_to_xarray() -> None:
+    store = MemoryStore()
+    to_n5(VALUES, store, "a", chunks=(8, 8, 8))
+    with pytest.raises(NodeExistsError):
+        to_n5(VALUES, store, "a")
+    to_n5(VALUES + 1, store, "a", mode="a")
+    assert open_array(store, "a").chunks == (8, 8, 8)
+    to_n5(VALUES + 2, store, "a", mode="r+")
+    assert (open_array(store, "a")[...] == VALUES + 2).all()
+    to_n5(VALUES.astype("f4"), store, "a", mode="w")
+    assert open_array(store, "a").dtype == np.float32
+    with pytest.raises(NodeNotFoundError):
+        to_n5(VALUES, store, "b", mode="r+")
+
+
+def test_the_stored_array_can_be_returned() -> None:
+    store = MemoryStore()
+    source = da.from_array(VALUES, chunks=8)
+    stored: Any = to_n5(source, store, "now", return_stored=True)
+    assert stored.name.startswith(("from-n5", "getitem"))
+    assert_eq(stored, VALUES)
+    later: Any = to_n5(source, store, "later", return_stored=True, compute=False)
+    assert not list(open_array(store, "later").stored_chunks())
+    assert_eq(later + 1, VALUES + 1)
+    assert_eq(from_n5(store, "later"), VALUES)
+
+
+def test_options_reach_the_array() -> None:
+    store = MemoryStore()
+    values = np.zeros((5, 5), "f4")
+    values[3] = 1
+    to_n5(
+        values,
+        store,
+        "a",
+        chunks=(2, 2),
+        compression={"type": "zstd", "level": 7},
+        attributes={"x": 1},
+        axes=["row", "column"],
+        write_empty_chunks=False,
+        edge_chunks="pad",
+    )
+    array = open_array(store, "a")
+    assert array.metadata.compression.level == 7  # type: ignore[attr-defined]
+    assert dict(array.attrs) == {"x": 1, "axes": ["column", "row"]}
+    assert sorted(array.stored_chunks()) == [(1, 0), (1, 1), (1, 2)]
+    assert store.items["a/2/1"][4:12] == bytes.fromhex("00000002 00000002")
+
+
+def test_blocks_of_unknown_size_are_refused() -> None:
+    source = da.from_array(np.arange(10), chunks=5)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        to_n5(source[source > 3], MemoryStore(), "a")
+
+
+def test_a_worker_that_does_not_see_the_container_fails_and_creates_nothing(
+    tmp_path: Path,
+) -> None:
+    total = to_n5(np.ones((4, 4)), tmp_path / "x.n5", "a", compute=False)
+    assert total is not None
+    (tmp_path / "x.n5").rename(tmp_path / "unmounted")
+    with pytest.raises(ContainerNotVisibleError, match="shared mount"):
+        total.compute()
+    assert [path.name for path in tmp_path.iterdir()] == ["unmounted"]
+
+
+def test_errors_travel_between_processes_whole() -> None:
+    errors = [
+        AlignmentError(1, 2, 3, 4),
+        ChunkError("decode", "u", "k", "w"),
+        ContainerNotVisibleError("u", "k"),
+        NodeNotFoundError("u", "p", "array", "hint"),
+        NodeExistsError("u", "p", "f", "h"),
+    ]
+    for error in errors:
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+# On a cluster
+
+
+@pytest.mark.timeout(120)
+def test_a_cluster_reads_and_writes(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    source = da.from_array(VALUES, chunks=(7, 9, 22))
+    with (
+        LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        Client(cluster),  # type: ignore[no-untyped-call]
+    ):
+        to_n5(source + 1, tmp_path / "x.n5", "a", chunks=(4, 4, 4))
+        assert_eq(from_n5(tmp_path / "x.n5", "a"), VALUES + 1)
+        (tmp_path / "x.n5/a/0/0/0").write_bytes(b"damaged")
+        with pytest.raises(ChunkError, match="'a/0/0/0'"):
+            from_n5(tmp_path / "x.n5", "a").sum().compute()
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+# dask.array
+
+
+def test_the_functions_are_attached_to_dask_array() -> None:
+    assert vars(da)["from_n5"] is from_n5
+    assert vars(da)["to_n5"] is to_n5
+
+
+@pytest.mark.parametrize("order", ["import dask.array, xarray_n5", "import xarray_n5, dask.array"])
+def test_importing_the_package_is_enough_in_any_order(order: str) -> None:
+    script = f"{order}; assert dask.array.from_n5 is xarray_n5.from_n5"
+    subprocess.run([sys.executable, "-c", script], check=True)  # noqa: S603
+
+
+def test_names_that_dask_has_are_left_alone() -> None:
+    script = (
+        "import dask.array; dask.array.to_n5 = 1; import xarray_n5; assert dask.array.to_n5 == 1"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)  # noqa: S603
+
+
+def test_dasks_array_expressions_work_too(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path / "x.n5", "a", chunks=8)
+    script = (
+        "import dask; dask.config.set({'array.query-planning': True})\n"
+        "import xarray_n5\n"
+        f"print(xarray_n5.from_n5({str(tmp_path / 'x.n5')!r}, 'a')[3:9].sum().compute())"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) == VALUES[3:9].sum()
+
+
+def test_the_version_is_told() -> None:
+    assert xarray_n5.__version__
