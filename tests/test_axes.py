@@ -92,7 +92,7 @@ def test_an_axis_refuses_nonsense(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("axes", [["x"], ["x", "x"]])
 def test_axes_must_fit_the_array(axes: list[str]) -> None:
-    with pytest.raises(ValueError, match="axes|unique"):
+    with pytest.raises(ValueError, match=r"axes|unique"):
         as_geometry(axes, 2)
 
 

@@ -111,12 +111,12 @@ def test_members_that_cannot_be_are_refused_by_file_and_name(
 
 def test_what_is_no_json_object_is_refused() -> None:
     for content in (b"{", b"[]", b"nonsense"):
-        with pytest.raises(MetadataError, match="x/attributes.json"):
+        with pytest.raises(MetadataError, match=r"x/attributes\.json"):
             N5.read(content, "x/attributes.json")
 
 
 def test_an_unknown_compression_lists_those_that_are_known() -> None:
-    with pytest.raises(UnknownCompressionError, match="gzip.*register_compression"):
+    with pytest.raises(UnknownCompressionError, match=r"gzip.*register_compression"):
         array(compression={"type": "brotli"})
 
 

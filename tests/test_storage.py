@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store, open_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(params=list(STORES.values()), ids=list(STORES))
@@ -99,7 +99,7 @@ def test_deleting_a_tree_leaves_its_neighbours(store: Store) -> None:
     assert list(store.walk("")) == ["ab/2"]
 
 
-def test_a_listing_shows_what_another_client_wrote(store: Store, tmp_path: Path) -> None:
+def test_a_listing_shows_what_another_client_wrote(store: Store) -> None:
     store.set("a/0", b"x")
     assert store.list("a") == ((), ("0",))
     other = store if isinstance(store, MemoryStore) else unpickled(store)

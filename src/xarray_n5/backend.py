@@ -117,7 +117,7 @@ def _arrays(node: Array | Group, level: int | None) -> tuple[dict[str, Array], d
 
 def _build(
     arrays: Mapping[str, Array],
-    attributes: dict[str, Any],
+    attributes: Any,
     decoders: Mapping[str, bool | None],
     options: Options,
 ) -> xr.Dataset:
@@ -126,7 +126,7 @@ def _build(
     geometries = {name: array.geometry(options.dialect) for name, array in arrays.items()}
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
     _check_sizes(arrays, dims)
-    variables: dict[Any, xr.Variable] = {}
+    variables: Any = {}
     coords: dict[str, xr.Variable] = {}
     for name, array in arrays.items():
         if dims[name] != (name,):
