@@ -58,6 +58,7 @@ SAME = [
     {"type": "lzma", "format": 1, "check": -1, "preset": None, "filters": None},
     {"type": "lzma", "format": 3, "check": -1, "preset": None, "filters": [{"id": 33}]},
     {"type": "zlib", "id": "zlib", "level": 1},
+    {"type": "lz4", "id": "lz4", "acceleration": 1},
     {"id": "crc32"},
 ]
 
@@ -69,7 +70,6 @@ TOLERATED = [
     ({"type": "gzip", "level": None}, {"type": "gzip", "level": 6, "useZlib": False}),
     ({"type": "bzip2"}, {"type": "bzip2", "blockSize": 9}),
     ({"type": "xz"}, {"type": "xz", "preset": 6}),
-    ({"type": "lz4", "id": "lz4", "acceleration": 1}, {"type": "lz4", "blockSize": 65536}),
     ({"type": "zstd", "id": "zstd", "level": 0, "checksum": False}, {"type": "zstd", "level": 0}),
     (
         {"type": "blosc", "cname": "lz4", "clevel": 5, "shuffle": -1, "nthreads": 8, "typesize": 2},

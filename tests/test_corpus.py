@@ -78,9 +78,23 @@ def test_dask_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("row", PLAIN, ids=path_of)
 def test_xarray_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None:
-    with xr.open_dataset(corpus / row["path"], engine="n5") as dataset:
+    # What xarray wrote is decoded when it is opened; the hash is of what is stored.
+    decode = False if "_ARRAY_DIMENSIONS" in row["extra_attributes"] else None
+    with xr.open_dataset(corpus / row["path"], engine="n5", decode_cf=decode) as dataset:
         (variable,) = (v for v in dataset.variables.values() if "compression" in v.encoding)
         assert digest(variable.to_numpy()) == row["sha256_zyx"]
+
+
+def test_a_dataset_that_xarray_wrote_is_decoded(corpus: Path) -> None:
+    folder = corpus / "peers/xarray-2024.7.0-zarr2.18"
+    with (
+        np.load(folder / "expected.npz") as expected,
+        xr.open_dataset(folder / "cf.n5", engine="n5") as dataset,
+    ):
+        for name in ("temp", "count", "lat", "lon"):
+            np.testing.assert_array_equal(dataset[name], expected[name])
+        times = dataset["time"].astype("datetime64[ns]").astype("int64")
+        np.testing.assert_array_equal(times, expected["time"])
 
 
 @pytest.mark.timeout(300)
@@ -298,7 +312,7 @@ def test_a_varlength_chunks_bytes_decode_to_its_elements(vector: dict[str, Any])
 
 @pytest.mark.parametrize("vector", OBJECTS, ids=name_of)
 def test_a_chunk_of_objects_is_never_decoded(vector: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"[Oo]bject"):
+    with pytest.raises(ValueError, match=r"(?i)object"):
         N5.decode(metadata_of(vector), bytes.fromhex(vector["chunk_hex"]))
 
 

@@ -132,6 +132,9 @@ def from_json(members: object) -> Compression:
     given = {"type": members} if isinstance(members, str) else members
     if isinstance(given, Mapping):
         match given:
+            case {"type": Lz4.name, "id": "lz4"}:
+                # zarr-python's framing is its own; what is written there must be so, too.
+                return Numcodecs(dict(given))
             case {"type": str(name)} if name in COMPRESSIONS:
                 return _make(COMPRESSIONS[name], given)
             case {"id": str(codec)} if codec in ALLOWED:

@@ -18,6 +18,7 @@ import xxhash
 
 from xarray_n5.compression.streams import bytes_of, read_streams
 from xarray_n5.compression.values import check_range
+from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
@@ -46,7 +47,11 @@ class Lz4:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the stream that lz4-java would write."""
-        check_range("blockSize", self.block_size, _SMALLEST, _LARGEST)
+        if not _SMALLEST <= self.block_size <= _LARGEST:
+            raise MetadataError(
+                f"lz4's 'blockSize' is {self.block_size}, as z5 writes it; z5's own framing is read "
+                f"only, and Java's takes {_SMALLEST} to {_LARGEST}: copy the array to write into it"
+            )
         level = max(0, (self.block_size - 1).bit_length() - 10)
         view = bytes_of(data)
         starts = range(0, len(view), self.block_size)

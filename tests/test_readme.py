@@ -1,0 +1,61 @@
+"""What the README and the documentation show works, in the order in which it stands there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+from xarray_n5 import compression
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+DATA = ROOT / "tests" / "data"
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """Return the page's code in a language, each block with the line that it follows."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start(1)), match[1]) for match in found]
+
+
+PAGES = [page for page in (README, *sorted((ROOT / "docs").glob("*.md"))) if blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_on_a_page_runs_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for container in DATA.glob("*.n5"):
+        shutil.copytree(container, tmp_path / container.name)
+    monkeypatch.chdir(tmp_path)
+    # A page may register a compression, which no other test shall see.
+    monkeypatch.setattr(compression, "COMPRESSIONS", dict(compression.COMPRESSIONS))
+    mpl.use("Agg")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        for line, code in blocks(page, "python"):
+            # Blank lines before it make an error name the line of the page.
+            compiled = compile("\n" * line + code, page, "exec", dont_inherit=True)
+            exec(compiled, names)  # noqa: S102 - our own pages
+    finally:
+        plt.close("all")
+
+
+def test_readme_begins_with_the_example_and_the_tests() -> None:
+    commands = [code.strip() for _, code in blocks(README, "shell")]
+    assert commands[:2] == ["bash ci/example", "bash ci/test"]
+
+
+@pytest.mark.parametrize(
+    "page", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+)
+def test_links_within_the_project_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
