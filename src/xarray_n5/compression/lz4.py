@@ -49,7 +49,7 @@ class Lz4:
         """Return the stream that lz4-java would write."""
         if not _SMALLEST <= self.block_size <= _LARGEST:
             raise MetadataError(
-                f"lz4's 'blockSize' is {self.block_size}, as z5 writes it; z5's own framing is read "
+                f"lz4's 'blockSize' is {self.block_size}, as z5 writes it, whose framing is read "
                 f"only, and Java's takes {_SMALLEST} to {_LARGEST}: copy the array to write into it"
             )
         level = max(0, (self.block_size - 1).bit_length() - 10)

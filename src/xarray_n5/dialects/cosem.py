@@ -59,9 +59,7 @@ class Cosem:
                 "axes": list(names(geometry.axes)),
                 "units": [axis.unit or "" for axis in geometry.axes],
                 "scale": [
-                    whole_number(
-                        axis.position(1) - axis.offset if axis.scale is None else axis.scale
-                    )
+                    whole_number(1.0 if axis.scale is None else axis.scale)
                     for axis in geometry.axes
                 ],
                 "translate": [whole_number(axis.offset) for axis in geometry.axes],
