@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from dask.diagnostics import ProgressBar
+from matplotlib.colors import PowerNorm
 
 import xarray_n5
 
@@ -88,14 +89,16 @@ def as_text(image: xr.DataArray) -> str:
     """Return a picture made of letters, which are about twice as high as they are wide."""
     means = image.coarsen(y=6, x=3, boundary="trim").mean().to_numpy()
     shades = np.array(list(" .:-=+*#%@"))
-    brightness = np.sqrt(means / means.max()) * (shades.size - 1)
-    return "\n".join("".join(row) for row in shades[brightness.round().astype(int)])
+    brightness = (means / means.max()) ** 0.7 * (shades.size - 1)
+    return "\n".join("".join(row) for row in shades[brightness.astype(int)])
 
 
 def save_picture(cells: xr.Dataset, cleaned: xr.DataArray, path: Path) -> None:
     """Draw the volume before and after, from above and from the side, in micrometres."""
     mpl.use("Agg")
-    figure, axes = plt.subplots(2, 2, figsize=(9, 8), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(
+        *(2, 2), figsize=(9, 7.6), height_ratios=(80, 96), sharex=True, layout="constrained"
+    )
     for column, volume in zip(axes.T, (cells["raw"], cleaned), strict=True):
         show(volume.max("z"), column[0])
         show(volume.max("y"), column[1])
@@ -108,7 +111,9 @@ def save_picture(cells: xr.Dataset, cleaned: xr.DataArray, path: Path) -> None:
 
 def show(image: xr.DataArray, axes: Axes) -> None:
     """Draw an image where it lies, as wide and as high as it is."""
-    image.plot.imshow(ax=axes, cmap="magma", vmin=0, yincrease=False, cbar_kwargs={"shrink": 0.8})
+    # The fainter half gets more of the colours, or the membranes would be black.
+    norm = PowerNorm(0.6, vmin=0)
+    image.plot.imshow(ax=axes, cmap="magma", norm=norm, yincrease=False)
     axes.set_aspect("equal")
 
 

@@ -55,7 +55,7 @@ def cells(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     membrane = np.exp(-(((second - first) / 1.2) ** 2)) * (ball > 0)
     skin = np.exp(-((ball / 0.03) ** 2))
     radii = random.uniform(3.8, 5.0, len(centres))[nearest]
-    nucleus = (first < radii) & (ball > 0.02)
+    nucleus = (first < radii) & (ball > 0)
     texture = (1 + 0.4 * waves(random, places * 3.0)[..., 0]).clip(0.3, 2)
     brightness = random.uniform(0.65, 1.2, len(centres))[nearest]
 

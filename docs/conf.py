@@ -23,7 +23,8 @@ exclude_patterns = ["_build", "generated/.*", "jupyter_execute", "**.ipynb_check
 suppress_warnings = ["toc.empty_glob"]
 
 # The notebooks stand at the top of the project, without outputs. They are copied here, executed
-# in a directory that is thrown away, and shown with their pictures.
+# where they are, since they look upwards for the project's test data, and shown with their
+# pictures.
 shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 if (HERE.parent / "notebooks").is_dir():
     shutil.copytree(
@@ -32,7 +33,7 @@ if (HERE.parent / "notebooks").is_dir():
         ignore=shutil.ignore_patterns(".*", "*.n5", "__pycache__"),
     )
 nb_execution_mode = "force"
-nb_execution_in_temp = True
+nb_execution_in_temp = False
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
