@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray.backends import BackendEntrypoint
@@ -34,7 +35,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
             return False
         if name.rstrip("/\\").endswith(".n5"):
             return True
-        return "://" not in name and _is_n5(os.path.join(name, "attributes.json"))  # noqa: PTH118
+        return "://" not in name and _is_n5(Path(name))
 
     def open_dataset(
         self,
@@ -119,10 +120,12 @@ class N5BackendEntrypoint(BackendEntrypoint):
         )
 
 
-def _is_n5(path: str) -> bool:
+def _is_n5(node: Path) -> bool:
+    """Return whether a local directory lies in a container by name, or says that it is N5."""
+    if not node.suffix and any(parent.suffix == ".n5" for parent in node.parents):
+        return node.is_dir()
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            members = json.load(file)
+        members = json.loads((node / "attributes.json").read_text("utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(members, dict) and (

@@ -21,7 +21,7 @@ from xarray_n5.storage import STORES
 SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
-    {"errors"},
+    {"errors", "choices"},
     {"axes", "selection", "planning"},
     {"grid"},
     {"compression", "storage"},

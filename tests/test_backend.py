@@ -93,6 +93,9 @@ def test_options_choose_dialect_and_origin(container: Path) -> None:
     assert first() == 100
     assert first(dialect="tensorstore") == 0
     assert first(origin="corner") == 120
+    for option in ("origin", "missing", "axis_order", "label_multisets", "dialect"):
+        with pytest.raises(ValueError, match=option):
+            first(**{option: "misspelt"})
 
 
 def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:
@@ -330,12 +333,17 @@ def test_only_what_is_surely_n5_is_claimed(container: Path, tmp_path: Path) -> N
     (tmp_path / "odd/attributes.json").write_text("[")
     (tmp_path / "zarr.zarr").mkdir()
     container.rename(tmp_path / "renamed")
+    (tmp_path / "v.n5/group").mkdir(parents=True)
+    (tmp_path / "v.n5/x.zarr").mkdir()
     claimed = {
         str(tmp_path / "renamed"): True,
         str(tmp_path / "renamed/em/raw"): True,
         "s3://bucket/data.n5": True,
         "s3://bucket/data.n5/": True,
         str(tmp_path / "renamed/em"): False,
+        str(tmp_path / "v.n5/group"): True,
+        str(tmp_path / "v.n5/x.zarr"): False,
+        str(tmp_path / "v.n5/nothing"): False,
         str(tmp_path / "empty"): False,
         str(tmp_path / "odd"): False,
         str(tmp_path / "zarr.zarr"): False,

@@ -309,6 +309,18 @@ def test_a_region_must_fit(array: Array, region: Any) -> None:
     np.testing.assert_array_equal(array[...], VALUES)
 
 
+def test_a_region_may_name_the_first_axis_alone(array: Array) -> None:
+    to_n5(np.zeros((4, 21, 22), "u2"), array._chunks.store, "a", region=slice(2, 6))
+    assert not array[2:6].any()
+
+
+def test_chunks_must_have_a_side_for_each_axis() -> None:
+    store = MemoryStore()
+    with pytest.raises(MetadataError, match="2 axes"):
+        to_n5(np.zeros((4, 4)), store, "a", chunks=(2,))
+    assert store.items == {}
+
+
 def test_a_region_needs_an_array() -> None:
     with pytest.raises(NodeNotFoundError):
         to_n5(np.zeros(3), MemoryStore(), "a", region=(slice(3),))

@@ -36,15 +36,12 @@ def chunk_shape(
     try:
         if isinstance(chunks, int):
             return (operator.index(chunks),) * len(shape)
-        return tuple(map(operator.index, chunks))
+        sides = tuple(map(operator.index, chunks))
     except TypeError:
         raise MetadataError(f"chunks is {chunks!r}; give a shape, one number or 'auto'") from None
-
-
-def check_mode(mode: str, *allowed: str) -> None:
-    """Raise where `mode` is none of those that a function knows."""
-    if mode not in allowed:
-        raise ValueError(f"mode is {mode!r}; one of {', '.join(allowed)} is needed")
+    if len(sides) != len(shape):
+        raise MetadataError(f"chunks is {sides}; the shape {tuple(shape)} has {len(shape)} axes")
+    return sides
 
 
 def check_sizes(metadata: ArrayMetadata, where: str) -> None:

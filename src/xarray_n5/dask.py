@@ -139,7 +139,7 @@ def to_n5(
     url: object,
     component: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    region: Sequence[slice] | None = None,
+    region: slice | Sequence[slice] | None = None,
     compute: bool = True,
     return_stored: bool = False,
     mode: Literal["w-", "w", "a", "r+"] = "w-",
@@ -213,7 +213,8 @@ def to_n5(
     start = (0,) * source.ndim
     if region is not None:
         target = open_array(url, path, mode="r+", **options)
-        start = _region_start(region, source, target)
+        where = (region,) if isinstance(region, slice) else tuple(region)
+        start = _region_start(where, source, target)
         aligned = _aligned(source, target.chunks, start, strict=not align_chunks)
     else:
         shape = _stored_shape(source, chunks, open_existing(url, path, mode, **options))
@@ -247,13 +248,13 @@ def _stored_shape(
     return tuple(max(1, *sizes) for sizes in source.chunks)
 
 
-def _region_start(region: Sequence[slice], source: da.Array, target: Array) -> tuple[int, ...]:
+def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
     """Return where `region` begins in `target`, having made sure that `source` fits into it."""
-    selection = normalize(tuple(region), target.shape)
+    selection = normalize(region, target.shape)
     plain = all(getattr(item, "step", 0) in {None, 1} for item in region)
     if not plain or selection.shape != source.shape:
         raise ValueError(
-            f"the region {tuple(region)} of {target.url}, whose shape is {target.shape}, does not "
+            f"the region {region} of {target.url}, whose shape is {target.shape}, does not "
             f"fit an array of shape {source.shape}; give one slice of step 1 for each axis"
         )
     if target.dtype != source.dtype:

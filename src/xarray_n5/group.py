@@ -10,11 +10,11 @@ import numpy as np
 
 from xarray_n5.array import Array
 from xarray_n5.attributes import NodeAttributes, as_json
+from xarray_n5.choices import check_choice
 from xarray_n5.compression import resolve
 from xarray_n5.creation import (
     all_attributes,
     check_agreement,
-    check_mode,
     check_sizes,
     chunk_shape,
     make_room,
@@ -226,7 +226,7 @@ def open_array(
     MetadataError
         If its metadata cannot be understood, or is not what `metadata` says.
     """
-    check_mode(mode, "r", "r+")
+    check_choice("mode", mode, "r", "r+")
     options = Opening(
         writable=mode == "r+",
         axis_order=axis_order,
@@ -243,7 +243,8 @@ def open_array(
         return options.array(store, path, form, assumed)
     form, document, found = read(store, path, format)
     if not isinstance(found, ArrayMetadata):
-        raise NodeNotFoundError(store.url, path, "array", hint(store, path, form))
+        around = f"{hint(store, path, form)}; name one, or use open_group"
+        raise NodeNotFoundError(store.url, path, "array", around)
     if metadata:
         form.matches(document, metadata, where(store, path, form))
     return options.array(store, path, form, found)
@@ -275,7 +276,7 @@ def open_group(
     NodeNotFoundError
         If there is nothing, or an array.
     """
-    check_mode(mode, "r", "r+")
+    check_choice("mode", mode, "r", "r+")
     store, path = open_store(url, storage_options), normalize_path(path)
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
@@ -381,7 +382,7 @@ def create_array(
     MetadataError
         If the format cannot hold the array, or what is there does not agree.
     """
-    check_mode(mode, "w-", "w", "a", "r+")
+    check_choice("mode", mode, "w-", "w", "a", "r+")
     store, path = open_store(url, storage_options), normalize_path(path)
     form = get_format(format)
     at = where(store, path, form)
@@ -442,7 +443,7 @@ def create_group(
     NodeExistsError
         If there is something that `mode` does not allow.
     """
-    check_mode(mode, "w-", "a")
+    check_choice("mode", mode, "w-", "a")
     store, path = open_store(url, storage_options), normalize_path(path)
     form = get_format(format)
     at = where(store, path, form)

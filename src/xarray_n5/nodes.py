@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.array import Array
+from xarray_n5.choices import check_choice
 from xarray_n5.chunks import Chunks
 from xarray_n5.formats import FORMATS, get_format
 from xarray_n5.metadata import Content
@@ -37,6 +38,12 @@ class Opening:
     label_multisets: LabelMultisets = "error"
     write_empty: bool = True
     edges: EdgeChunks = "truncate"
+
+    def __post_init__(self) -> None:
+        check_choice("axis_order", self.axis_order, "C", "F")
+        check_choice("missing", self.missing, "fill", "error")
+        check_choice("label_multisets", self.label_multisets, "error", "argmax")
+        check_choice("edge_chunks", self.edges, "truncate", "pad")
 
     def array(self, store: Store, path: str, form: Format, metadata: ArrayMetadata) -> Array:
         """Return the array at `path`, opened so."""
