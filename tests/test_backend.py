@@ -149,8 +149,21 @@ def test_an_array_named_like_its_dimension_is_a_coordinate(tmp_path: Path) -> No
     assert float(dataset["v"].sel(x=2.0)) == 1
 
 
-def test_an_array_with_several_axes_named_like_one_of_them_opens(tmp_path: Path) -> None:
+def test_an_array_keeps_its_name_where_nobody_named_its_axes(tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path / "v.n5", "x")
+    to_n5(VALUES[0], tmp_path / "v.n5", "y")
+    to_n5(VALUES[0, 0], tmp_path / "v.n5", "t")
+    opened = xr.open_dataset(tmp_path / "v.n5")
+    assert {name: variable.dims for name, variable in opened.data_vars.items()} == {
+        "x": ("z", "dim_1", "dim_0"),
+        "y": ("dim_1", "dim_0"),
+        "t": ("dim_0",),
+    }
+    np.testing.assert_array_equal(opened["x"], VALUES)
+
+
+def test_an_array_with_several_axes_one_named_like_it_opens(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path / "v.n5", "x", axes=["z", "y", "x"])
     assert list(xr.open_dataset(tmp_path / "v.n5").data_vars) == ["x_data"]
 
 

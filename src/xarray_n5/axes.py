@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 Kind = Literal["space", "time", "channel"]
 
@@ -115,18 +116,25 @@ class Geometry:
         """Whether anything is known of where the samples lie."""
         return any(axis.placed for axis in self.axes)
 
+    def with_names(self, avoid: AbstractSet[str] = frozenset()) -> Geometry:
+        """Return the geometry with a name for every axis; see :func:`names`."""
+        named = zip(self.axes, names(self.axes, avoid), strict=True)
+        return replace(self, axes=tuple(replace(axis, name=name) for axis, name in named))
+
     def transpose(self) -> Geometry:
         """Return the geometry of the transposed array."""
         return Geometry(self.axes[::-1], self.sources, self.spoken)
 
 
-def names(axes: Sequence[Axis]) -> tuple[str, ...]:
+def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
     """Return a unique name for each axis: its own, else Neuroglancer's default for its place.
+
+    No default is among those to `avoid`.
 
     >>> names((Axis(), Axis(), Axis(name="v")))
     ('z', 'y', 'v')
     """
-    given = {axis.name for axis in axes if axis.name}
+    given = {axis.name for axis in axes if axis.name} | avoid
     seen: set[str] = set()
     result: list[str] = []
     for number, axis in enumerate(reversed(axes)):

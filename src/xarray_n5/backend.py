@@ -123,7 +123,11 @@ def _build(
 ) -> xr.Dataset:
     from xarray_n5.coordinates import coords_of, dims_of
 
-    geometries = {name: array.geometry(options.dialect) for name, array in arrays.items()}
+    # An axis that nobody named must not take the name of an array.
+    geometries = {
+        name: array.geometry(options.dialect).with_names(avoid=arrays.keys())
+        for name, array in arrays.items()
+    }
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
     _check_sizes(arrays, dims)
     variables: Any = {}
