@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
 
-from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store
+import pytest
+
+from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
 
-def _in_fsspec_memory(folder: Path) -> FsspecStore:
-    return FsspecStore.from_url(f"memory://{folder.name}/store", {})
+def _in_fsspec_memory(folder: Path) -> Store:
+    return open_store(f"memory://{folder.name}/store")
 
 
 def _in_fsspec_directory(folder: Path) -> FsspecStore:
@@ -26,11 +28,17 @@ def _in_fsspec_directory(folder: Path) -> FsspecStore:
     return FsspecStore(LocalFileSystem(), str(folder / "store"))
 
 
+def _in_obstore(folder: Path) -> Store:
+    fsspec = pytest.importorskip("obstore.fsspec")
+    return FsspecStore(fsspec.FsspecStore("memory"), f"{folder.name}/store")
+
+
 STORES: dict[str, Callable[[Path], Store]] = {
     "local": lambda folder: LocalStore(str(folder / "store")),
     "memory": lambda _: MemoryStore(),
     "fsspec-memory": _in_fsspec_memory,
     "fsspec-directory": _in_fsspec_directory,
+    "obstore": _in_obstore,
 }
 
 
@@ -81,9 +89,13 @@ class CountingStore:
         self.counts["delete"] += 1
         self.inner.delete(keys)
 
-    def delete_tree(self, prefix: str) -> None:
+    def is_folder(self, prefix: str) -> bool:
+        self.counts["is_folder"] += 1
+        return self.inner.is_folder(prefix)
+
+    def delete_tree(self, prefix: str, first: str) -> None:
         self.counts["delete_tree"] += 1
-        self.inner.delete_tree(prefix)
+        self.inner.delete_tree(prefix, first)
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         self.counts["list"] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stores import CountingStore
 from tests.test_selection import orthogonal, take
 from xarray_n5 import (
     Array,
@@ -387,3 +389,111 @@ def test_an_array_says_what_it_is() -> None:
     for part in ("int32", "(7, 8, 9)", "(3, 4, 5)", "Gzip", "x"):
         assert part in text
     assert (len(stored()), stored().size, stored().nbytes) == (7, 504, 2016)
+
+
+# What must not happen
+
+
+def test_a_resize_that_was_cut_short_is_completed_by_the_next() -> None:
+    array = stored(VALUES)
+    document = json.loads(array._chunks.store.get("x/attributes.json") or b"")
+    document["dimensions"] = [9, 8, 2]
+    array._chunks.store.set("x/attributes.json", json.dumps(document).encode())
+    for steps in ([(7, 8, 9)], [(2, 8, 9), (7, 8, 9)]):
+        again = reopened(array, mode="r+")
+        for shape in steps:
+            again.resize(shape)
+        expected = np.zeros_like(VALUES)
+        expected[:2] = VALUES[:2]
+        np.testing.assert_array_equal(again[...], expected)
+
+
+def test_growing_shows_nothing_that_others_left_beyond_the_end() -> None:
+    array = stored(np.full((6,), 9, "u1"), (4,), edge_chunks="pad")
+    document = json.loads(array._chunks.store.get("x/attributes.json") or b"")
+    document["dimensions"] = [5]
+    array._chunks.store.set("x/attributes.json", json.dumps(document).encode())
+    assert reopened(array, mode="r+").resize((8,))[...].tolist() == [9, 9, 9, 9, 9, 0, 0, 0]
+
+
+def test_growing_leaves_no_short_block_inside() -> None:
+    array = stored(np.ones((5, 5), "u1"), (3, 3), compression="raw").resize((9, 6))
+    for index in array.stored_chunks():
+        content = array._chunks.store.get(f"x/{index[1]}/{index[0]}") or b""
+        assert np.frombuffer(content[4:12], ">u4")[::-1].tolist() == list(array.grid.extent(index))
+
+
+def test_a_damaged_chunk_stops_a_resize_before_it_changes_the_array() -> None:
+    array = stored(np.ones((5,), "u1"), (4,), compression="raw")
+    array._chunks.store.set("x/1", b"damaged")
+    with pytest.raises(ChunkError, match="x/1"):
+        array.resize((7,))
+    assert reopened(array).shape == (5,)
+
+
+def test_what_one_thread_wrote_it_reads_also_from_a_shared_cache() -> None:
+    array = reopened(stored(np.zeros(64, "i4"), (4,)), mode="r+", cache_bytes=1 << 20)
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            array[...]
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(100):
+            array[...] = number
+            assert array[0] == number
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+
+
+def test_a_deleted_array_does_not_come_back_as_attributes() -> None:
+    array = stored()
+    array._chunks.store.delete(["x/attributes.json"])
+    with pytest.raises(NodeNotFoundError):
+        array.attrs["a"] = 1
+    assert array._chunks.store.get("x/attributes.json") is None
+
+
+def test_attributes_that_are_no_json_stay_when_others_change() -> None:
+    array = stored()
+    document = (array._chunks.store.get("x/attributes.json") or b"")[:-1]
+    array._chunks.store.set("x/attributes.json", document + b',"odd":NaN}')
+    again = reopened(array, mode="r+")
+    again.attrs["a"] = 1
+    again.resize((3, 3, 3))
+    assert b'"odd":NaN' in (array._chunks.store.get("x/attributes.json") or b"")
+
+
+def test_one_chunk_takes_what_a_selection_takes() -> None:
+    array = stored()
+    for wrong in (np.zeros((3, 4, 5), complex), np.zeros((3, 4, 5), "M8[s]"), [["text"]]):
+        with pytest.raises(TypeError, match="convert"):
+            array.write_chunk((0, 0, 0), wrong)
+
+
+def test_part_of_a_missing_chunk_is_written_also_where_missing_is_an_error() -> None:
+    array = create_array(MemoryStore(), "x", shape=(4,), dtype="u1", chunks=(4,))
+    strict = reopened(array, mode="r+", missing="error")
+    strict[1] = 5
+    assert strict[...].tolist() == [0, 5, 0, 0]
+
+
+def test_points_are_read_in_one_batch_and_from_the_cache() -> None:
+    store = CountingStore()
+    array = create_array(store, "x", shape=(64,), dtype="u1", chunks=(2,))
+    array[...] = np.arange(64)
+    store.requests()
+    assert array.vindex[[60, 3, 7]].tolist() == [60, 3, 7]
+    assert store.requests() == {"get_many": 1}
+    cached = open_array(store, "x", cache_bytes=1000)
+    store.requests()
+    for _ in range(3):
+        assert cached.vindex[[60, 3, 7]].tolist() == [60, 3, 7]
+        assert cached[10:20].tolist() == list(range(10, 20))
+    assert store.requests() == {"get_many": 2}

@@ -191,6 +191,10 @@ def test_cosem_in_fortran_order_turns_everything_round(key: str) -> None:
     assert facts(read({"transform": {**turned, key: "F"}})) == facts(read({"transform": COSEM}))
 
 
+def test_cosems_units_that_are_no_texts_are_no_units() -> None:
+    assert facts(read({"transform": {**COSEM, "units": [1, None, {}]}}))[0][1] is None
+
+
 def test_array_dimensions_stand_in_c_order_and_only_name() -> None:
     geometry = read({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]})
     assert facts(geometry)[0] == ("time", None, None, 0.0)

@@ -75,7 +75,7 @@ def test_encoding_tells_where_the_array_came_from(container: Path) -> None:
     encoding = dataset["raw"].encoding
     assert encoding["preferred_chunks"] == {"z": 4, "y": 4, "x": 4}
     assert (encoding["chunks"], encoding["dtype"]) == ((4, 4, 4), np.dtype("u2"))
-    assert encoding["compression"] == {"type": "gzip", "level": 6, "useZlib": False}
+    assert encoding["n5_compression"] == {"type": "gzip", "level": 6, "useZlib": False}
     assert encoding["dialect"] == {"placement": "cosem", "names": "cosem"}
 
 
@@ -382,3 +382,68 @@ def test_the_engine_costs_those_who_do_not_use_it_nothing() -> None:
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
     assert done.stdout.split() == []
+
+
+# Odd containers
+
+
+@pytest.mark.parametrize("engine", ["scipy", "h5netcdf", "zarr"])
+def test_what_was_opened_can_be_written_by_xarrays_engines(
+    container: Path, tmp_path: Path, engine: Any
+) -> None:
+    pytest.importorskip({"zarr": "zarr", "scipy": "scipy"}.get(engine, engine))
+    opened = xr.open_dataset(container, group="em/raw")
+    opened = opened.astype("i4", keep_attrs=True) if engine == "scipy" else opened
+    if engine == "zarr":
+        opened.to_zarr(tmp_path / "out", zarr_format=2)
+    else:
+        opened.to_netcdf(tmp_path / "out", engine=engine)
+    again = xr.open_dataset(tmp_path / "out", engine=engine)
+    np.testing.assert_array_equal(again["raw"], VALUES)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"scale_factor": [4, 4]}, {"coordinates": ["a"]}, {"units": "days since nonsense"}]
+)
+def test_attributes_that_xarray_cannot_decode_only_warn(
+    tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    names = {"_ARRAY_DIMENSIONS": ["x"]}
+    to_n5(np.arange(3), tmp_path / "v.n5", "odd", attributes={**names, **odd})
+    to_n5(np.arange(3), tmp_path / "v.n5", "good", attributes={**names, "scale_factor": 2.0})
+    with pytest.warns(UserWarning, match="'odd' is left as it is stored"):
+        opened = xr.open_dataset(tmp_path / "v.n5")
+    assert opened["good"].values.tolist() == [0, 2, 4]
+    assert opened["odd"].values.tolist() == [0, 1, 2]
+
+
+def test_one_array_that_cannot_be_read_does_not_hide_the_others(container: Path) -> None:
+    (container / "em/bad").mkdir()
+    (container / "em/bad/attributes.json").write_text(
+        '{"dimensions":[1],"blockSize":[1],"dataType":"uint8","compression":{"type":"brotli"}}'
+    )
+    with pytest.warns(UserWarning, match="'bad' is left out: .*bad/attributes.json.*brotli"):
+        assert list(xr.open_dataset(container, group="em").data_vars) == ["raw"]
+    assert list(xr.open_dataset(container, group="em", drop_variables="bad").data_vars) == ["raw"]
+
+
+def test_arrays_at_the_roots_of_containers_open_as_one(tmp_path: Path) -> None:
+    for number in range(2):
+        to_n5(np.full((1, 4), number, "u1"), tmp_path / f"t{number}.n5", axes=["t", "x"])
+    places = [tmp_path / "t0.n5", tmp_path / "t1.n5"]
+    many = xr.open_mfdataset(places, engine="n5", combine="nested", concat_dim="t", chunks={})
+    assert many["data"].values.tolist() == [[0] * 4, [1] * 4]
+    assert many["data"].dtype == np.uint8
+
+
+def test_variables_are_dropped_by_the_names_that_they_have(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path / "v.n5", "x", axes=["z", "y", "x"])
+    to_n5(VALUES, tmp_path / "v.n5", "x_data", axes=["z", "y", "x"])
+    assert sorted(map(str, xr.open_dataset(tmp_path / "v.n5").data_vars)) == ["x_data", "x_data_"]
+    dropped = xr.open_dataset(tmp_path / "v.n5", drop_variables="x_data_")
+    assert list(dropped.data_vars) == ["x_data"]
+
+
+def test_a_level_is_a_groups(container: Path) -> None:
+    with pytest.raises(ValueError, match="level"):
+        xr.open_dataset(container, group="em/raw", level=0)

@@ -316,7 +316,7 @@ def test_a_region_may_name_the_first_axis_alone(array: Array) -> None:
 
 def test_chunks_must_have_a_side_for_each_axis() -> None:
     store = MemoryStore()
-    with pytest.raises(MetadataError, match="2 axes"):
+    with pytest.raises(MetadataError, match="needs 2 numbers"):
         to_n5(np.zeros((4, 4)), store, "a", chunks=(2,))
     assert store.items == {}
 
@@ -465,3 +465,58 @@ def test_dasks_array_expressions_work_too(tmp_path: Path) -> None:
 
 def test_the_version_is_told() -> None:
     assert xarray_n5.__version__
+
+
+# What must not happen
+
+
+def test_an_array_is_not_replaced_while_it_is_read(tmp_path: Path) -> None:
+    import xarray as xr
+
+    place = tmp_path / "x.n5"
+    to_n5(VALUES, place, "a", chunks=8)
+    opened = xr.open_dataset(place, engine="n5", group="a", chunks={})["a"].data
+    for source in (from_n5(place, "a") + 1, from_n5(place, "a", name="mine"), opened[1:]):
+        with pytest.raises(NodeExistsError, match="computed from"):
+            to_n5(source, place, "a", mode="w")
+    assert_eq(from_n5(place, "a"), VALUES)
+    to_n5(from_n5(place, "a") + 1, place, "a", mode="r+")
+    to_n5(from_n5(place, "a") + 1, place, "b", mode="w")
+    to_n5(da.ones(3), place, "a", mode="w")
+    assert_eq(from_n5(place, "b"), VALUES + 2)
+
+
+def test_two_places_that_look_alike_are_two(tmp_path: Path) -> None:
+    import fsspec
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    memory = fsspec.filesystem("memory")
+    folders = [f"{tmp_path.name}/{number}" for number in range(2)]
+    places = [(DirFileSystem(f"/{folder}", memory), "") for folder in folders]
+    source = da.from_array(VALUES, chunks=8)
+    dask.compute(*(to_n5(source, place, "a", compute=False) for place in places))
+    for folder in folders:
+        assert_eq(from_n5(f"memory://{folder}", "a"), VALUES)
+
+
+def test_a_region_takes_either_byte_order(array: Array) -> None:
+    big = np.ones((4, 21, 22), ">u2")
+    to_n5(big, array._chunks.store, "a", region=(slice(0, 4),))
+    assert (array[:4] == 1).all()
+
+
+def test_what_has_no_blocks_gets_chunks_of_a_good_size() -> None:
+    store = MemoryStore()
+    to_n5(np.zeros((300, 300, 300), "u1"), store, "a", write_empty_chunks=False)
+    assert open_array(store, "a").chunks == (101, 101, 101)
+
+
+def test_an_open_array_takes_no_options_of_a_place(array: Array) -> None:
+    with pytest.raises(TypeError, match="open already"):
+        from_n5(array, "a")
+
+
+def test_more_blocks_than_any_graph_holds_are_refused_with_advice(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", shape=(1 << 62,), dtype="u1", chunks=(64,))
+    with pytest.raises(ValueError, match="larger chunks"):
+        from_n5(tmp_path / "x.n5")

@@ -112,7 +112,7 @@ def test_replacing_never_takes_a_group_or_nodes_inside(store: Store) -> None:
     with pytest.raises(NodeExistsError, match="not empty"):
         create_array(store, "g", mode="w", **SMALL)
     store.set("g/a/inner/attributes.json", b"{}")
-    with pytest.raises(NodeExistsError, match="nodes inside"):
+    with pytest.raises(NodeExistsError, match="inner/attributes"):
         create_array(store, "g/a", mode="w", **SMALL)
     assert open_array(store, "g/a").shape == (4, 4)
 
@@ -322,3 +322,111 @@ def test_other_modes_than_reading_and_updating_do_not_open(mode: Any) -> None:
 def test_a_format_that_nobody_knows_is_refused() -> None:
     with pytest.raises(MetadataError, match="n5"):
         open_array(MemoryStore(), "a", format="tiff")
+
+
+# What must not be lost
+
+
+def test_replacing_leaves_what_is_no_chunk(store: Store) -> None:
+    create_array(store, "a", **SMALL)[...] = 1
+    store.set("a/README.txt", b"kept")
+    with pytest.raises(NodeExistsError, match=r"README\.txt"):
+        create_array(store, "a", mode="w", **SMALL)
+    assert (open_array(store, "a")[...] == 1).all()
+
+
+def test_a_replacement_that_was_stopped_can_be_repeated(store: Store) -> None:
+    create_array(store, "a", **SMALL)[...] = 1
+    store.delete(["a/attributes.json"])
+    with pytest.raises(NodeExistsError):
+        create_array(store, "a", **SMALL)
+    assert not create_array(store, "a", mode="w", **SMALL)[...].any()
+
+
+@pytest.mark.parametrize(
+    "compression",
+    [
+        {"type": "blosc", "cname": "snappy"},
+        {"type": "lz4", "blockSize": 6},
+        {"type": "zlib", "id": "zlib", "unknown": 1},
+    ],
+)
+def test_a_compression_that_cannot_write_leaves_what_is_there(compression: dict[str, Any]) -> None:
+    store = MemoryStore()
+    create_array(store, "a", **SMALL)[...] = 1
+    with pytest.raises(MetadataError, match="compress"):
+        create_array(store, "a", mode="w", compression=compression, **SMALL)
+    assert (open_array(store, "a")[...] == 1).all()
+
+
+def test_a_link_is_replaced_or_deleted_and_its_target_stays(tmp_path: Path) -> None:
+    create_array(tmp_path / "other.n5", "precious", **SMALL)[...] = 1
+    create_group(tmp_path / "c.n5")
+    for remove in (
+        lambda: open_group(tmp_path / "c.n5", mode="r+").delete("link"),
+        lambda: create_array(tmp_path / "c.n5", "link", mode="w", **SMALL),
+    ):
+        (tmp_path / "c.n5/link").symlink_to(tmp_path / "other.n5/precious")
+        remove()
+        assert not (tmp_path / "c.n5/link").is_symlink()
+        assert (open_array(tmp_path / "other.n5", "precious")[...] == 1).all()
+
+
+def test_neighbours_are_safe_from_names_that_look_like_patterns(store: Store) -> None:
+    for name in ("a*", "ab", "a[1]", "a1"):
+        create_array(store, name, **SMALL)
+    open_group(store, mode="r+").delete("a*")
+    create_array(store, "a[1]", mode="w", **SMALL)
+    assert sorted(open_group(store)) == ["a1", "a[1]", "ab"]
+
+
+# Odd neighbours and names
+
+
+def test_one_node_that_cannot_be_read_does_not_hide_the_others(store: Store) -> None:
+    create_array(store, "g/good", **SMALL)
+    store.set("g/bad/attributes.json", b"{")
+    group = open_group(store, "g")
+    with pytest.warns(UserWarning, match="'bad' is left out"):
+        assert list(group.children()) == ["good"]
+    assert list(group.children(without={"bad"})) == ["good"]
+    with pytest.raises(MetadataError, match="bad/attributes"):
+        group["bad"]
+
+
+def test_a_file_is_no_group(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(NodeNotFoundError):
+        open_group(tmp_path / "file")
+    create_group(tmp_path / "c.n5")
+    assert "attributes.json" not in open_group(tmp_path / "c.n5")
+    assert "../x" not in open_group(tmp_path / "c.n5")
+
+
+@pytest.mark.parametrize(
+    "path", ["attributes.json", "a/attributes.json/b", ".hidden", "a/.b", 3, None]
+)
+def test_names_that_no_node_can_have_are_refused(path: Any) -> None:
+    store = MemoryStore()
+    for create in (lambda: create_array(store, path, **SMALL), lambda: create_group(store, path)):
+        with pytest.raises(PathError):
+            create()
+    assert store.items == {}
+
+
+@pytest.mark.parametrize("chunks", [0, -1, (2, 0), 1.5, [None, 2], np.array([[2]])])
+def test_chunk_shapes_that_cannot_be_are_refused_by_name(chunks: Any) -> None:
+    with pytest.raises(MetadataError, match="chunks"):
+        create_array(MemoryStore(), shape=(4, 4), dtype="u1", chunks=chunks)
+
+
+def test_shapes_may_be_given_as_numpy_gives_them() -> None:
+    store = MemoryStore()
+    made = create_array(store, "a", shape=np.array([4, 6]), dtype="u1", chunks=np.array([2, 3]))
+    assert (made.shape, made.chunks) == ((4, 6), (2, 3))
+    assert create_array(store, "b", shape=5, dtype="u1", chunks=np.int64(2)).chunks == (2,)
+
+
+def test_automatic_chunks_of_the_largest_shapes_are_found() -> None:
+    made = create_array(MemoryStore(), shape=(1 << 62,) * 2, dtype="u1")
+    assert made.chunks == (1024, 1024)

@@ -14,10 +14,10 @@ from xarray_n5.dialects import Node, geometry_of
 from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
 from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
+from xarray_n5.paths import join
 from xarray_n5.points import read_points
 from xarray_n5.selection import fill_ellipsis, normalize
 from xarray_n5.storage import place
-from xarray_n5.storage.fsspec import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,6 +110,11 @@ class Array:
         return join(self._chunks.store.url, self.path)
 
     @property
+    def place(self) -> tuple[object, str]:
+        """What tells the array's place from others."""
+        return self._chunks.store.token, self.path
+
+    @property
     def attrs(self) -> NodeAttributes:
         """The user's attributes; setting one writes it."""
         chunks = self._chunks
@@ -120,6 +125,7 @@ class Array:
             chunks.metadata.attributes,
             writable=self._writable,
             changed=self._attributes_changed,
+            is_array=True,
         )
 
     @property
@@ -197,10 +203,13 @@ class Array:
         self._check_writable()
         selection = normalize(key, self.shape)
         values = _broadcast(value, selection, self.dtype)
-        self._invalidate()
-        if self._axis_order == "C":
-            return self._chunks.write(selection.axes, values)
-        return self._chunks.write(selection.axes[::-1], values.T)
+        axes = selection.axes
+        if self._axis_order == "F":
+            axes, values = axes[::-1], values.T
+        try:
+            return self._chunks.write(axes, values)
+        finally:
+            self._invalidate()
 
     def check_visible(self) -> None:
         """Raise where this process does not see the array's metadata.
@@ -228,8 +237,8 @@ class Array:
     def read_points(self, key: Sequence[object]) -> np.ndarray:
         """Return what `vindex` selects, from an item for each axis."""
         if self._axis_order == "C":
-            return read_points(self._chunks, key)
-        found = read_points(self._chunks, key[::-1])
+            return read_points(self._chunks, key, self._cache)
+        found = read_points(self._chunks, key[::-1], self._cache)
         slices = sum(isinstance(item, slice) for item in key)
         points = tuple(range(found.ndim - slices))
         return found.transpose(*points, *reversed(range(found.ndim - slices, found.ndim)))
@@ -269,20 +278,22 @@ class Array:
         """
         self._check_writable()
         stored = self._stored_index(index)
-        values = np.asarray(block)
+        values = _numbers(block, self.dtype)
         extent = self.grid.extent(self._ordered(stored))
         if values.shape != extent:
             raise ValueError(
                 f"chunk {tuple(index)} of {self.url} has the shape {extent}, not {values.shape}"
             )
-        self._invalidate()
-        self._chunks.save(stored, values if self._axis_order == "C" else values.T)
+        try:
+            self._chunks.save(stored, values if self._axis_order == "C" else values.T)
+        finally:
+            self._invalidate()
 
     def delete_chunk(self, index: Sequence[int]) -> None:
         """Remove one chunk; it reads as the fill value then. One that is absent does not matter."""
         self._check_writable()
-        self._invalidate()
         self._chunks.store.delete([self._chunks.key(self._stored_index(index))])
+        self._invalidate()
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Return whether one chunk is stored."""
@@ -308,7 +319,8 @@ class Array:
         """Change the array's shape in the container, and return the array.
 
         What lies beyond a smaller shape is removed for good; what a larger one adds reads as
-        the fill value.
+        the fill value. The chunks at the array's ends are rewritten where they change. A resize
+        that was cut short is completed by the next one.
 
         Raises
         ------
@@ -319,17 +331,18 @@ class Array:
         new = self._ordered(tuple(map(operator.index, shape)))
         if len(new) != self.ndim or any(size < 0 for size in new):
             raise ValueError(f"{self.url} has {self.ndim} axes; {tuple(shape)} is no shape for it")
-        self.refresh()
-        before = self.metadata
+        before = self.refresh().metadata
         if before.content is not Content.NUMBERS:
             raise ValueError(f"{self.url} holds {before.content.value}, which are read only")
         chunks = self._chunks
         key = join(self.path, chunks.format.document)
         document = chunks.format.with_shape(chunks.store.get(key), new, join(chunks.store.url, key))
+        stored = list(chunks.stored_indices())
+        chunks.prepare(new, stored)
         chunks.store.set(key, document)
         self._chunks = replace(chunks, metadata=replace(before, shape=new))
-        if any(n < b for n, b in zip(new, before.shape, strict=True)):
-            self._chunks.trim(before)
+        self._chunks.trim(before, stored)
+        self._invalidate()
         return self
 
     def refresh(self) -> Self:
@@ -386,12 +399,7 @@ def _new_cache(size: int) -> Any:
 
 def _broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.ndarray:
     """Return `value` in the shape of the selection's axes, a view where that can be."""
-    if isinstance(value, (bool, int, float)):
-        values = np.asarray(value, dtype)
-    else:
-        values = np.asarray(value)
-    if values.dtype.kind not in "biuf":
-        raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
+    values = _numbers(value, dtype)
     kept = [i for i, seen in enumerate(selection.view) if isinstance(seen, slice)]
     shape = [selection.shape[i] for i in kept]
     for position in selection.newaxes:
@@ -401,3 +409,11 @@ def _broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.
     return values.reshape(selection.shape)[
         tuple(seen if isinstance(seen, slice) else slice(None) for seen in selection.view)
     ]
+
+
+def _numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return `value` as numbers that numpy would assign to an array of `dtype`."""
+    values = np.asarray(value, dtype if isinstance(value, (bool, int, float)) else None)
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
+    return values

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.errors import MetadataError, ReadOnlyError
-from xarray_n5.storage.fsspec import join
+from xarray_n5.errors import MetadataError, NodeNotFoundError, ReadOnlyError
+from xarray_n5.metadata import GroupMetadata
+from xarray_n5.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +35,11 @@ class NodeAttributes(MutableMapping[str, Any]):
         *,
         writable: bool,
         changed: Callable[[dict[str, Any]], None],
+        is_array: bool = False,
     ) -> None:
         self._store, self._path, self._format = store, path, form
         self._items = dict(items)
-        self._writable, self._changed = writable, changed
+        self._writable, self._changed, self._is_array = writable, changed, is_array
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -85,7 +87,10 @@ class NodeAttributes(MutableMapping[str, Any]):
         key = join(self._path, self._format.document)
         where = join(self._store.url, key)
         before = self._store.get(key)
-        stored = dict(self._format.read(before, where).attributes)
+        node = self._format.read(before, where)
+        if self._is_array and isinstance(node, GroupMetadata):
+            raise NodeNotFoundError(self._store.url, self._path, "array")
+        stored = dict(node.attributes)
         items = {k: v for k, v in stored.items() if k not in gone} | as_json(new, where)
         self._store.set(key, self._format.with_attributes(before, items, where))
         self._items = items

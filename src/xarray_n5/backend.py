@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from xarray_n5.array import Array, AxisOrder
     from xarray_n5.axes import Geometry
@@ -83,41 +84,42 @@ def open_dataset(
         missing=options.missing,
         label_multisets=options.label_multisets,
     )
-    arrays, attributes = _arrays(node, options.level)
-    arrays = {name: array for name, array in arrays.items() if name not in set(drop)}
-    dataset = _build(arrays, attributes, decoders, options)
+    unwanted = frozenset(drop)
+    arrays, attributes = _arrays(node, options.level, unwanted)
+    dataset = _build(arrays, attributes, unwanted, decoders, options)
     dataset.encoding["source"] = node.url
     return dataset
 
 
-def _arrays(node: Array | Group, level: int | None) -> tuple[dict[str, Array], dict[str, Any]]:
+def _arrays(
+    node: Array | Group, level: int | None, drop: Container[str]
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the arrays to open, by name, and the Dataset's attributes."""
     from xarray_n5.array import Array
     from xarray_n5.errors import NodeNotFoundError
 
     if isinstance(node, Array):
+        if level is not None:
+            raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
         return {node.name: node}, {}
     if level is not None:
-        chosen = node.arrays().get(f"s{level}")
-        if chosen is None:
-            raise NodeNotFoundError(
-                node.url, f"s{level}", "array", "level= picks s0, s1, ... of a pyramid"
-            )
+        chosen = node.get(f"s{level}")
+        if not isinstance(chosen, Array):
+            hint = "level= picks s0, s1, ... of a pyramid"
+            raise NodeNotFoundError(node.url, f"s{level}", "array", hint)
         return {chosen.name: chosen}, dict(node.attrs)
-    arrays = node.arrays()
+    arrays = node.arrays(without=drop)
     if not arrays:
         inner = ", ".join(node) or "nothing"
-        raise NodeNotFoundError(
-            node.url,
-            "",
-            "array",
-            f"the group holds {inner}; name an array or its group with group=",
-        )
+        hint = f"the group holds {inner}; name an array or its group with group="
+        raise NodeNotFoundError(node.url, "", "array", hint)
     return arrays, dict(node.attrs)
 
 
 def _build(
     arrays: Mapping[str, Array],
-    attributes: Any,
+    attributes: dict[str, Any],
+    drop: Container[str],
     decoders: Mapping[str, bool | None],
     options: Options,
 ) -> xr.Dataset:
@@ -129,26 +131,66 @@ def _build(
         for name, array in arrays.items()
     }
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
+    keys = {name: _key(name, dims, arrays) for name in arrays}
+    arrays = {name: array for name, array in arrays.items() if keys[name] not in drop}
     _check_sizes(arrays, dims)
-    variables: Any = {}
+    variables: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}
     for name, array in arrays.items():
-        if dims[name] != (name,):
-            for dim, values in coords_of(geometries[name], array.shape, options.origin).items():
-                if dim in coords and not coords[dim].identical(values):  # type: ignore[no-untyped-call]
-                    raise ValueError(_clash(array, f"their {dim!r} lies at different places"))
-                coords[dim] = values
-        key = name if name not in dims[name] or array.ndim == 1 else f"{name}_data"
-        variables[key] = _variable(array, dims[name], geometries[name])
-    chosen = _decoders(decoders, any("_ARRAY_DIMENSIONS" in a.attrs for a in arrays.values()))
-    named: Iterable[Any] = ()
-    if any(chosen.values()):
-        variables, attributes, named = xr.conventions.decode_cf_variables(
-            variables, attributes, **chosen
-        )
-    named = {*named, *(name for name, variable in variables.items() if variable.dims == (name,))}
-    dataset = xr.Dataset({**coords, **variables}, attrs=attributes)
-    return dataset.set_coords(named & set(dataset.variables))
+        variables[keys[name]] = _variable(array, dims[name], geometries[name])
+        if dims[name] == (name,):
+            continue
+        for dim, values in coords_of(geometries[name], array.shape, options.origin).items():
+            if not coords.setdefault(dim, values).identical(values):  # type: ignore[no-untyped-call]
+                raise ValueError(_clash(array, f"their {dim!r} lies at different places"))
+    encoded = any("_ARRAY_DIMENSIONS" in array.attrs for array in arrays.values())
+    decoded, kept, named = _decode(variables, attributes, decoders, encoded=encoded)
+    own = {name for name, variable in decoded.items() if variable.dims == (name,)}
+    dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
+    return dataset.set_coords((own | set(named)) & set(dataset.variables))
+
+
+def _key(name: str, dims: Mapping[str, tuple[str, ...]], taken: Container[str]) -> str:
+    """Return what a variable is called: its array's name, unless one of several axes has that."""
+    if name not in dims[name] or dims[name] == (name,):
+        return name
+    key = f"{name}_data"
+    while key in taken:
+        key += "_"
+    return key
+
+
+def _decode(
+    variables: Mapping[str, xr.Variable],
+    attributes: dict[str, Any],
+    asked: Mapping[str, bool | None],
+    *,
+    encoded: bool,
+) -> tuple[Mapping[str, xr.Variable], Mapping[str, Any], Iterable[str]]:
+    """Return variables, attributes and names of coordinates, decoded as xarray decodes them.
+
+    What xarray cannot decode stays as it is, with a warning, unless decoding was asked for.
+    """
+    chosen = _decoders(asked, encoded)
+    if not any(chosen.values()):
+        return variables, attributes, ()
+    decode: Any = xr.conventions.decode_cf_variables
+    whole = dict(variables)
+    for name, variable in variables.items():
+        try:
+            decode({name: variable.copy(deep=False)}, {}, **chosen)
+        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+            if any(asked.values()):
+                raise
+            del whole[name]
+            warnings.warn(
+                f"{name!r} is left as it is stored: its attributes {list(variable.attrs)} cannot "
+                f"be decoded ({error})",
+                UserWarning,
+                stacklevel=2,
+            )
+    decoded, kept, named = decode(whole, attributes, **chosen)
+    return {**variables, **decoded}, kept, named
 
 
 def _variable(array: Array, dims: tuple[str, ...], geometry: Geometry) -> xr.Variable:
@@ -165,7 +207,7 @@ def _variable(array: Array, dims: tuple[str, ...], geometry: Geometry) -> xr.Var
             "source": array.url,
             "chunks": array.chunks,
             "preferred_chunks": dict(zip(dims, array.chunks, strict=True)),
-            "compression": to_json(metadata.compression),
+            "n5_compression": to_json(metadata.compression),
             "dtype": array.dtype,
             "dialect": dict(geometry.sources),
         },

@@ -5,8 +5,9 @@ Everything here is in C order. A `Chunks` is what a task carries: small, frozen,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
+from operator import lt
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,8 +20,8 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.metadata import Content, Varlength
+from xarray_n5.paths import join
 from xarray_n5.selection import outer
-from xarray_n5.storage.fsspec import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -141,26 +142,36 @@ class Chunks:
         chosen = iter(chosen)
         while batch := list(islice(chosen, self.store.batch)):
             indices = [tuple(part.chunk for part in parts) for parts in batch]
-            yield from zip(batch, self.load_many(indices, cache), strict=True)
+            yield from zip(batch, self._load_many(indices, cache), strict=True)
 
-    def load_many(
-        self, indices: Sequence[Index], cache: Cache | None = None
+    def blocks(self, indices: Sequence[Index], cache: Cache | None = None) -> Iterator[np.ndarray]:
+        """Iterate over chunks as far as the array reaches, in native order, fetched in batches."""
+        for start in range(0, len(indices), self.store.batch):
+            batch = indices[start : start + self.store.batch]
+            for index, stored in zip(batch, self._load_many(batch, cache), strict=True):
+                yield self._native(index, stored)
+
+    def _load_many(
+        self, indices: Sequence[Index], cache: Cache | None
     ) -> Iterator[np.ndarray | None]:
         """Iterate over chunks as they are stored, fetched in one batch."""
         if cache is not None:
-            yield from (self._cached(index, cache) for index in indices)
+            yield from self._cached(indices, cache)
             return
         keys = [self.key(index) for index in indices]
         found = [self.store.get(keys[0])] if len(keys) == 1 else self.store.get_many(keys)
         for key, data in zip(keys, found, strict=True):
             yield self._decode(key, data)
 
-    def _cached(self, index: Index, cache: Cache) -> np.ndarray:
-        try:
-            return cache[index]
-        except KeyError:
-            cache[index] = block = self.block(index)
-            return block
+    def _cached(self, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
+        """Iterate over chunks from the cache; fetch those that are not there in one batch."""
+        # Kept here, too: a small cache may drop one before it is used.
+        known = {index: cache[index] for index in indices if index in cache}
+        absent = [index for index in indices if index not in known]
+        if absent:
+            for index, block in zip(absent, self.blocks(absent), strict=True):
+                known[index] = cache[index] = block
+        yield from (known[index] for index in indices)
 
     def write(self, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
         """Write `values` where `axes` select; return the number of chunks that were written.
@@ -175,7 +186,8 @@ class Chunks:
             if all(part.whole for part in parts):
                 block = part_of.astype(self.metadata.dtype, copy=False)
             else:
-                block = self.block(index)
+                # What was never stored is zeros here, also for those who want to know of it.
+                block = replace(self, missing="fill").block(index)
                 block[outer([part.inside for part in parts])] = part_of
             self.save(index, block)
             written += 1
@@ -190,16 +202,40 @@ class Chunks:
             if index is not None:
                 yield index
 
-    def trim(self, before: ArrayMetadata) -> None:
-        """Remove what `before` held and the array no longer does, so that it stays gone."""
-        grid = self.metadata.grid
-        beyond = []
-        for index in list(self.stored_indices()):
+    def prepare(self, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
+        """Make the `stored` chunks fit for the array to become of `shape`.
+
+        Readers see no change yet. What lies beyond the array's present ends goes: a resize that
+        was cut short, or another program, may have left it, and a larger array would show it.
+        Chunks that will reach further are filled up with zeros.
+        """
+        grid, after = self.metadata.grid, replace(self.metadata, shape=shape).grid
+        self.store.delete([self.key(index) for index in stored if index not in grid])
+        growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
+        for index in stored:
             if index not in grid:
-                beyond.append(self.key(index))
-            elif grid.extent(index) != before.grid.extent(index):
-                self.save(index, self.block(index))
-        self.store.delete(beyond)
+                continue
+            extent = grid.extent(index)
+            if not any(extent[axis] < grid.chunks[axis] for axis in growing):
+                continue
+            reach = after.extent(index) if index in after else extent
+            reach = tuple(map(max, extent, reach))
+            block = self.load(index)
+            if block is not None and _unfit(block, extent, reach):
+                full = np.zeros(reach, self.metadata.dtype)
+                overlap = tuple(map(slice, map(min, block.shape, extent)))
+                full[overlap] = block[overlap]
+                self.save(index, full)
+
+    def trim(self, before: ArrayMetadata, stored: Sequence[Index]) -> None:
+        """Remove of the `stored` chunks what the array no longer holds, so that it stays gone."""
+        grid = self.metadata.grid
+        self.store.delete([self.key(index) for index in stored if index not in grid])
+        for index in stored:
+            if index not in grid or index not in before.grid:
+                continue
+            if any(map(lt, grid.extent(index), before.grid.extent(index))):
+                self.save(index, replace(self, missing="fill").block(index))
 
     def check_visible(self) -> None:
         """Raise where this process does not see the array's metadata, before it writes."""
@@ -212,6 +248,15 @@ class Chunks:
         """What tells these chunks from others, the same in every process."""
         kind: Any = self.metadata.bare()
         return (self.store.token, self.path, self.format.name, self.missing, repr(kind))
+
+
+def _unfit(block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -> bool:
+    """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
+    if any(map(lt, block.shape, reach)):
+        return True
+    beyond = block.copy()
+    beyond[tuple(map(slice, extent))] = 0
+    return bool(beyond.any())
 
 
 def _reason(error: Exception) -> str:

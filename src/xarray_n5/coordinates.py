@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.axes import names
-from xarray_n5.choices import check_choice
+from xarray_n5.options import check_option
 
 if TYPE_CHECKING:
     from xarray_n5.axes import Axis, Geometry
@@ -50,7 +50,7 @@ def coords_of(
     dict
         One-dimensional variables by dimension: float64 places, or texts.
     """
-    check_choice("origin", origin, "center", "corner")
+    check_option("origin", origin, "center", "corner")
     found = {}
     for name, axis, size in zip(names(geometry.axes), geometry.axes, shape, strict=True):
         if not axis.placed:

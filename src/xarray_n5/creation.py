@@ -5,21 +5,22 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from xarray_n5.attributes import as_json
 from xarray_n5.axes import as_geometry
 from xarray_n5.dialects import write_geometry
 from xarray_n5.errors import MetadataError, NodeExistsError
-from xarray_n5.metadata import ArrayMetadata
+from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import where as _where
+from xarray_n5.paths import join
 from xarray_n5.planning import auto_chunks
-from xarray_n5.storage.fsspec import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.formats import Format
-    from xarray_n5.metadata import Metadata
     from xarray_n5.storage import Store
 
 
@@ -31,27 +32,43 @@ def chunk_shape(
     aspect_ratio: Sequence[float] | None = None,
 ) -> tuple[int, ...]:
     """Return the chunk shape that users mean by `chunks`: a shape, one side, or "auto"."""
-    if chunks == "auto":
+    if isinstance(chunks, str):
+        if chunks != "auto":
+            raise MetadataError(f"chunks is {chunks!r}; give a shape, one number or 'auto'")
         return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
-    try:
-        if isinstance(chunks, int):
-            return (operator.index(chunks),) * len(shape)
-        sides = tuple(map(operator.index, chunks))
-    except TypeError:
-        raise MetadataError(f"chunks is {chunks!r}; give a shape, one number or 'auto'") from None
-    if len(sides) != len(shape):
-        raise MetadataError(f"chunks is {sides}; the shape {tuple(shape)} has {len(shape)} axes")
+    sides = as_sizes("chunks", chunks, len(shape))
+    if len(sides) != len(shape) or min(sides, default=1) < 1:
+        raise MetadataError(
+            f"chunks is {sides}; the shape {tuple(shape)} needs {len(shape)} numbers of at least 1"
+        )
     return sides
 
 
-def check_sizes(metadata: ArrayMetadata, where: str) -> None:
-    """Raise where no format could hold an array of that shape, or chunks of that."""
+def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
+    """Return whole numbers, one of which may stand alone for so many `times`."""
+    try:
+        if np.ndim(value) == 0:  # type: ignore[arg-type]
+            return (operator.index(value),) * times  # type: ignore[arg-type]
+        return tuple(map(operator.index, value))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise MetadataError(f"{name} is {value!r}; whole numbers are needed") from None
+
+
+def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
+    """Raise where the format, or the compression, could not hold the array."""
     try:
         grid = metadata.grid
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
         raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
+    form.create(metadata, None, where)
+    try:
+        form.encode(metadata, np.zeros((1,) * len(grid.shape), metadata.dtype))
+    except Exception as error:  # a codec raises what it likes
+        raise MetadataError(
+            f"{where}: cannot compress with {metadata.compression}: {error}"
+        ) from error
 
 
 def all_attributes(
@@ -89,40 +106,57 @@ def make_room(
     store: Store,
     path: str,
     form: Format,
-    found: Metadata,
     before: bytes | None,
-    *,
-    replace_array: bool,
+    replacement: ArrayMetadata | None = None,
 ) -> bytes | None:
-    """Remove an array that may be replaced, mark a new container, and return the node's document.
+    """Make room for a new node, mark a new container, and return the node's document so far.
 
-    Raises where there is anything that must stay.
+    Only with a `replacement` is an array removed, or the chunks that a stopped replacement left.
+
+    Raises
+    ------
+    NodeExistsError
+        If there is anything that must stay.
     """
     _check_ancestors(store, path, form)
     root = store.get(form.document) if path else before
-    if isinstance(found, ArrayMetadata):
-        if not replace_array:
-            raise NodeExistsError(store.url, path, "an array", "use mode='w' to replace it")
-        inner = [key for key in store.walk(path) if key.endswith(f"/{form.document}")]
-        if inner:
-            hint = f"delete or move them first: {', '.join(inner[:3])}"
-            raise NodeExistsError(store.url, path, "an array with nodes inside", hint)
-        # The document first: nobody shall read a half removed array as zeros.
-        store.delete([join(path, form.document)])
-        store.delete_tree(path)
-    else:
-        folders, files = store.list(path)
-        names = [name for name in (*folders, *files) if name != form.document]
-        if found.attributes or [name for name in names if not name.startswith(".")]:
-            hint = "delete it first, or choose another path"
-            raise NodeExistsError(store.url, path, "a group that is not empty", hint)
+    found = form.read(before, _where(store, path, form))
+    if isinstance(found, ArrayMetadata) and replacement is None:
+        raise NodeExistsError(store.url, path, "an array", "use mode='w' to replace it")
+    if isinstance(found, GroupMetadata) and found.attributes:
+        hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
+        raise NodeExistsError(store.url, path, "a group that is not empty", hint)
+    arrays = [node for node in (found, replacement) if isinstance(node, ArrayMetadata)]
+    other = next(_others(store, path, form, arrays), None)
+    if other is not None:
+        hint = f"it holds {other!r}; delete it first, or choose another path"
+        kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
+        raise NodeExistsError(store.url, path, kind, hint)
     fresh = root is None and not any(store.list(""))
+    if replacement is not None and (before is not None or store.is_folder(path)):
+        store.delete_tree(path, form.document)
     marked = form.mark_root(root, _where(store, "", form)) if fresh else None
     if not path:
         return marked if marked is not None else root
     if marked is not None:
         store.set(form.document, marked)
     return None
+
+
+def _others(
+    store: Store, path: str, form: Format, arrays: Sequence[ArrayMetadata]
+) -> Iterator[str]:
+    """Iterate over what is at a node beside its document, hidden files and chunks of `arrays`."""
+    if not arrays:
+        folders, files = store.list(path)
+        names: Iterable[str] = (*folders, *files)
+    else:
+        names = store.walk(path)
+    for name in names:
+        hidden = any(part.startswith(".") for part in name.split("/"))
+        chunk = any(form.chunk_index(array, name) is not None for array in arrays)
+        if not (hidden or chunk or name == form.document):
+            yield name
 
 
 def _check_ancestors(store: Store, path: str, form: Format) -> None:

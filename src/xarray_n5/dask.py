@@ -1,4 +1,7 @@
-"""Dask arrays from stored chunks and back: one task a chunk, or several whole ones."""
+"""Dask arrays from stored chunks and back: one task a chunk, or several whole ones.
+
+Two functions and their documentation; what they need is below them.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ import dask.array as da
 import numpy as np
 from dask.array.core import PerformanceWarning, normalize_chunks
 from dask.base import compute as compute_now
-from dask.base import tokenize
+from dask.base import is_dask_collection, tokenize
 from dask.layers import ArraySliceDep
 from dask.utils import parse_bytes
 
 from xarray_n5.array import Array
 from xarray_n5.creation import chunk_shape
 from xarray_n5.errors import MetadataError
+from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_array, open_existing
+from xarray_n5.paths import normalize_path
 from xarray_n5.planning import align, group_chunks
 from xarray_n5.selection import normalize
+from xarray_n5.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +40,9 @@ if TYPE_CHECKING:
 
 _AUTO = 1 << 26
 """The most bytes of a block that ``chunks="auto"`` chooses: 64 MiB."""
+
+_MOST_BLOCKS = 1 << 24
+"""The most blocks along an axis: dask keeps the size of each."""
 
 
 def from_n5(
@@ -86,6 +95,8 @@ def from_n5(
         As in :func:`~xarray_n5.open_array`.
     """
     if isinstance(url, Array):
+        if component or storage_options or format or metadata:
+            raise TypeError("an Array is open already; options are for places only")
         array = url
     else:
         array = open_array(
@@ -119,6 +130,11 @@ def _blocks(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
         limit = _AUTO if chunks == "auto" else parse_bytes(chunks)
         chunks = group_chunks(array.chunks, array.shape, array.dtype.itemsize, limit)
     stored = array.chunks if chunks is None else chunks
+    if max(array.grid.counts, default=0) > _MOST_BLOCKS and not isinstance(chunks, tuple):
+        raise ValueError(
+            f"{array.url} has {array.grid.counts} chunks along its axes, too many for one graph; "
+            "give larger chunks, or select a part with open_array(...)[...]"
+        )
     blocks = normalize_chunks(
         stored, array.shape, dtype=array.dtype, previous_chunks=array.chunks, limit=_AUTO
     )
@@ -176,7 +192,8 @@ def to_n5(
         As in :func:`~xarray_n5.create_array`; with `region`, always "r+".
     chunks
         The shape of a stored chunk; "auto" for about 2^20 elements; by default that of dask's
-        blocks (the largest along each axis), or of the array that exists.
+        blocks (the largest along each axis), or of the array that exists. What is no dask array
+        has no blocks, and gets "auto".
     compression, attributes, axes, dialect
         As in :func:`~xarray_n5.create_array`.
     align_chunks
@@ -217,7 +234,13 @@ def to_n5(
         start = _region_start(where, source, target)
         aligned = _aligned(source, target.chunks, start, strict=not align_chunks)
     else:
-        shape = _stored_shape(source, chunks, open_existing(url, path, mode, **options))
+        existing = open_existing(url, path, mode, **options)
+        if chunks is None and existing is None and not is_dask_collection(arr):
+            chunks = "auto"
+        shape = _stored_shape(source, chunks, existing)
+        if mode == "w":
+            store = open_store(url, storage_options)
+            check_independent(source, (store.token, normalize_path(path)))
         aligned = _aligned(source, shape, start, strict=not align_chunks)
         target = create_array(
             url,
@@ -257,7 +280,7 @@ def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) ->
             f"the region {region} of {target.url}, whose shape is {target.shape}, does not "
             f"fit an array of shape {source.shape}; give one slice of step 1 for each axis"
         )
-    if target.dtype != source.dtype:
+    if target.dtype != source.dtype.newbyteorder("="):
         raise MetadataError(
             f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
         )

@@ -98,10 +98,11 @@ class MetadataError(N5Error, ValueError):
 class UnknownCompressionError(N5Error, NotImplementedError):
     """A compression that is neither built in nor registered."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name, self.known = name, tuple(known)
+    def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
+        self.name, self.known, self.where = name, tuple(known), where
+        names = ", ".join(sorted(self.known))
         super().__init__(
-            f"unknown compression {name!r}; known are {', '.join(sorted(self.known))}. "
+            f"{where}{': ' if where else ''}unknown compression {name!r}; known are {names}. "
             "Add others with xarray_n5.register_compression"
         )
 

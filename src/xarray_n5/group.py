@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from xarray_n5.array import Array
 from xarray_n5.attributes import NodeAttributes, as_json
-from xarray_n5.choices import check_choice
 from xarray_n5.compression import resolve
 from xarray_n5.creation import (
     all_attributes,
+    as_sizes,
     check_agreement,
-    check_sizes,
+    check_storable,
     chunk_shape,
     make_room,
 )
-from xarray_n5.errors import NodeNotFoundError, ReadOnlyError
-from xarray_n5.formats import get_format, normalize_path
+from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
+from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import Opening, exists, hint, locate, read, where
+from xarray_n5.options import check_option
+from xarray_n5.paths import join, new_path, normalize_path
 from xarray_n5.storage import open_store
-from xarray_n5.storage.fsspec import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,7 +91,10 @@ class Group(Mapping[str, "Array | Group"]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        path = self._inner(name)
+        try:
+            path = self._inner(name)
+        except PathError:
+            return False
         _, document = locate(self._store, path, self._format.name)
         return exists(self._store, path, document)
 
@@ -109,21 +113,32 @@ class Group(Mapping[str, "Array | Group"]):
             return Group(self._store, path, self._format, metadata, options=self._options)
         return self._options.array(self._store, path, self._format, metadata)
 
-    def children(self) -> dict[str, Array | Group]:
-        """Return the arrays and groups directly in the group: one listing, one batch of reads."""
-        names = tuple(iter(self))
+    def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
+        """Return the arrays and groups directly in the group: one listing, one batch of reads.
+
+        One that cannot be read is left out with a warning, so that it does not hide the others.
+
+        Parameters
+        ----------
+        without
+            Names to pass over.
+        """
+        names = [name for name in iter(self) if name not in without]
         paths = [join(self._path, name) for name in names]
         documents = self._store.get_many([join(path, self._format.document) for path in paths])
-        return {
-            name: self._node(
-                path, self._format.read(document, where(self._store, path, self._format))
-            )
-            for name, path, document in zip(names, paths, documents, strict=True)
-        }
+        found = {}
+        for name, path, document in zip(names, paths, documents, strict=True):
+            at = where(self._store, path, self._format)
+            try:
+                found[name] = self._node(path, self._format.read(document, at))
+            except N5Error as error:
+                warnings.warn(f"{name!r} is left out: {error}", UserWarning, stacklevel=3)
+        return found
 
-    def arrays(self) -> dict[str, Array]:
-        """Return the arrays directly in the group."""
-        return {name: node for name, node in self.children().items() if isinstance(node, Array)}
+    def arrays(self, without: Container[str] = ()) -> dict[str, Array]:
+        """Return the arrays directly in the group; see :meth:`children`."""
+        children = self.children(without).items()
+        return {name: node for name, node in children if isinstance(node, Array)}
 
     def groups(self) -> dict[str, Group]:
         """Return the groups directly in the group."""
@@ -154,8 +169,7 @@ class Group(Mapping[str, "Array | Group"]):
         if name not in self:
             raise KeyError(name)
         # The document first: nobody shall read a half removed array as zeros.
-        self._store.delete([join(path, self._format.document)])
-        self._store.delete_tree(path)
+        self._store.delete_tree(path, self._format.document)
 
     __delitem__ = delete
 
@@ -226,7 +240,7 @@ def open_array(
     MetadataError
         If its metadata cannot be understood, or is not what `metadata` says.
     """
-    check_choice("mode", mode, "r", "r+")
+    check_option("mode", mode, "r", "r+")
     options = Opening(
         writable=mode == "r+",
         axis_order=axis_order,
@@ -243,8 +257,7 @@ def open_array(
         return options.array(store, path, form, assumed)
     form, document, found = read(store, path, format)
     if not isinstance(found, ArrayMetadata):
-        around = f"{hint(store, path, form)}; name one, or use open_group"
-        raise NodeNotFoundError(store.url, path, "array", around)
+        raise NodeNotFoundError(store.url, path, "array", hint(store, path, form))
     if metadata:
         form.matches(document, metadata, where(store, path, form))
     return options.array(store, path, form, found)
@@ -276,7 +289,7 @@ def open_group(
     NodeNotFoundError
         If there is nothing, or an array.
     """
-    check_choice("mode", mode, "r", "r+")
+    check_option("mode", mode, "r", "r+")
     store, path = open_store(url, storage_options), normalize_path(path)
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
@@ -382,11 +395,11 @@ def create_array(
     MetadataError
         If the format cannot hold the array, or what is there does not agree.
     """
-    check_choice("mode", mode, "w-", "w", "a", "r+")
-    store, path = open_store(url, storage_options), normalize_path(path)
-    form = get_format(format)
+    check_option("mode", mode, "w-", "w", "a", "r+")
+    store, form = open_store(url, storage_options), get_format(format)
+    path = new_path(path, form.document)
     at = where(store, path, form)
-    sizes = tuple(map(operator.index, shape))
+    sizes = as_sizes("shape", shape)
     metadata = ArrayMetadata(
         shape=sizes,
         chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
@@ -394,20 +407,19 @@ def create_array(
         compression=resolve(compression),
         attributes=all_attributes(axes, attributes, dialect, len(sizes), at),
     )
-    check_sizes(metadata, at)
-    form.create(metadata, None, at)
+    check_storable(metadata, form, at)
     options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     before = store.get(join(path, form.document))
     found = form.read(before, at)
     if isinstance(found, ArrayMetadata) and mode in {"a", "r+"}:
-        check_agreement(found, metadata, at, chunks_matter=chunks != "auto")
+        check_agreement(found, metadata, at, chunks_matter=not isinstance(chunks, str))
         array = options.array(store, path, form, found)
         if metadata.attributes:
             array.attrs.update(metadata.attributes)
         return array
     if mode == "r+":
         raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
-    before = make_room(store, path, form, found, before, replace_array=mode == "w")
+    before = make_room(store, path, form, before, metadata if mode == "w" else None)
     store.set(join(path, form.document), form.create(metadata, before, at))
     return options.array(store, path, form, metadata)
 
@@ -443,9 +455,9 @@ def create_group(
     NodeExistsError
         If there is something that `mode` does not allow.
     """
-    check_choice("mode", mode, "w-", "a")
-    store, path = open_store(url, storage_options), normalize_path(path)
-    form = get_format(format)
+    check_option("mode", mode, "w-", "a")
+    store, form = open_store(url, storage_options), get_format(format)
+    path = new_path(path, form.document)
     at = where(store, path, form)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
     before = store.get(join(path, form.document))
@@ -456,6 +468,6 @@ def create_group(
             group.attrs.update(metadata.attributes)
         return group
     form.create(metadata, None, at)
-    before = make_room(store, path, form, found, before, replace_array=False)
+    before = make_room(store, path, form, before)
     store.set(join(path, form.document), form.create(metadata, before, at))
     return Group(store, path, form, metadata, options=Opening(writable=True))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.array import Array
-from xarray_n5.choices import check_choice
 from xarray_n5.chunks import Chunks
 from xarray_n5.formats import FORMATS, get_format
 from xarray_n5.metadata import Content
-from xarray_n5.storage.fsspec import join
+from xarray_n5.options import check_option
+from xarray_n5.paths import join
 
 if TYPE_CHECKING:
     from xarray_n5.array import AxisOrder
@@ -40,10 +40,10 @@ class Opening:
     edges: EdgeChunks = "truncate"
 
     def __post_init__(self) -> None:
-        check_choice("axis_order", self.axis_order, "C", "F")
-        check_choice("missing", self.missing, "fill", "error")
-        check_choice("label_multisets", self.label_multisets, "error", "argmax")
-        check_choice("edge_chunks", self.edges, "truncate", "pad")
+        check_option("axis_order", self.axis_order, "C", "F")
+        check_option("missing", self.missing, "fill", "error")
+        check_option("label_multisets", self.label_multisets, "error", "argmax")
+        check_option("edge_chunks", self.edges, "truncate", "pad")
 
     def array(self, store: Store, path: str, form: Format, metadata: ArrayMetadata) -> Array:
         """Return the array at `path`, opened so."""
@@ -91,18 +91,21 @@ def read(store: Store, path: str, name: str | None) -> tuple[Format, bytes | Non
 
 def exists(store: Store, path: str, document: bytes | None) -> bool:
     """Return whether there is a node; one without a document is a directory."""
-    return document is not None or any(store.list(path)) or store.exists(path)
+    return document is not None or any(store.list(path)) or store.is_folder(path)
 
 
 def hint(store: Store, path: str, form: Format) -> str:
-    """Return what there is instead of what was looked for."""
-    while True:
-        folders, files = store.list(path)
-        if folders or form.document in files or not path:
-            break
-        path = path.rpartition("/")[0]
+    """Return what there is instead of what was looked for, or nothing where that cannot be told."""
+    try:
+        while True:
+            folders, files = store.list(path)
+            if folders or form.document in files or not path:
+                break
+            path = path.rpartition("/")[0]
+    except Exception:  # noqa: BLE001 - a server that lists nothing must not hide the real error
+        return ""
     names = [name for name in folders if not name.startswith(".")]
     if not names:
-        return "the container is empty or does not exist"
+        return "" if form.document in files else "the container is empty or does not exist"
     shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
     return f"{path or '/'!r} holds {shown}"

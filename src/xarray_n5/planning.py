@@ -112,6 +112,8 @@ def auto_chunks(
     step = 0.5 * min((1 / r for r in ratio), default=1.0)
     while low + step < high:
         middle = (low + high) / 2
+        if middle in {low, high}:
+            break  # beyond what floats can tell apart
         low, high = (low, middle) if math.prod(scaled(middle)) > wanted else (middle, high)
     return scaled(low)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.selection import Selection, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from xarray_n5.chunks import Chunks
+    from xarray_n5.chunks import Cache, Chunks
+    from xarray_n5.grid import Index
 
 
-def read_points(chunks: Chunks, key: Sequence[object]) -> np.ndarray:
+def read_points(chunks: Chunks, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
     """Return what index arrays that are broadcast together select, with slices among them.
 
     Parameters
@@ -47,7 +48,11 @@ def read_points(chunks: Chunks, key: Sequence[object]) -> np.ndarray:
     result = np.empty(
         (arrays[0].size, *(around.shape[axis] for axis in sliced)), chunks.metadata.dtype
     )
-    _fill(chunks, result, np.stack([a.ravel() for a in arrays]), around, pointed, sliced)
+    points = np.stack([a.ravel() for a in arrays])
+    wanted = list(_wanted(chunks, points, around, pointed, sliced))
+    blocks = chunks.blocks([index for index, _, _ in wanted], cache)
+    for block, (_, target, inside) in zip(blocks, wanted, strict=True):
+        result[target] = block.transpose(*pointed, *sliced)[inside]
     result = result[(slice(None), *(around.view[axis] for axis in sliced))]
     return result.reshape(arrays[0].shape + result.shape[1:])
 
@@ -63,30 +68,32 @@ def _positions(item: object, axis: int, size: int) -> np.ndarray:
     return flat.reshape(array.shape)
 
 
-def _fill(
+def _wanted(
     chunks: Chunks,
-    result: np.ndarray,
     points: np.ndarray,
     around: Selection,
     pointed: Sequence[int],
     sliced: Sequence[int],
-) -> None:
-    """Read every chunk that has points, once, and scatter them into `result`."""
-    stored = chunks.metadata.grid
-    sides = np.array([stored.chunks[axis] for axis in pointed])[:, None]
+) -> Iterator[tuple[Index, tuple[Any, ...], tuple[Any, ...]]]:
+    """Iterate over the chunks with points: where their elements go, and which ones.
+
+    The latter as if the chunk had the axes of the index arrays first.
+    """
+    if not points.size:
+        return
+    grid = chunks.metadata.grid
+    sides = np.array([grid.chunks[axis] for axis in pointed])[:, None]
     homes, which = np.unique(points // sides, axis=1, return_inverse=True)
     order = np.argsort(which.reshape(-1), kind="stable")
-    starts = np.cumsum(np.bincount(which.reshape(-1), minlength=homes.shape[1]))
-    groups = np.split(order, starts[:-1]) if points.size else []
-    pieces = stored.project(around.axes)
+    groups = np.split(order, np.cumsum(np.bincount(which.reshape(-1)))[:-1])
+    pieces = grid.project(around.axes)
     for home, rows in zip(homes.T, groups, strict=True):
         inside = tuple(points[:, rows] - home[:, None] * sides)
         for parts in product(*(pieces[axis] for axis in sliced)):
-            index = [0] * len(stored.shape)
-            for axis, number in zip(pointed, home, strict=True):
-                index[axis] = int(number)
-            for axis, part in zip(sliced, parts, strict=True):
-                index[axis] = part.chunk
-            block = chunks.block(tuple(index)).transpose(*pointed, *sliced)
-            target = (rows, *(part.target for part in parts))
-            result[target] = block[(*inside, *(part.inside for part in parts))]
+            numbers = dict(zip(pointed, map(int, home), strict=True))
+            numbers |= {axis: part.chunk for axis, part in zip(sliced, parts, strict=True)}
+            yield (
+                tuple(numbers[axis] for axis in range(len(grid.shape))),
+                (rows, *(part.target for part in parts)),
+                (*inside, *(part.inside for part in parts)),
+            )

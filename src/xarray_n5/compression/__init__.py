@@ -50,8 +50,8 @@ class Compression(Protocol):
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what `data` holds, `size` bytes if all is well; raise where it is damaged.
 
-        Too short a stream raises, or gives the fewer bytes that it holds. Of a longer one, an error
-        or the first bytes come back, at least `size`: a surplus need not be decoded.
+        Too short a stream raises, or gives the fewer bytes that it holds; a longer one raises,
+        unless it is not compressed.
         """
 
 

@@ -33,24 +33,28 @@ class Decompressor(Protocol):
 
 
 def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic: bytes) -> bytes:
-    """Return what the streams in `data` hold, at most ``size + 1`` bytes.
+    """Return what the streams in `data` hold, `size` bytes at most.
 
-    The additional byte shows that there is more than expected, without decoding all of it. Behind
-    the first stream, what does not begin with `magic` is ignored, as are zeros (xz's padding).
+    Behind the first stream, what does not begin with `magic` is ignored, as are zeros (xz's
+    padding).
 
     Raises
     ------
     EOFError
         If a stream has no end mark.
+    ValueError
+        If there is more: a damaged stream may run on, and its checksum stands at its end.
     """
     pieces: list[bytes] = []
     rest: bytes | memoryview = bytes_of(data)
     left = size + 1
-    while left:
+    while True:
         stream = new()
         pieces.append(stream.decompress(rest, left))
         left -= len(pieces[-1])
-        if left and not stream.eof:
+        if not left:
+            raise ValueError(f"the compressed stream holds more than the {size} bytes expected")
+        if not stream.eof:
             raise EOFError(f"the compressed stream ends early, after {size + 1 - left} bytes")
         rest = (stream.unused_data or b"").lstrip(b"\0")
         if not rest.startswith(magic):

@@ -101,7 +101,7 @@ def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
     for each in [_known(dialect)] if dialect else DIALECTS.values():
         try:
             heard = each.read(node)
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             warnings.warn(
                 f"{node.path or '/'}: the attributes {list(each.keys)} are not understood as "
                 f"{each.name} metadata and ignored: {error}",

@@ -40,7 +40,7 @@ class Cosem:
             tuple(
                 Axis(
                     name=str(name) or None,
-                    kind=kind_of(str(name), unit),
+                    kind=kind_of(str(name), written_unit(unit)),
                     unit=written_unit(unit),
                     scale=float(step),
                     offset=float(start),

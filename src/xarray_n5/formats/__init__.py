@@ -7,10 +7,9 @@ the bytes is none of its business.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Protocol
 
-from xarray_n5.errors import MetadataError, PathError
+from xarray_n5.errors import MetadataError
 from xarray_n5.formats.n5 import N5
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.grid import Index
     from xarray_n5.metadata import ArrayMetadata, Attributes, Metadata
 
-__all__ = ["FORMATS", "N5", "Documents", "Format", "get_format", "normalize_path"]
+__all__ = ["FORMATS", "N5", "Documents", "Format", "get_format"]
 
 Documents = dict[str, bytes]
 """Keys relative to a node, and the bytes there."""
@@ -92,31 +91,3 @@ def get_format(name: str | None) -> Format:
         return FORMATS[name or N5.name]
     except KeyError:
         raise MetadataError(f"unknown format {name!r}; known are {', '.join(FORMATS)}") from None
-
-
-def normalize_path(path: str) -> str:
-    """Return a node's path without what Java's N5 takes out: outer slashes, empty and ``.`` parts.
-
-    ``..`` leads to the parent, but never out of the container.
-
-    >>> normalize_path("/em//./raw/../s0/")
-    'em/s0'
-
-    Raises
-    ------
-    PathError
-        If the path would leave the container, or holds a character that no file name can.
-    """
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
-                raise PathError(f"the path {path!r} leaves the container")
-            parts.pop()
-        elif part not in {"", "."}:
-            parts.append(part)
-    if re.search(r"[\x00\\]", path):
-        raise PathError(
-            f"the path {path!r} holds a backslash or a NUL; separate its parts with '/'"
-        )
-    return "/".join(parts)

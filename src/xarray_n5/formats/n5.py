@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5 import compression as codecs
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import n5_chunk
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.planning import auto_chunks
@@ -81,17 +81,19 @@ class N5:
         """Return `document` with other user attributes, and all else to the letter."""
         metadata = self.read(document, where)
         reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
-        kept = {k: v for k, v in _parse(document, where).items() if k in reserved}
-        return _dump({**kept, **_allowed(attributes, metadata, where)}, where)
+        members = _parse(document, where)
+        kept = {k: v for k, v in members.items() if k in reserved}
+        return _dump({**kept, **_allowed(attributes, metadata, where)}, where, members)
 
     def with_shape(self, document: bytes | None, shape: tuple[int, ...], where: str) -> bytes:
         """Return `document` with another shape, and all else to the letter."""
-        return _dump({**_parse(document, where), "dimensions": list(shape[::-1])}, where)
+        members = _parse(document, where)
+        return _dump({**members, "dimensions": list(shape[::-1])}, where, members)
 
     def mark_root(self, document: bytes | None, where: str) -> bytes | None:
         """Return a root's document with a version, or None where it has one already."""
         members = _parse(document, where)
-        return None if "n5" in members else _dump({"n5": VERSION, **members}, where)
+        return None if "n5" in members else _dump({"n5": VERSION, **members}, where, members)
 
     def _structure(self, metadata: ArrayMetadata, where: str) -> dict[str, Any]:
         name = metadata.dtype.name
@@ -191,24 +193,19 @@ def _parse(document: bytes | None, where: str) -> dict[str, Any]:
     return members
 
 
-def _dump(members: Attributes, where: str) -> bytes:
-    # ASCII escapes: Java reads the file in whatever charset its platform has.
-    try:
-        return json.dumps(members, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError) as error:
-        bad = _culprit(members)
-        raise MetadataError(
-            f"{where}: the attribute {bad!r} cannot be written as JSON ({error})"
-        ) from error
-
-
-def _culprit(members: Attributes) -> str:
+def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:
+    """Return `members` as JSON; NaN, which is none, only where it stood `before`."""
     for key, value in members.items():
         try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError):
-            return key
-    return ""
+            text = json.dumps(value)
+            if before is None or key not in before or json.dumps(before[key]) != text:
+                json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise MetadataError(
+                f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
+            ) from error
+    # ASCII escapes: Java reads the file in whatever charset its platform has.
+    return json.dumps(members, separators=(",", ":")).encode()
 
 
 def _others(members: Attributes, reserved: AbstractSet[str]) -> dict[str, Any]:
@@ -239,6 +236,8 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
         content = Content.LABEL_MULTISETS
     try:
         compression = codecs.from_json(members.get("compression", members.get("compressionType")))
+    except UnknownCompressionError as error:
+        raise UnknownCompressionError(error.name, error.known, where) from error
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
     return ArrayMetadata(

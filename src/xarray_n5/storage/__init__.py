@@ -7,10 +7,10 @@ not at all, and anything but "not found" raises.
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
-from xarray_n5.storage.fsspec import FsspecStore, join, split
+from xarray_n5.paths import join
+from xarray_n5.storage.fsspec import FsspecStore
 from xarray_n5.storage.local import LocalStore
 from xarray_n5.storage.memory import MemoryStore
 
@@ -33,14 +33,14 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the container is, for messages and tokens; without secrets."""
+        """Where the container is, for messages; without secrets."""
 
     @property
     def token(self) -> object:
-        """What tells this store from others, the same in every process."""
+        """What tells this store from others, the same in every process; without secrets."""
 
     def get(self, key: str) -> bytes | None:
-        """Return the bytes at `key`, or None where there is nothing."""
+        """Return the bytes at `key`, or None where there is no file."""
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched in one batch where the store can."""
@@ -49,13 +49,19 @@ class Store(Protocol):
         """Replace what is at `key`, whole or not at all."""
 
     def exists(self, key: str) -> bool:
-        """Return whether there is something at `key`."""
+        """Return whether there is a file at `key`."""
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`, be it empty."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove keys; those that are not there do not matter."""
 
-    def delete_tree(self, prefix: str) -> None:
-        """Remove everything under `prefix`."""
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove everything under `prefix`, the key `first` in it before all else.
+
+        Of a link, only the link is removed.
+        """
 
     def list(self, prefix: str) -> Listing:
         """Return what lies directly under `prefix`; nothing where there is nothing."""
@@ -67,7 +73,15 @@ class Store(Protocol):
         """Return what changes whenever `key` is written again, or None where that is unknown."""
 
 
-STORES: dict[str, type[Store]] = {
+class Opener(Protocol):
+    """A kind of store, which knows the places that are its own."""
+
+    @classmethod
+    def at(cls, place: object, options: Mapping[str, Any]) -> Store | Self | None:
+        """Return the store at a place that a user names, or None where it is another kind's."""
+
+
+STORES: Mapping[str, type[Opener]] = {
     "local": LocalStore,
     "fsspec": FsspecStore,
     "memory": MemoryStore,
@@ -81,7 +95,7 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     ----------
     url
         A path, a ``file://`` or any fsspec URL (chained ones too), an ``os.PathLike``, a UPath,
-        an fsspec mapper, a pair of an fsspec filesystem and a path, or a store.
+        an fsspec mapper or filesystem, a pair of a filesystem and a path, or a store.
     storage_options
         What fsspec's filesystem for a URL takes; nothing else takes any.
 
@@ -90,44 +104,21 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     TypeError
         If `url` is none of these, or `storage_options` come with something that is no URL.
     """
-    if isinstance(url, str):
-        if "::" in url or ("://" in url and not url.startswith("file://")):
-            return FsspecStore.from_url(url, storage_options or {})
-        path = url.removeprefix("file://")
-    elif isinstance(url, (LocalStore, FsspecStore, MemoryStore)):
-        return _without_options(url, storage_options)
-    elif (place := split(url)) is not None:
-        fs, root = place
-        if not _is_local(fs):
-            return _without_options(FsspecStore(fs, root), storage_options)
-        path = root
-    elif isinstance(url, os.PathLike):
-        path = os.fspath(url)
-    elif isinstance(url, Store):
-        return _without_options(url, storage_options)
-    else:
-        raise TypeError(
-            f"{url!r} is no place: give a path, a URL, an fsspec mapper, a pair of an fsspec "
-            "filesystem and a path, or a store"
-        )
-    # The same place has one name, however it is reached: tokens depend on it.
-    store = LocalStore(os.path.abspath(os.path.expanduser(os.fsdecode(path))))  # noqa: PTH100, PTH111
-    return _without_options(store, storage_options)
-
-
-def _is_local(fs: object) -> bool:
-    return getattr(fs, "protocol", None) in {("file", "local"), "file"}
-
-
-def _without_options(store: Store, options: Mapping[str, Any] | None) -> Store:
-    if options:
-        raise TypeError(
-            f"storage_options {sorted(options)} are for URLs only, not for {store.url!r}"
-        )
-    return store
+    options = storage_options or {}
+    if options and not (isinstance(url, str) and "://" in url):
+        raise TypeError(f"storage_options {sorted(options)} are for URLs only, not for {url!r}")
+    for kind in STORES.values():
+        if (store := kind.at(url, options)) is not None:
+            return store  # type: ignore[return-value]
+    if isinstance(url, Store):
+        return url
+    raise TypeError(
+        f"{url!r} is no place: give a path, a URL, an fsspec mapper, a filesystem or a pair of one "
+        "and a path, or a store"
+    )
 
 
 def place(store: Store) -> str:
-    """Return the last name in a store's URL, without ``.n5``: what a root node is called."""
+    """Return what a root node is called: the last name in a store's URL, "data" in a container."""
     name = join(store.url.replace("\\", "/")).rpartition("/")[2]
-    return name.removesuffix(".n5") or "data"
+    return "data" if not name or "." in name or ":" in name else name

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import re
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from urllib.parse import quote, unquote
+
+from xarray_n5.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,18 +20,21 @@ if TYPE_CHECKING:
 
     from xarray_n5.compression import Buffer
 
-_MISSING = (FileNotFoundError, NotADirectoryError)
-"""What means that there is nothing at a key; no other error does."""
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""What means that there is no file at a key; no other error does."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
+
+_FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
+"""Protocols of real files, which can be seen half written, and which a rename replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class FsspecStore:
     """A path on an fsspec filesystem.
 
-    Only ``FileNotFoundError`` means that a key is missing. A refused or broken request raises:
-    fsspec's ``on_error="omit"`` would turn it into zeros.
+    Only a file that is not found is a missing key. A refused or broken request raises: fsspec's
+    ``on_error="omit"`` would turn it into zeros.
     """
 
     fs: AbstractFileSystem
@@ -36,23 +45,27 @@ class FsspecStore:
     """How many keys are worth one call of :meth:`get_many`: they travel together."""
 
     @classmethod
-    def from_url(cls, url: str, storage_options: Mapping[str, Any]) -> FsspecStore:
-        """Return the store at an fsspec URL."""
-        from fsspec.core import url_to_fs
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
+        """Return the store at a URL, a mapper, a filesystem, or a pair of one and a path."""
+        if isinstance(place, cls):
+            return place
+        if isinstance(place, str):
+            from fsspec.core import url_to_fs
 
-        fs, root = url_to_fs(url, **storage_options)
-        return cls(fs, root.rstrip("/"))
+            fs, root = url_to_fs(place, **options)
+            return cls(fs, root.rstrip("/"))
+        found = _split(place)
+        return None if found is None else cls(*found)
 
     @property
     def url(self) -> str:
         """The URL without credentials, for messages."""
-        return _CREDENTIALS.sub("", str(self.fs.unstrip_protocol(self.root)))
+        return _CREDENTIALS.sub("", _url(self.fs, self.root))
 
     @property
     def token(self) -> object:
-        """What tells this store from others; no option that might be a secret goes into it."""
-        endpoint = getattr(self.fs, "endpoint_url", None) or getattr(self.fs, "fo", None)
-        return ("fsspec", self.url, endpoint if isinstance(endpoint, str) else None)
+        """What tells this store from others: a digest, since options may hold secrets."""
+        return ("fsspec", self.root, _digest(self.fs))
 
     def __repr__(self) -> str:
         """Name the place, not the options: they may hold secrets."""
@@ -63,7 +76,7 @@ class FsspecStore:
         return self.token
 
     def _path(self, key: str) -> str:
-        return join(self.root, key)
+        return join(self.root, quote(key) if _is_http(self.fs) else key)
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
@@ -73,19 +86,21 @@ class FsspecStore:
             return None
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes at each key, fetched concurrently."""
-        if len(keys) <= 1:
+        """Return the bytes at each key, fetched concurrently where the filesystem can."""
+        if len(keys) <= 1 or not _is_async(self.fs):
             return [self.get(key) for key in keys]
-        paths = [self._path(key) for key in keys]
-        found = self.fs.cat_ranges(
-            paths, [None] * len(paths), [None] * len(paths), on_error="return"
-        )
-        return [_missing_or_raise(item) for item in found]
+        from fsspec.asyn import sync
+
+        async def fetch() -> list[Any]:
+            requests = [self.fs._cat_file(self._path(key)) for key in keys]  # noqa: SLF001
+            return list(await asyncio.gather(*requests, return_exceptions=True))
+
+        return [_missing_or_raise(item) for item in sync(self.fs.loop, fetch)]
 
     def set(self, key: str, data: Buffer) -> None:
         """Put the bytes at `key`: in one request, or by a rename where there are real files."""
         path = self._path(key)
-        if not _has_files(self.fs):
+        if not _protocols(self.fs) & _FILES:
             self.fs.pipe_file(path, bytes(data))
             return
         folder, _, name = path.rpartition("/")
@@ -97,27 +112,37 @@ class FsspecStore:
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
         try:
-            self.fs.info(self._path(key))
+            return bool(self.fs.info(self._path(key))["type"] == "file")
         except _MISSING:
             return False
-        return True
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`."""
+        return bool(self.fs.isdir(self._path(prefix)))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files."""
         for key in keys:
             try:
                 self.fs.rm_file(self._path(key))
-            except FileNotFoundError:
+            except _MISSING:
                 continue
 
-    def delete_tree(self, prefix: str) -> None:
-        """Remove everything under `prefix`."""
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove everything under `prefix`, `first` before all else.
+
+        One by one and by their full names: fsspec takes a name with a star for a pattern.
+        """
         path = self._path(prefix)
+        self.delete([join(prefix, first)])
         self.fs.invalidate_cache(path)
-        try:
-            self.fs.rm(path, recursive=True)
-        except FileNotFoundError:
-            return
+        found = self.fs.find(path, withdirs=True, detail=True)
+        for name in sorted(found, reverse=True):
+            if found[name]["type"] == "directory":
+                _remove_folder(self.fs, name)
+            else:
+                self.fs.rm_file(name)
+        _remove_folder(self.fs, path)
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names directly under `prefix`, as they are now: never from a cache."""
@@ -125,14 +150,15 @@ class FsspecStore:
         self.fs.invalidate_cache(path)
         try:
             entries = self.fs.ls(path, detail=True)
-        except (FileNotFoundError, NotADirectoryError):
+        except _MISSING:
             return (), ()
         folders: set[str] = set()
         files: set[str] = set()
         for entry in entries:
             full = entry["name"].rstrip("/")
             name = full.rpartition("/")[2]
-            if name and full != path.rstrip("/"):
+            if name and full.lstrip("/") != path.strip("/"):
+                name = unquote(name) if _is_http(self.fs) else name
                 (folders if entry["type"] == "directory" else files).add(name)
         return tuple(sorted(folders)), tuple(sorted(files))
 
@@ -140,10 +166,13 @@ class FsspecStore:
         """Iterate over the keys under `prefix`, relative to it."""
         path = self._path(prefix)
         self.fs.invalidate_cache(path)
-        start = self.fs._strip_protocol(path).rstrip("/") + "/"  # noqa: SLF001
+        # Filesystems differ in whether their paths begin with a slash.
+        start = self.fs._strip_protocol(path).strip("/") + "/" if path.strip("/") else ""  # noqa: SLF001
         for found in self.fs.find(path):
-            name = found if found.startswith(start) else "/" + found
-            yield name[len(start) :]
+            name = found.lstrip("/")
+            if not name.startswith(start):
+                raise OSError(f"{self.url!r} lists {found!r}, which does not lie in {path!r}")
+            yield unquote(name[len(start) :]) if _is_http(self.fs) else name[len(start) :]
 
     def stamp(self, key: str) -> object:
         """Return what the server says of the file: an etag, a time, a size."""
@@ -153,25 +182,82 @@ class FsspecStore:
             return None
 
 
-def join(*parts: str) -> str:
-    """Return `parts` as one path.
+def local_path(place: object) -> str | None:
+    """Return the path of what fsspec calls a local file, or None where it is none."""
+    found = _split(place)
+    if found is None or not {"file", "local"} & set(_own_protocols(found[0])):
+        return None
+    return found[1]
 
-    >>> join("a/", "", "b/c")
-    'a/b/c'
-    """
-    return "/".join(part.rstrip("/") for part in parts if part)
 
-
-def split(place: object) -> tuple[AbstractFileSystem, str] | None:
-    """Return the filesystem and path of an fsspec mapper, a UPath or a pair; else None."""
+def _split(place: object) -> tuple[AbstractFileSystem, str] | None:
+    """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem; else None."""
     match place:
         case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
-            return pair_fs, path.rstrip("/")
+            return pair_fs, path.rstrip("/") or path
+    if hasattr(place, "cat_file"):
+        return cast("AbstractFileSystem", place), ""
     fs: Any = getattr(place, "fs", None)
     root = getattr(place, "root" if hasattr(place, "getitems") else "path", None)
     if hasattr(fs, "cat_file") and isinstance(root, str):
         return fs, root.rstrip("/") or root
     return None
+
+
+def _inner(fs: AbstractFileSystem) -> AbstractFileSystem | None:
+    """Return the filesystem that `fs` looks into, if it is a view of another."""
+    inner = getattr(fs, "fs", None)
+    return inner if hasattr(inner, "cat_file") else None
+
+
+def _own_protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _protocols(fs: AbstractFileSystem) -> set[str]:
+    inner = _inner(fs)
+    return set(_own_protocols(fs)) | (_protocols(inner) if inner is not None else set())
+
+
+def _is_http(fs: AbstractFileSystem) -> bool:
+    return bool({"http", "https"} & set(_own_protocols(fs)))
+
+
+def _is_async(fs: AbstractFileSystem) -> bool:
+    from fsspec.asyn import AsyncFileSystem
+
+    inner = _inner(fs)
+    return isinstance(fs, AsyncFileSystem) and (inner is None or _is_async(inner))
+
+
+def _url(fs: AbstractFileSystem, root: str) -> str:
+    inner, folder = _inner(fs), getattr(fs, "path", None)
+    if inner is not None and isinstance(folder, str):
+        return _url(inner, join(folder, root))
+    # A file with files inside, such as a zip.
+    outer = fs.storage_options.get("fo")
+    behind = f"::{outer}" if isinstance(outer, str) else ""
+    return f"{fs.unstrip_protocol(root)}{behind}"
+
+
+def _digest(fs: AbstractFileSystem) -> str:
+    """Return a short name for a filesystem and its options, from which no secret can be read."""
+    inner = _inner(fs)
+    facts = [type(fs).__qualname__, fs.storage_args, fs.storage_options]
+    facts += [_digest(inner), getattr(fs, "path", None)] if inner is not None else []
+    text = json.dumps(facts, default=_named, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _named(value: Any) -> str:
+    return _digest(value) if hasattr(value, "cat_file") else type(value).__qualname__
+
+
+def _remove_folder(fs: AbstractFileSystem, path: str) -> None:
+    try:
+        fs.rmdir(path)
+    except (OSError, NotImplementedError):
+        return  # most object stores have no folders
 
 
 def _missing_or_raise(item: object) -> bytes | None:
@@ -180,9 +266,3 @@ def _missing_or_raise(item: object) -> bytes | None:
     if isinstance(item, BaseException):
         raise item
     return cast("bytes", item)
-
-
-def _has_files(fs: AbstractFileSystem) -> bool:
-    """Return whether a write to `fs` can be seen half done, and a rename mends that."""
-    protocols = (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
-    return bool({"file", "local", "sftp", "ssh", "smb"} & set(protocols))

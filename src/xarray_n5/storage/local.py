@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from xarray_n5.paths import join
+from xarray_n5.storage.fsspec import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-_CREATE = (
-    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-)
+_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY | _FLAGS
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,21 @@ class LocalStore:
     """The directory's absolute path."""
     batch: ClassVar[int] = 1
     """How many keys are worth one call of :meth:`get_many`: files come one by one."""
+
+    @classmethod
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
+        """Return the store at a path, a ``file://`` URL, or what fsspec calls a local file."""
+        if isinstance(place, cls):
+            return place
+        if isinstance(place, str) and ("::" in place or "://" in place.removeprefix("file://")):
+            return None
+        path = place.removeprefix("file://") if isinstance(place, str) else local_path(place)
+        if path is None and isinstance(place, os.PathLike):
+            path = os.fsdecode(place)
+        if path is None:
+            return None
+        # The same place has one name, however it is reached: tokens depend on it.
+        return cls(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111
 
     @property
     def url(self) -> str:
@@ -51,13 +70,15 @@ class LocalStore:
         """Return the bytes at `key`: one open, one read."""
         try:
             file = os.open(self._path(key), _READ)
-        except (FileNotFoundError, NotADirectoryError):
+        except _MISSING:
             return None
         try:
             size = os.fstat(file).st_size
             data = os.read(file, size)
             while len(data) < size and (more := os.read(file, size - len(data))):
                 data += more
+        except IsADirectoryError:
+            return None
         finally:
             os.close(file)
         return data
@@ -79,7 +100,7 @@ class LocalStore:
             file = os.open(temporary, _CREATE, 0o666)
         try:
             try:
-                view = memoryview(data).cast("B")
+                view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
                 while view:
                     view = view[os.write(file, view) :]
             finally:
@@ -92,22 +113,34 @@ class LocalStore:
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
+        found = self._stat(key)
+        return found is not None and not stat.S_ISDIR(found.st_mode)
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`."""
+        return os.path.isdir(self._path(prefix))  # noqa: PTH112
+
+    def _stat(self, key: str) -> os.stat_result | None:
         try:
-            os.stat(self._path(key))  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+            return os.stat(self._path(key))  # noqa: PTH116
+        except _MISSING:
+            return None
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files. Directories stay: a writer may be about to use them."""
         for key in keys:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            with contextlib.suppress(*_MISSING):
                 os.unlink(self._path(key))  # noqa: PTH108
 
-    def delete_tree(self, prefix: str) -> None:
-        """Remove the directory at `prefix` and all in it."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            shutil.rmtree(self._path(prefix))
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove the directory at `prefix` and all in it, `first` first; of a link, the link."""
+        path = self._path(prefix)
+        if os.path.islink(path):  # noqa: PTH114
+            os.unlink(path)  # noqa: PTH108
+            return
+        self.delete([join(prefix, first)])
+        with contextlib.suppress(*_MISSING):
+            shutil.rmtree(path)
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of directories and of files in the directory at `prefix`."""
@@ -117,23 +150,26 @@ class LocalStore:
             with os.scandir(self._path(prefix)) as entries:
                 for entry in entries:
                     (folders if entry.is_dir() else files).append(entry.name)
-        except (FileNotFoundError, NotADirectoryError):
+        except _MISSING:
             return (), ()
         return tuple(sorted(folders)), tuple(sorted(files))
 
     def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over the files under `prefix`, relative to it."""
+        """Iterate over the files under `prefix`, relative to it; links that turn back are left."""
+        above = frozenset({os.path.realpath(self._path(prefix))})
+        return self._walk(prefix, above)
+
+    def _walk(self, prefix: str, above: frozenset[str]) -> Iterator[str]:
         folders, files = self.list(prefix)
         yield from files
         for folder in folders:
-            inner = f"{prefix}/{folder}" if prefix else folder
-            for key in self.walk(inner):
-                yield f"{folder}/{key}"
+            inner = join(prefix, folder)
+            real = os.path.realpath(self._path(inner))
+            if real not in above:
+                for key in self._walk(inner, above | {real}):
+                    yield f"{folder}/{key}"
 
     def stamp(self, key: str) -> object:
-        """Return the file's identity: a file that replaced another has a new one."""
-        try:
-            found = os.stat(self._path(key))  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return (found.st_mtime_ns, found.st_size)
+        """Return the file's time and size: a file that replaced another has a new one."""
+        found = self._stat(key)
+        return None if found is None else (found.st_mtime_ns, found.st_size)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+
+from xarray_n5.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
 
@@ -22,6 +24,11 @@ class MemoryStore:
     """What tells this store from others."""
     batch: ClassVar[int] = 1
     """How many keys are worth one call of :meth:`get_many`."""
+
+    @classmethod
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
+        """Return the store itself: no other place is in this process's memory."""
+        return place if isinstance(place, cls) else None
 
     @property
     def url(self) -> str:
@@ -55,14 +62,19 @@ class MemoryStore:
         """Return whether there are bytes at `key`."""
         return key in self.items
 
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there are keys under `prefix`."""
+        return next(self.walk(prefix), None) is not None
+
     def delete(self, keys: Iterable[str]) -> None:
         """Remove keys."""
         for key in keys:
             self.items.pop(key, None)
 
-    def delete_tree(self, prefix: str) -> None:
-        """Remove all keys under `prefix`."""
-        self.delete([f"{prefix}/{key}" if prefix else key for key in self.walk(prefix)])
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove all keys under `prefix`, `first` before all else."""
+        self.delete([join(prefix, first)])
+        self.delete([join(prefix, key) for key in self.walk(prefix)])
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names directly under `prefix`."""

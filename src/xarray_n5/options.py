@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def check_choice(option: str, value: object, *allowed: str) -> None:
+def check_option(option: str, value: object, *allowed: str) -> None:
     """Raise where an option is none of the words that it takes.
 
     Raises

@@ -1,0 +1,56 @@
+"""What a dask graph reads."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pickle import PicklingError
+from typing import TYPE_CHECKING
+
+import cloudpickle
+
+from xarray_n5.array import Array
+from xarray_n5.errors import NodeExistsError
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+
+def check_independent(source: da.Array, place: tuple[object, str]) -> None:
+    """Raise where `source` is to be read from the array that it replaces.
+
+    Parameters
+    ----------
+    source
+        What is to be written.
+    place
+        The store's token and the path of the array that goes.
+
+    Raises
+    ------
+    NodeExistsError
+        If the graph holds a handle of that array.
+    """
+    found: list[Array] = []
+
+    class Finder(cloudpickle.Pickler):  # type: ignore[misc]
+        """Visit every object that the graph holds; what it writes goes nowhere."""
+
+        def persistent_id(self, item: object) -> None:
+            if isinstance(item, Array) and item.place == place:
+                found.append(item)
+
+    # A graph for threads alone may not pickle: what was found until then counts.
+    with (
+        open(os.devnull, "wb") as nowhere,  # noqa: PTH123
+        suppress(TypeError, AttributeError, PicklingError),
+    ):
+        Finder(nowhere, protocol=5, buffer_callback=lambda _: None).dump(source.dask)
+    if found:
+        raise NodeExistsError(
+            found[0].url,
+            "",
+            "an array that the new one is computed from",
+            "replacing it would remove what is still to be read: write to another path, or "
+            "with mode='r+' where shape and chunks agree",
+        )

@@ -1,0 +1,59 @@
+"""Places in a hierarchy, and the keys made of them: strings only."""
+
+from __future__ import annotations
+
+import re
+
+from xarray_n5.errors import PathError
+
+
+def join(*parts: str) -> str:
+    """Return `parts` as one path.
+
+    >>> join("a/", "", "b/c")
+    'a/b/c'
+    """
+    return "/".join(part.rstrip("/") for part in parts if part)
+
+
+def normalize_path(path: str) -> str:
+    """Return a node's path without what Java's N5 takes out: outer slashes, empty and ``.`` parts.
+
+    ``..`` leads to the parent, but never out of the container.
+
+    >>> normalize_path("/em//./raw/../s0/")
+    'em/s0'
+
+    Raises
+    ------
+    PathError
+        If the path would leave the container, or holds a character that no file name can.
+    """
+    if not isinstance(path, str):
+        raise PathError(f"the path is {path!r}; a text with '/' between its parts is needed")
+    if re.search(r"[\x00\\]", path):
+        raise PathError(f"the path {path!r} holds a backslash or a NUL; part it with '/'")
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                raise PathError(f"the path {path!r} leaves the container")
+            parts.pop()
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/".join(parts)
+
+
+def new_path(path: str, document: str) -> str:
+    """Return the path of a node that is to be created, normalised.
+
+    Raises
+    ------
+    PathError
+        If a part of it is hidden, or the name of the document that describes a node.
+    """
+    normal = normalize_path(path)
+    for part in normal.split("/"):
+        if part.startswith(".") or part == document:
+            raise PathError(f"no node can be called {part!r}; choose another name in {path!r}")
+    return normal
