@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from dask.array.core import PerformanceWarning
 from dask.array.utils import assert_eq
-from dask.base import optimize
+from dask.base import compute, optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -494,7 +494,7 @@ def test_two_places_that_look_alike_are_two(tmp_path: Path) -> None:
     folders = [f"{tmp_path.name}/{number}" for number in range(2)]
     places = [(DirFileSystem(f"/{folder}", memory), "") for folder in folders]
     source = da.from_array(VALUES, chunks=8)
-    dask.compute(*(to_n5(source, place, "a", compute=False) for place in places))
+    compute(*(to_n5(source, place, "a", compute=False) for place in places))
     for folder in folders:
         assert_eq(from_n5(f"memory://{folder}", "a"), VALUES)
 
