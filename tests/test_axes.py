@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xarray_n5 import open_array
 from xarray_n5.axes import (
     Axis,
     Geometry,
@@ -27,6 +29,9 @@ from xarray_n5.dialects import (
     register_dialect,
     write_geometry,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read(attributes: dict[str, Any], shape: tuple[int, ...] = (2, 3, 4), **more: Any) -> Geometry:
@@ -121,9 +126,14 @@ def test_numbers_may_be_texts(resolution: list[Any]) -> None:
     assert [axis.scale for axis in read({"resolution": resolution}).axes] == [40, 4, 4]
 
 
-def test_one_value_stands_for_all_axes_and_a_short_list_for_the_first() -> None:
+def test_one_value_stands_for_all_axes() -> None:
     assert [axis.scale for axis in read({"resolution": 2}).axes] == [2, 2, 2]
-    assert [axis.scale for axis in read({"resolution": [3, 2]}).axes] == [1, 2, 3]
+
+
+def test_a_short_resolution_is_for_the_axes_of_space_where_that_is_the_custom() -> None:
+    assert [axis.scale for axis in read({"pixelResolution": [3, 2]}).axes] == [1, 2, 3]
+    geometry = read({"resolution": [3, 2], "offset": [7, 8]})
+    assert [(axis.scale, axis.offset) for axis in geometry.axes] == [(1, 0), (2, 8), (3, 7)]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +142,9 @@ def test_one_value_stands_for_all_axes_and_a_short_list_for_the_first() -> None:
         {"axes": ["x", "x", "z"]},
         {"axes": [{"name": "x"}] * 3},
         {"axes": ["x"] * 4},
+        {"axes": ["x", "y"]},
+        {"units": ["um"]},
+        {"resolution": [0.5, 2.0]},
         {"units": [1, 2, 3]},
         {"resolution": [0, 1, 1]},
         {"resolution": [-1, 1, 1]},
@@ -222,6 +235,109 @@ def test_one_dialect_can_be_chosen() -> None:
         read(attributes, dialect="klingon")
 
 
+# Levels of a pyramid
+
+PYRAMIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "n5-viewer": (
+        {},
+        {
+            "pixelResolution": {"unit": "nm", "dimensions": [4, 4, 40]},
+            "downsamplingFactors": [4, 2, 1],
+        },
+    ),
+    "n5-viewer, listed by the group": (
+        {"scales": [[1, 1, 1], [4, 2, 1]], "downsamplingFactors": [[9, 9, 9]] * 2},
+        {"pixelResolution": {"unit": "nm", "dimensions": [4, 4, 40]}},
+    ),
+    "neuroglancer": (
+        {
+            "axes": ["x", "y", "z"],
+            "units": ["nm"] * 3,
+            "resolution": [4, 4, 40],
+            "downsamplingFactors": [[1, 1, 1], [4, 2, 1]],
+        },
+        {},
+    ),
+    "neuroglancer, factors on the level": (
+        {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]},
+        {"downsamplingFactors": [4, 2, 1]},
+    ),
+    "tensorstore": (
+        {"downsamplingFactors": [[1, 1, 1], [4, 2, 1]]},
+        {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]},
+    ),
+    "paintera": (
+        {"multiScale": True, "resolution": [4, 4, 40], "offset": [100, 0, 0], "unit": "nm"},
+        {"downsamplingFactors": [4, 2, 1]},
+    ),
+    "cosem": (
+        {"multiscales": [{"datasets": [{"path": "s1"}]}]},
+        {
+            "transform": {
+                "axes": ["z", "y", "x"],
+                "units": ["nm"] * 3,
+                "scale": [40, 8, 16],
+                "translate": [0, 2, 106],
+            },
+            "pixelResolution": {"unit": "nm", "dimensions": [16, 8, 40]},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", PYRAMIDS)
+def test_an_anisotropic_level_lies_right_in_every_dialect(dialect: str) -> None:
+    group, level = PYRAMIDS[dialect]
+    node = Node(attributes=level, shape=(4, 4, 4), path="p/s1", parents=(group, {}))
+    shift = 100.0 if dialect in {"paintera", "cosem"} else 0.0
+    found = [(axis.unit, axis.scale, axis.offset) for axis in geometry_of(node).axes]
+    assert found == [("nm", 40, 0), ("nm", 8, 2), ("nm", 16, 6 + shift)]
+
+
+def test_factors_alone_count_in_voxels_of_the_base() -> None:
+    assert facts(read({"downsamplingFactors": [2, 2, 2]}))[0] == (None, None, 2.0, 0.5)
+
+
+def test_an_arrays_own_offset_is_where_it_lies() -> None:
+    attributes = {"resolution": [4, 4, 40], "offset": [1, 2, 3], "downsamplingFactors": [2, 2, 1]}
+    placed = [(axis.scale, axis.offset) for axis in read(attributes).axes]
+    assert placed == [(40, 3), (8, 2), (8, 1)]
+
+
+def test_levels_are_where_other_projects_tests_say(corpus: Path) -> None:
+    tests = json.loads((corpus / "metadata-expectations.json").read_text("utf-8"))["entries"]
+    checked = 0
+    for row in tests:
+        if "n5-universe/src/test/resources/test.n5" not in row["path"] or "scale" not in row:
+            continue
+        axes = open_array(corpus / row["path"]).axes
+        order = 1 if row["order"].startswith("zyx") else -1
+        assert [axis.scale for axis in axes][::order] == row["scale"]
+        assert [axis.offset for axis in axes][::order] == row["translation"]
+        checked += 1
+    assert checked >= 6
+
+
+@pytest.mark.parametrize("kind", ["modern", "deprecated"])
+def test_neuroglancers_own_pyramids_are_understood(corpus: Path, kind: str) -> None:
+    place = (
+        corpus / f"fetched/google+neuroglancer/testdata/datasource/n5/n5_viewer_multiscale_{kind}"
+    )
+    for level, factor in enumerate((1, 2, 4)):
+        axes = open_array(place, f"s{level}").axes
+        assert [(axis.name, axis.unit, axis.scale) for axis in axes] == [
+            ("y", "s", 20.0 * factor),
+            ("x", "nm", 10.0 * factor),
+        ]
+        assert [axis.offset for axis in axes] == [20 * (factor - 1) / 2, 10 * (factor - 1) / 2]
+
+
+def test_bigdataviewers_levels_take_their_timepoints_resolution(corpus: Path) -> None:
+    place = corpus / "peers/hdf5/pybdv-0.6.0-n5.n5"
+    axes = open_array(place, "setup0/timepoint0/s1").axes
+    assert [(axis.scale, axis.offset) for axis in axes] == [(4, 0), (2, 0.5), (2, 0.5)]
+
+
 axis_values = st.builds(
     Axis,
     unit=st.sampled_from([None, "nm", "um", "s"]),
@@ -253,7 +369,9 @@ def test_what_is_written_by_default_is_read_back(geometry: Geometry) -> None:
 def test_every_dialect_reads_what_it_can_write(geometry: Geometry, name: str) -> None:
     sayable = {
         "tensorstore": lambda axis: replace(axis, offset=0.0),
-        "neuroglancer": lambda axis: Axis(name=None, unit="nm", scale=axis.scale or 1.0),
+        "n5_viewer": lambda axis: Axis(name=None, unit="nm", scale=axis.scale or 1.0),
+        "paintera": lambda axis: Axis(unit="um", scale=axis.scale or 1.0, offset=axis.offset),
+        "neuroglancer": lambda axis: Axis(name=axis.name, labels=("a", "b")),
         "array_dimensions": lambda axis: Axis(name=axis.name),
         "cosem": lambda axis: replace(axis, scale=axis.scale or 1.0),
     }[name]
@@ -262,6 +380,7 @@ def test_every_dialect_reads_what_it_can_write(geometry: Geometry, name: str) ->
     node = Node(attributes=attributes, shape=(2,) * geometry.ndim)
     again = DIALECTS[name].read(node)
     assert again is not None
+    assert [axis.labels for axis in again.axes] == [axis.labels for axis in geometry.axes]
     expected = facts(geometry)
     if any(axis.unit or axis.scale for axis in geometry.axes):
         expected = [(n, u, 1.0 if s is None else s, o) for n, u, s, o in expected]
@@ -270,7 +389,7 @@ def test_every_dialect_reads_what_it_can_write(geometry: Geometry, name: str) ->
 
 def test_several_dialects_are_written_at_once() -> None:
     geometry = Geometry((Axis(name="y", unit="nm", scale=4.0), Axis(name="x", unit="nm", scale=2)))
-    written = write_geometry(geometry, ["tensorstore", "neuroglancer", "array_dimensions"])
+    written = write_geometry(geometry, ["tensorstore", "n5_viewer", "array_dimensions"])
     assert written == {
         "axes": ["x", "y"],
         "units": ["nm", "nm"],
@@ -283,7 +402,11 @@ def test_several_dialects_are_written_at_once() -> None:
 def test_a_dialect_that_cannot_say_it_refuses() -> None:
     geometry = Geometry((Axis(name="y", unit="nm", scale=4.0), Axis(name="x", unit="s", scale=2)))
     with pytest.raises(ValueError, match="one unit"):
-        write_geometry(geometry, "neuroglancer")
+        write_geometry(geometry, "n5_viewer")
+    moved = Geometry((Axis(name="x", scale=4.0, offset=2.0),))
+    with pytest.raises(ValueError, match="cannot tell offsets"):
+        write_geometry(moved, "tensorstore")
+    assert "transform" in write_geometry(moved, ["tensorstore", "cosem"])
 
 
 def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.MonkeyPatch) -> None:

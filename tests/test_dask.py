@@ -520,3 +520,40 @@ def test_more_blocks_than_any_graph_holds_are_refused_with_advice(tmp_path: Path
     create_array(tmp_path / "x.n5", shape=(1 << 62,), dtype="u1", chunks=(64,))
     with pytest.raises(ValueError, match="larger chunks"):
         from_n5(tmp_path / "x.n5")
+
+
+def test_a_region_changes_nothing_else_and_says_so(array: Array) -> None:
+    store = array._chunks.store
+    for more in ({"axes": ["a", "b", "c"]}, {"attributes": {"a": 1}}, {"chunks": (1, 1, 1)}):
+        with pytest.raises(ValueError, match=next(iter(more))):
+            to_n5(VALUES[:4], store, "a", region=slice(4), **more)  # type: ignore[arg-type]
+    for region in ("auto", {"z": slice(4)}, (slice(4), 3)):
+        with pytest.raises(ValueError, match="one slice for each axis"):
+            to_n5(VALUES[:4], store, "a", region=region)  # type: ignore[arg-type]
+
+
+def test_a_misspelt_member_of_a_compression_is_refused() -> None:
+    with pytest.raises(MetadataError, match=r"levl.*level"):
+        to_n5(VALUES, MemoryStore(), "a", compression={"type": "gzip", "levl": 1})
+
+
+def test_a_dataarray_brings_its_axes() -> None:
+    import xarray as xr
+
+    coords = {
+        "z": ("z", 20 + 2.0 * np.arange(20), {"units": "um"}),
+        "x": ("x", 0.1 * np.arange(22)),
+        "y": ("y", np.arange(21.0) ** 2),
+    }
+    source = xr.DataArray(VALUES, coords, ("z", "y", "x"))
+    store = MemoryStore()
+    with pytest.warns(UserWarning, match="'y' is not evenly spaced"):
+        to_n5(source.chunk(8), store, "a")
+    assert open_array(store, "a").chunks == (8, 8, 8)
+    opened = xr.open_dataset(store, engine="n5", group="a")["a"]  # type: ignore[arg-type]
+    assert opened.dims == ("z", "y", "x")
+    assert opened["z"].attrs == {"units": "um"}
+    np.testing.assert_array_equal(opened["z"], source["z"])
+    np.testing.assert_allclose(opened["x"], source["x"], rtol=1e-12)
+    to_n5(source, store, "named", axes=["a", "b", "c"])
+    assert dict(open_array(store, "named").attrs) == {"axes": ["c", "b", "a"]}

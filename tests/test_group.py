@@ -433,3 +433,20 @@ def test_shapes_may_be_given_as_numpy_gives_them() -> None:
 def test_automatic_chunks_of_the_largest_shapes_are_found() -> None:
     made = create_array(MemoryStore(), shape=(1 << 62,) * 2, dtype="u1")
     assert made.chunks == (1024, 1024)
+
+
+@pytest.mark.parametrize("document", [".zgroup", ".zarray", "zarr.json"])
+def test_zarr_is_told_from_n5_and_not_written_into(tmp_path: Path, document: str) -> None:
+    (tmp_path / "x.zarr").mkdir()
+    (tmp_path / "x.zarr" / document).write_text("{}")
+    with pytest.raises(NodeNotFoundError, match="engine='zarr'"):
+        open_array(tmp_path / "x.zarr")
+    with pytest.raises(NodeExistsError, match="Zarr"):
+        create_array(tmp_path / "x.zarr", "a", **SMALL)
+    assert [path.name for path in (tmp_path / "x.zarr").iterdir()] == [document]
+
+
+def test_a_file_is_told_from_a_container(tmp_path: Path) -> None:
+    (tmp_path / "x.h5").write_bytes(b"x")
+    with pytest.raises(NodeNotFoundError, match="a file, not a directory"):
+        open_array(tmp_path / "x.h5")

@@ -11,12 +11,17 @@ import numpy as np
 
 from xarray_n5.attributes import NodeAttributes
 from xarray_n5.dialects import Node, geometry_of
-from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
+from xarray_n5.errors import (
+    MetadataError,
+    NodeNotFoundError,
+    ReadOnlyError,
+    VarlengthChunkError,
+)
 from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.paths import join
 from xarray_n5.points import read_points
-from xarray_n5.selection import fill_ellipsis, normalize
+from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.storage import place
 
 if TYPE_CHECKING:
@@ -24,9 +29,12 @@ if TYPE_CHECKING:
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import Chunks
-    from xarray_n5.selection import Selection
+    from xarray_n5.metadata import Attributes
 
 AxisOrder: TypeAlias = Literal["C", "F"]
+
+_GENERATIONS = 3
+"""How many groups around an array may describe it: Paintera's stand two above."""
 
 
 class Array:
@@ -133,10 +141,39 @@ class Array:
         """The array's axes: names, units, where samples lie."""
         return self.geometry().axes
 
-    def geometry(self, dialect: str | None = None) -> Geometry:
-        """Return what the attributes tell of the axes, by one dialect or all that they speak."""
-        metadata = self.metadata
-        node = Node(attributes=metadata.attributes, shape=metadata.shape, path=self.path)
+    def parents(self) -> tuple[Attributes, ...]:
+        """Return the attributes of the groups around the array, the nearest first; one batch."""
+        chunks = self._chunks
+        parts = self.path.split("/")[:-1]
+        paths = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)]
+        nearest = paths[:_GENERATIONS] if self.path else []
+        keys = [join(path, chunks.format.document) for path in nearest]
+        found: list[Attributes] = []
+        for key, document in zip(keys, chunks.store.get_many(keys), strict=True):
+            try:
+                found.append(chunks.format.read(document, join(chunks.store.url, key)).attributes)
+            except MetadataError:
+                found.append({})
+        return tuple(found)
+
+    def geometry(
+        self, dialect: str | None = None, parents: tuple[Attributes, ...] | None = None
+    ) -> Geometry:
+        """Return what the attributes tell of the axes.
+
+        Parameters
+        ----------
+        dialect
+            The only dialect to listen to; all that are spoken by default.
+        parents
+            The attributes of the groups around, where they are known already.
+        """
+        node = Node(
+            attributes=self.metadata.attributes,
+            shape=self.metadata.shape,
+            path=self.path,
+            parents=self.parents() if parents is None else parents,
+        )
         found = geometry_of(node, dialect)
         return found if self._axis_order == "C" else found.transpose()
 
@@ -202,7 +239,7 @@ class Array:
         """
         self._check_writable()
         selection = normalize(key, self.shape)
-        values = _broadcast(value, selection, self.dtype)
+        values = broadcast(value, selection, self.dtype)
         axes = selection.axes
         if self._axis_order == "F":
             axes, values = axes[::-1], values.T
@@ -278,7 +315,7 @@ class Array:
         """
         self._check_writable()
         stored = self._stored_index(index)
-        values = _numbers(block, self.dtype)
+        values = as_numbers(block, self.dtype)
         extent = self.grid.extent(self._ordered(stored))
         if values.shape != extent:
             raise ValueError(
@@ -395,25 +432,3 @@ def _new_cache(size: int) -> Any:
     from zict import LRU
 
     return LRU(size, {}, weight=lambda _, block: block.nbytes)
-
-
-def _broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return `value` in the shape of the selection's axes, a view where that can be."""
-    values = _numbers(value, dtype)
-    kept = [i for i, seen in enumerate(selection.view) if isinstance(seen, slice)]
-    shape = [selection.shape[i] for i in kept]
-    for position in selection.newaxes:
-        shape.insert(position, 1)
-    values = np.broadcast_to(values, shape)
-    values = values.squeeze(selection.newaxes) if selection.newaxes else values
-    return values.reshape(selection.shape)[
-        tuple(seen if isinstance(seen, slice) else slice(None) for seen in selection.view)
-    ]
-
-
-def _numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return `value` as numbers that numpy would assign to an array of `dtype`."""
-    values = np.asarray(value, dtype if isinstance(value, (bool, int, float)) else None)
-    if values.dtype.kind not in "biuf":
-        raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
-    return values

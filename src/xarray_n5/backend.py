@@ -125,9 +125,10 @@ def _build(
 ) -> xr.Dataset:
     from xarray_n5.coordinates import coords_of, dims_of
 
+    around = next(iter(arrays.values())).parents() if arrays else ()
     # An axis that nobody named must not take the name of an array.
     geometries = {
-        name: array.geometry(options.dialect).with_names(avoid=arrays.keys())
+        name: array.geometry(options.dialect, around).with_names(avoid=arrays.keys())
         for name, array in arrays.items()
     }
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}

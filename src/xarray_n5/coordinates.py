@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
 
-from xarray_n5.axes import names
+from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.options import check_option
-
-if TYPE_CHECKING:
-    from xarray_n5.axes import Axis, Geometry
 
 Origin: TypeAlias = Literal["center", "corner"]
 
 _LONGEST = 1 << 27
 """The longest axis that gets coordinates: 1 GiB of them."""
+
+_EVEN = 1e-6
+"""By how much of a step an evenly spaced coordinate may be off, for rounding."""
 
 _DECODED = frozenset(
     f"{unit}s"
@@ -64,6 +64,35 @@ def coords_of(
             continue
         found[name] = xr.Variable((name,), _values(axis, size, origin), _attributes(axis))
     return found
+
+
+def geometry_from(array: xr.DataArray) -> Geometry:
+    """Return the axes of a DataArray: names, units, and places where they are regular.
+
+    Coordinates that are no evenly spaced numbers are left out with a warning.
+    """
+    return Geometry(tuple(_axis(array, str(dim)) for dim in array.dims))
+
+
+def _axis(array: xr.DataArray, dim: str) -> Axis:
+    found = array.coords.get(dim)
+    if found is None:
+        return Axis(name=dim)
+    values = found.to_numpy()
+    unit = found.attrs.get("units")
+    unit = unit if isinstance(unit, str) else None
+    if values.dtype.kind in "iuf" and values.size:
+        last = max(1, values.size - 1)
+        step = float((values[-1] - values[0]) / last) if values.size > 1 else 1.0
+        even = values[0] + step * np.arange(values.size)
+        if step and np.isfinite(step) and np.abs(values - even).max() <= _EVEN * abs(step):
+            return Axis(name=dim, unit=unit, scale=step, offset=float(values[0]))
+    warnings.warn(
+        f"the coordinate {dim!r} is not evenly spaced numbers; it is not stored",
+        UserWarning,
+        stacklevel=4,
+    )
+    return Axis(name=dim)
 
 
 def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:

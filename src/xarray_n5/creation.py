@@ -129,10 +129,14 @@ def make_room(
     arrays = [node for node in (found, replacement) if isinstance(node, ArrayMetadata)]
     other = next(_others(store, path, form, arrays), None)
     if other is not None:
-        hint = f"it holds {other!r}; delete it first, or choose another path"
+        hint = f"it holds {other!r}; delete it first, or choose another path in the container"
         kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
         raise NodeExistsError(store.url, path, kind, hint)
-    fresh = root is None and not any(store.list(""))
+    around = store.list("") if root is None else ((), ())
+    zarr = {".zgroup", ".zarray", "zarr.json"}.intersection(around[1])
+    if zarr:
+        raise NodeExistsError(store.url, "", "Zarr", f"it has {zarr.pop()}; choose another place")
+    fresh = root is None and not any(around)
     if replacement is not None and (before is not None or store.is_folder(path)):
         store.delete_tree(path, form.document)
     marked = form.mark_root(root, _where(store, "", form)) if fresh else None

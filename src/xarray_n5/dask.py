@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
 import numpy as np
+import xarray as xr
 from dask.array.core import PerformanceWarning, normalize_chunks
 from dask.base import compute as compute_now
 from dask.base import is_dask_collection, tokenize
@@ -18,6 +19,7 @@ from dask.layers import ArraySliceDep
 from dask.utils import parse_bytes
 
 from xarray_n5.array import Array
+from xarray_n5.coordinates import geometry_from
 from xarray_n5.creation import chunk_shape
 from xarray_n5.errors import MetadataError
 from xarray_n5.graphs import check_independent
@@ -178,7 +180,8 @@ def to_n5(
     Parameters
     ----------
     arr
-        A dask array, or anything that becomes one.
+        A dask array, or anything that becomes one. A DataArray brings the names, the regular
+        coordinates and the units of its axes, unless `axes` are given.
     url, component, storage_options, format
         As in :func:`from_n5`.
     region
@@ -215,7 +218,9 @@ def to_n5(
     NodeExistsError, MetadataError
         As in :func:`~xarray_n5.create_array`. Nothing was written then.
     """
-    source = arr if isinstance(arr, da.Array) else da.asarray(arr)
+    if axes is None and region is None and isinstance(arr, xr.DataArray):
+        axes = geometry_from(arr)
+    source = arr if isinstance(arr, da.Array) else da.asarray(getattr(arr, "data", arr))
     if any(math.isnan(size) for size in source.shape):
         raise ValueError(
             "the array has blocks of unknown size; call its compute_chunk_sizes() first"
@@ -229,8 +234,14 @@ def to_n5(
     }
     start = (0,) * source.ndim
     if region is not None:
+        fixed = {"chunks": chunks, "attributes": attributes, "axes": axes, "dialect": dialect}
+        given = [name for name, value in fixed.items() if value is not None]
+        if given:
+            raise ValueError(f"a region goes into an array as it is; {given} cannot change it")
         target = open_array(url, path, mode="r+", **options)
         where = (region,) if isinstance(region, slice) else tuple(region)
+        if not all(isinstance(item, slice) for item in where):
+            raise ValueError(f"the region is {region!r}; one slice for each axis is needed")
         start = _region_start(where, source, target)
         aligned = _aligned(source, target.chunks, start, strict=not align_chunks)
     else:
@@ -274,11 +285,12 @@ def _stored_shape(
 def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
     """Return where `region` begins in `target`, having made sure that `source` fits into it."""
     selection = normalize(region, target.shape)
-    plain = all(getattr(item, "step", 0) in {None, 1} for item in region)
+    plain = all(item.step in {None, 1} for item in region)
     if not plain or selection.shape != source.shape:
         raise ValueError(
-            f"the region {region} of {target.url}, whose shape is {target.shape}, does not "
-            f"fit an array of shape {source.shape}; give one slice of step 1 for each axis"
+            f"the region {region} of {target.url}, whose shape is {target.shape}, covers "
+            f"{selection.shape}, not the {source.shape} of the array; resize or select "
+            "to fit, with steps of 1"
         )
     if target.dtype != source.dtype.newbyteorder("="):
         raise MetadataError(

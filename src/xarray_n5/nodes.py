@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
+_ZARR = frozenset({".zarray", ".zgroup", "zarr.json"})
+"""Files that make a directory a node of another format."""
+
 _SHOWN = 10
 """How many names an error lists."""
 
@@ -97,8 +100,12 @@ def exists(store: Store, path: str, document: bytes | None) -> bool:
 def hint(store: Store, path: str, form: Format) -> str:
     """Return what there is instead of what was looked for, or nothing where that cannot be told."""
     try:
+        if store.exists(path):
+            return "it is a file, not a directory"
         while True:
             folders, files = store.list(path)
+            if zarr := sorted(_ZARR.intersection(files)):
+                return f"{path or '/'!r} is Zarr ({zarr[0]}): use engine='zarr'"
             if folders or form.document in files or not path:
                 break
             path = path.rpartition("/")[0]

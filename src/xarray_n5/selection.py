@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -149,3 +149,25 @@ def _length(axis: AxisIndex) -> int:
     if isinstance(axis, slice):
         return len(range(axis.start, axis.stop, axis.step))
     return int(axis.size)
+
+
+def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return `value` in the shape of the selection's axes, a view where that can be."""
+    values = as_numbers(value, dtype)
+    kept = [i for i, seen in enumerate(selection.view) if isinstance(seen, slice)]
+    shape = [selection.shape[i] for i in kept]
+    for position in selection.newaxes:
+        shape.insert(position, 1)
+    values = np.broadcast_to(values, shape)
+    values = values.squeeze(selection.newaxes) if selection.newaxes else values
+    return values.reshape(selection.shape)[
+        tuple(seen if isinstance(seen, slice) else slice(None) for seen in selection.view)
+    ]
+
+
+def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return `value` as numbers that numpy would assign to an array of `dtype`."""
+    values = np.asarray(value, dtype if isinstance(value, (bool, int, float)) else None)
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
+    return values

@@ -96,6 +96,8 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
     ------
     TypeError
         If it is none of these.
+    MetadataError
+        If a member is unknown or has a value that it cannot have.
 
     Examples
     --------
@@ -105,7 +107,15 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
     if compression is None:
         return Raw()
     if isinstance(compression, (str, Mapping)):
-        return from_json(compression)
+        made = from_json(compression)
+        known = {"type", "id", *map(_member, fields(made))}
+        unknown = sorted(set(compression) - known) if isinstance(compression, Mapping) else []
+        if unknown and not isinstance(made, Numcodecs):
+            # In a file they are somebody's; from a user they are a slip.
+            raise MetadataError(
+                f"compression {made.name!r} has no {unknown}; it takes {sorted(known - {'id'})}"
+            )
+        return made
     if not _is_compression_class(type(compression)):
         raise TypeError(f"{compression!r} is no compression's name, members or instance")
     return compression

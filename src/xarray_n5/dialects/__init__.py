@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer
+from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.tensorstore import TensorStore
 
 if TYPE_CHECKING:
@@ -57,8 +59,10 @@ class Dialect(Protocol):
 
 DIALECTS: dict[str, Dialect] = {
     Cosem.name: Cosem(),
-    Neuroglancer.name: Neuroglancer(),
+    N5Viewer.name: N5Viewer(),
     TensorStore.name: TensorStore(),
+    Neuroglancer.name: Neuroglancer(),
+    Paintera.name: Paintera(),
     ArrayDimensions.name: ArrayDimensions(),
 }
 
@@ -144,8 +148,12 @@ def write_geometry(
     """
     if dialect is not None:
         attributes: dict[str, Any] = {}
-        for name in [dialect] if isinstance(dialect, str) else dialect:
+        wanted = [dialect] if isinstance(dialect, str) else list(dialect)
+        for name in wanted:
             attributes |= _known(name).write(geometry)
+        again = geometry_of(Node(attributes=attributes, shape=(0,) * geometry.ndim))
+        if [axis.offset for axis in again.axes] != [axis.offset for axis in geometry.axes]:
+            raise ValueError(f"{' and '.join(wanted)} cannot tell offsets; add 'cosem'")
         return attributes
     attributes = TensorStore().write(geometry)
     if any(axis.offset for axis in geometry.axes):

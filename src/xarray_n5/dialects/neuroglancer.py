@@ -1,4 +1,4 @@
-"""``pixelResolution`` and ``coordinateArrays`` on the array, as Neuroglancer reads them.
+"""Attributes on the group around an array, and ``coordinateArrays``, as Neuroglancer reads them.
 
 Lists stand in N5 order. Source: Neuroglancer's N5 data source (src/datasource/n5).
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Axis, Geometry, kind_of, names, written_unit
-from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.axes import Axis, Geometry, names
+from xarray_n5.dialects.levels import axes_at_level, factors_of
+from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.dialects.values import numbers, texts
 
 if TYPE_CHECKING:
     from xarray_n5.dialects import Node
@@ -17,50 +19,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Neuroglancer:
-    """A resolution with one unit, and texts that label the samples of an axis."""
+    """Names, units and resolution of a whole pyramid, and texts that label samples."""
 
     name: ClassVar[str] = "neuroglancer"
-    keys: ClassVar[tuple[str, ...]] = ("pixelResolution", "coordinateArrays")
+    keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
 
     def read(self, node: Node) -> Geometry | None:
-        """Return the axes; names and units come from ``axes`` and ``units`` where they are."""
-        resolution = node.attributes.get("pixelResolution")
-        labels = node.attributes.get("coordinateArrays")
-        if resolution is None and not isinstance(labels, dict):
+        """Return the axes; what the array itself says wins over its group."""
+        group = node.parents[0] if node.parents else {}
+        labels = node.attributes.get("coordinateArrays", group.get("coordinateArrays"))
+        merged = {**group, **node.attributes}
+        resolution = merged.get("pixelResolution")
+        steps = resolution.get("dimensions") if isinstance(resolution, dict) else None
+        if steps is None:
+            steps = merged.get("resolution")
+        keys = ("axes", "units", "resolution", "pixelResolution")
+        grouped = any(key in group for key in keys) and "offset" not in merged
+        if not isinstance(labels, dict) and not grouped:
             return None
         ndim = len(node.shape)
         unit = resolution.get("unit") if isinstance(resolution, dict) else None
-        steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
-        if steps is None:
-            steps = node.attributes.get("resolution")
-        scales = numbers("pixelResolution", steps, ndim) or (None,) * ndim
-        given = texts("axes", node.attributes.get("axes"), ndim) or ("",) * ndim
-        units = texts("units", node.attributes.get("units"), ndim) or (unit,) * ndim
-        axes = tuple(
-            Axis(
-                name=name or None,
-                kind=kind_of(name, one),
-                unit=written_unit(one),
-                scale=scale,
-            )
-            for name, one, scale in zip(given, units, scales, strict=True)
-        )[::-1]
+        units = texts("units", merged.get("units"), ndim) or (unit,) * ndim
+        scales = numbers("resolution", steps, ndim) or (None,) * ndim
+        given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
+        axes = axes_at_level(given, units, scales, factors_of(node))
         return Geometry(_labelled(axes, labels, node.shape) if isinstance(labels, dict) else axes)
 
     def write(self, geometry: Geometry) -> dict[str, Any]:
-        """Return the attributes; Neuroglancer knows one unit here and no offset."""
-        axes = geometry.axes[::-1]
-        units = {axis.unit for axis in axes if axis.scale is not None}
-        if len(units) > 1:
-            raise ValueError(
-                f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
-            )
-        attributes: dict[str, Any] = {}
-        if units:
-            steps = [whole_number(1.0 if axis.scale is None else axis.scale) for axis in axes]
-            attributes["pixelResolution"] = {"dimensions": steps}
-            if unit := next(iter(units)):
-                attributes["pixelResolution"]["unit"] = unit
+        """Return the attributes of a single array."""
+        attributes = TensorStore().write(geometry)
         labels = {
             name: list(axis.labels)
             for name, axis in zip(names(geometry.axes), geometry.axes, strict=True)
@@ -77,7 +64,7 @@ def _labelled(
         found = labels.get(name)
         if isinstance(found, list) and len(found) == size:
             axis = replace(  # noqa: PLW2901
-                axis, name=name, labels=tuple(map(str, found)), unit=None, scale=None
+                axis, name=name, labels=tuple(map(str, found)), unit=None, scale=None, offset=0.0
             )
         result.append(axis)
     return tuple(result)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Axis, Geometry, kind_of, written_unit
+from xarray_n5.axes import Geometry, written_unit
+from xarray_n5.dialects.levels import axes_at_level, factors_of
 from xarray_n5.dialects.values import numbers, texts, whole_number
 
 if TYPE_CHECKING:
@@ -29,27 +30,24 @@ class TensorStore:
         if isinstance(found["units"], str) and found["axes"] is found["resolution"] is None:
             # One text alone is the unit of the values, as CF has it.
             found["units"] = None
-        if all(value is None for value in found.values()):
+        alone = found["axes"] is found["units"] is None
+        if all(value is None for value in found.values()) or (
+            alone and "offset" in node.attributes
+        ):
             return None
-        names = texts("axes", found["axes"], ndim) or ("",) * ndim
-        units = texts("units", found["units"], ndim)
-        scales = numbers("resolution", found["resolution"], ndim)
+        names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
+        units = texts("units", found["units"], ndim, exact=True)
+        scales = numbers("resolution", found["resolution"], ndim, exact=True)
         if len({name for name in names if name}) != sum(map(bool, names)):
             raise ValueError(f"'axes' {list(names)} names an axis twice")
         if scales is None and units is not None and any(map(written_unit, units)):
             scales = (1.0,) * ndim
+        if scales is None and not any(names):
+            return None
         return Geometry(
-            tuple(
-                Axis(
-                    name=name or None,
-                    kind=kind_of(name, unit),
-                    unit=written_unit(unit),
-                    scale=scale,
-                )
-                for name, unit, scale in zip(
-                    names, units or (None,) * ndim, scales or (None,) * ndim, strict=True
-                )
-            )[::-1]
+            axes_at_level(
+                names, units or (None,) * ndim, scales or (None,) * ndim, factors_of(node)
+            )
         )
 
     def write(self, geometry: Geometry) -> dict[str, Any]:

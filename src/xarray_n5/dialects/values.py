@@ -8,10 +8,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def texts(key: str, value: object, ndim: int) -> tuple[str, ...] | None:
+def texts(key: str, value: object, ndim: int, *, exact: bool = False) -> tuple[str, ...] | None:
     """Return a list of `ndim` texts, or None where there is nothing.
 
-    One text stands for all axes; null for no text; a list that is too short for its first axes.
+    One text stands for all axes; null for no text; a list that is too short for its first axes,
+    unless it must be `exact`.
 
     Raises
     ------
@@ -23,14 +24,23 @@ def texts(key: str, value: object, ndim: int) -> tuple[str, ...] | None:
     items = [value] * ndim if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(i, (str, type(None))) for i in items):
         raise ValueError(f"{key!r} is {value!r}; a list of texts is needed")
-    return _fill(key, tuple(item or "" for item in items), "", ndim)
+    return _fill(key, tuple(item or "" for item in items), "", ndim, exact=exact)
 
 
-def numbers(key: str, value: object, ndim: int) -> tuple[float, ...] | None:
-    """Return a list of `ndim` positive numbers, or None where there is nothing.
+def numbers(
+    key: str,
+    value: object,
+    ndim: int,
+    *,
+    positive: bool = True,
+    filler: float = 1.0,
+    exact: bool = False,
+) -> tuple[float, ...] | None:
+    """Return a list of `ndim` numbers, or None where there is nothing.
 
     One number stands for all axes; numbers may be texts; a list that is too short is for the
-    first axes, since those of space stand before channel and time in N5.
+    first axes, since those of space stand before channel and time in N5; `filler` for the rest,
+    unless the list must be `exact`.
 
     Raises
     ------
@@ -41,9 +51,10 @@ def numbers(key: str, value: object, ndim: int) -> tuple[float, ...] | None:
         return None
     items = [value] * ndim if isinstance(value, (int, float, str)) else value
     result = tuple(map(_number, items)) if isinstance(items, list) else (math.nan,)
-    if not all(math.isfinite(number) and number > 0 for number in result):
-        raise ValueError(f"{key!r} is {value!r}; a list of positive, finite numbers is needed")
-    return _fill(key, result, 1.0, ndim)
+    if not all(math.isfinite(number) and (number > 0 or not positive) for number in result):
+        kind = "positive, finite" if positive else "finite"
+        raise ValueError(f"{key!r} is {value!r}; a list of {kind} numbers is needed")
+    return _fill(key, result, filler, ndim, exact=exact)
 
 
 def _number(item: object) -> float:
@@ -56,8 +67,8 @@ def _number(item: object) -> float:
         return math.nan
 
 
-def _fill(key: str, items: tuple[T, ...], filler: T, ndim: int) -> tuple[T, ...]:
-    if len(items) > ndim:
+def _fill(key: str, items: tuple[T, ...], filler: T, ndim: int, *, exact: bool) -> tuple[T, ...]:
+    if len(items) > ndim or (exact and len(items) < ndim):
         raise ValueError(f"{key!r} has {len(items)} items, the array {ndim} axes")
     return items + (filler,) * (ndim - len(items))
 
