@@ -533,8 +533,8 @@ def test_a_region_changes_nothing_else_and_says_so(array: Array) -> None:
 
 
 def test_a_misspelt_member_of_a_compression_is_refused() -> None:
-    with pytest.raises(MetadataError, match=r"levl.*level"):
-        to_n5(VALUES, MemoryStore(), "a", compression={"type": "gzip", "levl": 1})
+    with pytest.raises(MetadataError, match=r"levels.*level"):
+        to_n5(VALUES, MemoryStore(), "a", compression={"type": "gzip", "levels": 1})
 
 
 def test_a_dataarray_brings_its_axes() -> None:
