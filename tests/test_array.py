@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -497,3 +498,24 @@ def test_points_are_read_in_one_batch_and_from_the_cache() -> None:
         assert cached.vindex[[60, 3, 7]].tolist() == [60, 3, 7]
         assert cached[10:20].tolist() == list(range(10, 20))
     assert store.requests() == {"get_many": 2}
+
+
+@pytest.mark.parametrize("compression", ["raw", "gzip", "blosc", "zstd", "lz4"])
+def test_reading_a_chunk_copies_nothing_but_into_the_result(
+    tmp_path: Path, compression: str
+) -> None:
+    values = np.random.default_rng(0).integers(0, 1 << 12, (64, 64, 64)).astype("u2")
+    array = create_array(
+        tmp_path / "x.n5", shape=values.shape, dtype="u2", chunks=64, compression=compression
+    )
+    array[...] = values
+    array[...]  # what is imported on first use is no copy
+    file = (tmp_path / "x.n5/0/0/0").stat().st_size
+    tracemalloc.start()
+    read = array[...]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(read, values)
+    # The file, what it decodes to (lz4's blocks are joined), and the result.
+    decoded = {"raw": 0, "lz4": 2 * values.nbytes}.get(compression, values.nbytes)
+    assert peak < file + decoded + values.nbytes + 50_000
