@@ -20,11 +20,25 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+_DECODERS = frozenset(
+    {
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "use_cftime",
+        "decode_timedelta",
+    }
+)
+"""What xarray's own functions call their decoders."""
+
+
 class N5BackendEntrypoint(BackendEntrypoint):
     """Open arrays and groups of N5 containers with ``xr.open_dataset(url, engine="n5")``."""
 
     description: ClassVar[str] = "Open N5 arrays and groups, with coordinates from their metadata"
     url: ClassVar[str] = "https://xarray-n5.readthedocs.io"
+    supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether this is surely N5, by its name or a look at one local file."""
@@ -91,33 +105,86 @@ class N5BackendEntrypoint(BackendEntrypoint):
         -------
         xarray.Dataset
         """
-        import xarray_n5  # noqa: F401 - dask.array.from_n5 comes with it
-        from xarray_n5.backend import Options, open_dataset
+        from xarray_n5.backend import open_dataset
 
-        drop = [drop_variables] if isinstance(drop_variables, str) else drop_variables
         return open_dataset(
             filename_or_obj,
-            group or "",
-            storage_options=storage_options,
-            form=format,
-            drop=drop or (),
-            decoders={
-                "mask_and_scale": mask_and_scale,
-                "decode_times": decode_times,
-                "concat_characters": concat_characters,
-                "decode_coords": decode_coords,
-                "use_cftime": use_cftime,
-                "decode_timedelta": decode_timedelta,
-            },
-            options=Options(
-                axis_order=axis_order,
-                dialect=dialect,
-                origin=origin,
-                missing=missing,
-                label_multisets=label_multisets,
-                level=level,
+            **_settings(
+                group,
+                drop_variables,
+                storage_options,
+                format,
+                {
+                    "mask_and_scale": mask_and_scale,
+                    "decode_times": decode_times,
+                    "concat_characters": concat_characters,
+                    "decode_coords": decode_coords,
+                    "use_cftime": use_cftime,
+                    "decode_timedelta": decode_timedelta,
+                },
+                {
+                    "axis_order": axis_order,
+                    "dialect": dialect,
+                    "origin": origin,
+                    "missing": missing,
+                    "level": level,
+                    "label_multisets": label_multisets,
+                },
             ),
         )
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        format: str | None = None,  # noqa: A002
+        **options: Any,
+    ) -> dict[str, xr.Dataset]:
+        """Return every array below a node as a Dataset of its own, by path.
+
+        Parameters are those of :meth:`open_dataset`; `group` is where to begin.
+        """
+        from xarray_n5.backend import open_groups
+
+        decoders = {name: options.pop(name) for name in _DECODERS & options.keys()}
+        return open_groups(
+            filename_or_obj,
+            **_settings(group, drop_variables, storage_options, format, decoders, options),
+        )
+
+    def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
+        """Return the tree of arrays below a node, each a node of its own.
+
+        Parameters are those of :meth:`open_groups_as_dict`.
+        """
+        from xarray import DataTree
+
+        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
+
+
+def _settings(
+    group: str | None,
+    drop: str | Iterable[str] | None,
+    storage_options: Mapping[str, Any] | None,
+    form: str | None,
+    decoders: Mapping[str, bool | None],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
+    import xarray_n5  # noqa: F401
+    from xarray_n5.backend import Options
+
+    return {
+        "path": group or "",
+        "storage_options": storage_options,
+        "form": form,
+        "drop": [drop] if isinstance(drop, str) else drop or (),
+        "decoders": decoders,
+        "options": Options(**options),
+    }
 
 
 def _is_n5(node: Path) -> bool:

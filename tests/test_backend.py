@@ -446,3 +446,55 @@ def test_variables_are_dropped_by_the_names_that_they_have(tmp_path: Path) -> No
 def test_a_level_is_a_groups(container: Path) -> None:
     with pytest.raises(ValueError, match="level"):
         xr.open_dataset(container, group="em/raw", level=0)
+
+
+# Trees
+
+
+@pytest.fixture
+def pyramid(tmp_path: Path) -> Path:
+    """A volume of 8 x 16 x 16 with two smaller levels, by factors 1 and 2, then 1 and 4."""
+    place = tmp_path / "p.n5"
+    group = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    create_group(place, "em", attributes=group)
+    values = np.random.default_rng(0).integers(0, 99, (8, 16, 16)).astype("u1")
+    for level, factor in enumerate((1, 2, 4)):
+        attributes = {"downsamplingFactors": [factor, factor, 1]}
+        to_n5(values[:, ::factor, ::factor], place, f"em/s{level}", attributes=attributes)
+    return place
+
+
+def test_a_tree_has_a_node_for_each_array_and_one_for_each_group(pyramid: Path) -> None:
+    tree = xr.open_datatree(pyramid, engine="n5", chunks={})
+    assert list(tree.groups) == ["/", "/em", "/em/s0", "/em/s1", "/em/s2"]
+    assert tree["em"].attrs["resolution"] == [4, 4, 40]
+    assert tree["em/s1/s1"].chunks is not None
+    assert list(xr.open_groups(pyramid, group="em")) == ["/", "/s0", "/s1", "/s2"]
+    one = xr.open_datatree(pyramid, group="em/s0", drop_variables="nothing")
+    assert list(one.data_vars) == ["s0"]
+
+
+def test_levels_of_a_tree_have_their_centre_at_one_place(pyramid: Path) -> None:
+    tree = xr.open_datatree(pyramid, group="em")
+    for axis, centre in {"z": 140.0, "y": 30.0, "x": 30.0}.items():
+        assert {float(tree[f"s{level}"][axis].mean()) for level in range(3)} == {centre}
+    assert [float(tree[f"s{level}"]["x"][0]) for level in range(3)] == [0, 2, 6]
+
+
+def test_bigdataviewers_pyramids_open_as_a_tree(corpus: Path) -> None:
+    tree = xr.open_datatree(corpus / "peers/hdf5/pybdv-0.6.0-n5.n5", engine="n5")
+    level: Any = tree["setup0/timepoint0/s2"]
+    assert [float(level[axis].diff(axis)[0]) for axis in "zyx"] == [8, 4, 4]
+    assert [float(level[axis][0]) for axis in "zyx"] == [2, 1.5, 1.5]
+
+
+def test_directories_without_arrays_are_no_nodes(pyramid: Path) -> None:
+    (pyramid / "empty/inner").mkdir(parents=True)
+    assert "empty" not in xr.open_datatree(pyramid, engine="n5")
+    (pyramid.parent / "nothing.n5").mkdir()
+    assert list(xr.open_groups(pyramid.parent / "nothing.n5", engine="n5")) == ["/"]
+
+
+def test_a_misspelt_option_of_a_tree_is_an_error(pyramid: Path) -> None:
+    with pytest.raises(TypeError, match="orign"):
+        xr.open_datatree(pyramid, engine="n5", orign="corner")

@@ -91,6 +91,54 @@ def open_dataset(
     return dataset
 
 
+def open_groups(
+    url: object,
+    path: str,
+    *,
+    storage_options: Mapping[str, Any] | None,
+    form: str | None,
+    drop: Iterable[str],
+    decoders: Mapping[str, bool | None],
+    options: Options,
+) -> dict[str, xr.Dataset]:
+    """Return every array below a node as a Dataset of its own, by path, and groups' attributes.
+
+    Levels of a pyramid differ in size under the same names, so no two arrays share a Dataset.
+    Groups without arrays or attributes are left out: in N5 any directory is one.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing at `path`.
+    """
+    from xarray_n5.array import Array
+    from xarray_n5.group import open_node
+
+    root = open_node(
+        url,
+        path,
+        storage_options=storage_options,
+        format=form,
+        axis_order=options.axis_order,
+        missing=options.missing,
+        label_multisets=options.label_multisets,
+    )
+    unwanted = frozenset(drop)
+
+    def visit(node: Array | Group, place: str) -> dict[str, xr.Dataset]:
+        if isinstance(node, Array):
+            dataset = _build({node.name: node}, {}, unwanted, decoders, options)
+            dataset.encoding["source"] = node.url
+            return {place: dataset}
+        below: dict[str, xr.Dataset] = {}
+        for name, child in node.children(without=unwanted).items():
+            below |= visit(child, f"{place.rstrip('/')}/{name}")
+        attributes = dict(node.attrs)
+        return {place: xr.Dataset(attrs=attributes), **below} if attributes or below else {}
+
+    return visit(root, "/") or {"/": xr.Dataset()}
+
+
 def _arrays(
     node: Array | Group, level: int | None, drop: Container[str]
 ) -> tuple[dict[str, Array], dict[str, Any]]:
