@@ -475,7 +475,7 @@ def test_a_tree_has_a_node_for_each_array_and_one_for_each_group(pyramid: Path) 
 
 
 def test_levels_of_a_tree_have_their_centre_at_one_place(pyramid: Path) -> None:
-    tree = xr.open_datatree(pyramid, group="em")
+    tree: Any = xr.open_datatree(pyramid, group="em")
     for axis, centre in {"z": 140.0, "y": 30.0, "x": 30.0}.items():
         assert {float(tree[f"s{level}"][axis].mean()) for level in range(3)} == {centre}
     assert [float(tree[f"s{level}"]["x"][0]) for level in range(3)] == [0, 2, 6]
@@ -496,5 +496,5 @@ def test_directories_without_arrays_are_no_nodes(pyramid: Path) -> None:
 
 
 def test_a_misspelt_option_of_a_tree_is_an_error(pyramid: Path) -> None:
-    with pytest.raises(TypeError, match="orign"):
-        xr.open_datatree(pyramid, engine="n5", orign="corner")
+    with pytest.raises(TypeError, match="position"):
+        xr.open_datatree(pyramid, engine="n5", position="corner")
