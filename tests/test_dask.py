@@ -557,3 +557,24 @@ def test_a_dataarray_brings_its_axes() -> None:
     np.testing.assert_allclose(opened["x"], source["x"], rtol=1e-12)
     to_n5(source, store, "named", axes=["a", "b", "c"])
     assert dict(open_array(store, "named").attrs) == {"axes": ["c", "b", "a"]}
+
+
+@pytest.mark.timeout(60)
+def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
+    place = tmp_path / "x.n5"
+    script = (
+        "import dask.array as da, xarray_n5\n"
+        "x = da.arange(160 * 160 * 160, chunks=-1, dtype='u4').reshape(160, 160, 160) + 1\n"
+        f"xarray_n5.to_n5(x.rechunk(32), {str(place)!r}, 'a', chunks=(8, 8, 8))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as writer:  # noqa: S603
+        # Wait for the write to be well under way: no clock tells that.
+        while writer.poll() is None and not (place / "a/9").exists():
+            pass
+        writer.kill()
+    array = open_array(place, "a")
+    expected = np.arange(1, 160**3 + 1, dtype="u4").reshape(160, 160, 160)
+    stored = list(array.stored_chunks())
+    assert 0 < len(stored) < array.grid.size
+    for index in stored:
+        np.testing.assert_array_equal(array.read_chunk(index), expected[array.grid.slices(index)])

@@ -150,6 +150,7 @@ def test_everything_is_checked_before_anything_is_written() -> None:
     store = MemoryStore()
     for wrong in (
         {"dtype": "c8"},
+        {"dtype": "unit8"},
         {"chunks": (2,)},
         {"chunks": (0, 2)},
         {"chunks": "some"},

@@ -365,9 +365,10 @@ class Array:
             If `shape` has another number of axes or a negative size.
         """
         self._check_writable()
-        new = self._ordered(tuple(map(operator.index, shape)))
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        new = self._ordered(tuple(map(operator.index, sizes)))
         if len(new) != self.ndim or any(size < 0 for size in new):
-            raise ValueError(f"{self.url} has {self.ndim} axes; {tuple(shape)} is no shape for it")
+            raise ValueError(f"{self.url} has {self.ndim} axes; {sizes} is no shape for it")
         before = self.refresh().metadata
         if before.content is not Content.NUMBERS:
             raise ValueError(f"{self.url} holds {before.content.value}, which are read only")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -275,9 +276,11 @@ def _check_sizes(arrays: Mapping[str, Array], dims: Mapping[str, tuple[str, ...]
 
 def _clash(array: Array, why: str) -> str:
     parent = array.url.rpartition("/")[0]
+    level = re.fullmatch(r"s\d+", array.name)
+    advice = "one level of a pyramid with level=0" if level else f"one with group={array.path!r}"
     return (
-        f"the arrays in {parent!r} do not fit into one Dataset ({why}); open one of them, "
-        f"e.g. group={array.path!r}"
+        f"the arrays in {parent!r} do not fit into one Dataset ({why}); open {advice}, or all of "
+        "them with xarray.open_datatree"
     )
 
 

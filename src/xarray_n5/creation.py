@@ -54,6 +54,16 @@ def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
         raise MetadataError(f"{name} is {value!r}; whole numbers are needed") from None
 
 
+def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
+    """Return the type that users mean, in native byte order."""
+    try:
+        return np.dtype(dtype).newbyteorder("=")
+    except TypeError as error:
+        raise MetadataError(
+            f"{where}: {error}; name a type such as 'uint8' or 'float32'"
+        ) from error
+
+
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
     """Raise where the format, or the compression, could not hold the array."""
     try:

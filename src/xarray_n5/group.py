@@ -6,13 +6,12 @@ import warnings
 from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from xarray_n5.array import Array
 from xarray_n5.attributes import NodeAttributes, as_json
 from xarray_n5.compression import resolve
 from xarray_n5.creation import (
     all_attributes,
+    as_dtype,
     as_sizes,
     check_agreement,
     check_storable,
@@ -403,7 +402,7 @@ def create_array(
     metadata = ArrayMetadata(
         shape=sizes,
         chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
-        dtype=np.dtype(dtype).newbyteorder("="),
+        dtype=as_dtype(dtype, at),
         compression=resolve(compression),
         attributes=all_attributes(axes, attributes, dialect, len(sizes), at),
     )
