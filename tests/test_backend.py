@@ -103,7 +103,7 @@ def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:
         to_n5(VALUES[:: 2**level], tmp_path / "p.n5", f"p/s{level}")
     picked = xr.open_dataset(tmp_path / "p.n5", group="p", level=1)
     np.testing.assert_array_equal(picked["s1"], VALUES[::2])
-    with pytest.raises(ValueError, match="level=0.*open_datatree"):
+    with pytest.raises(ValueError, match=r"level=0.*open_datatree"):
         xr.open_dataset(tmp_path / "p.n5", group="p")
     with pytest.raises(NodeNotFoundError, match="s7"):
         xr.open_dataset(tmp_path / "p.n5", group="p", level=7)
