@@ -74,17 +74,7 @@ def open_dataset(
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
-    from xarray_n5.group import open_node
-
-    node = open_node(
-        url,
-        path,
-        storage_options=storage_options,
-        format=form,
-        axis_order=options.axis_order,
-        missing=options.missing,
-        label_multisets=options.label_multisets,
-    )
+    node = _open(url, path, storage_options, form, options)
     unwanted = frozenset(drop)
     arrays, attributes = _arrays(node, options.level, unwanted)
     dataset = _build(arrays, attributes, unwanted, decoders, options)
@@ -113,17 +103,8 @@ def open_groups(
         If there is nothing at `path`.
     """
     from xarray_n5.array import Array
-    from xarray_n5.group import open_node
 
-    root = open_node(
-        url,
-        path,
-        storage_options=storage_options,
-        format=form,
-        axis_order=options.axis_order,
-        missing=options.missing,
-        label_multisets=options.label_multisets,
-    )
+    root = _open(url, path, storage_options, form, options)
     unwanted = frozenset(drop)
 
     def visit(node: Array | Group, place: str) -> dict[str, xr.Dataset]:
@@ -138,6 +119,26 @@ def open_groups(
         return {place: xr.Dataset(attrs=attributes), **below} if attributes or below else {}
 
     return visit(root, "/") or {"/": xr.Dataset()}
+
+
+def _open(
+    url: object,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    form: str | None,
+    options: Options,
+) -> Array | Group:
+    from xarray_n5.group import open_node
+
+    return open_node(
+        url,
+        path,
+        storage_options=storage_options,
+        format=form,
+        axis_order=options.axis_order,
+        missing=options.missing,
+        label_multisets=options.label_multisets,
+    )
 
 
 def _arrays(

@@ -57,11 +57,10 @@ def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
 def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
     """Return the type that users mean, in native byte order."""
     try:
-        return np.dtype(dtype).newbyteorder("=")
+        found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
-        raise MetadataError(
-            f"{where}: {error}; name a type such as 'uint8' or 'float32'"
-        ) from error
+        raise MetadataError(f"{where}: {error}; name one such as 'uint8' or 'float32'") from error
+    return found.newbyteorder("=")
 
 
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
