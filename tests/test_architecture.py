@@ -33,7 +33,7 @@ LADDER = [
     {"nodes"},
     {"creation"},
     {"group"},
-    {"coordinates", "graphs"},
+    {"coordinates", "decoding", "graphs"},
     {"dask"},
     {"backend"},
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
+
+from xarray_n5.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -195,7 +196,7 @@ def _build(
             if not coords.setdefault(dim, values).identical(values):  # type: ignore[no-untyped-call]
                 raise ValueError(_clash(array, f"their {dim!r} lies at different places"))
     encoded = any("_ARRAY_DIMENSIONS" in array.attrs for array in arrays.values())
-    decoded, kept, named = _decode(variables, attributes, decoders, encoded=encoded)
+    decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
     return dataset.set_coords((own | set(named)) & set(dataset.variables))
@@ -209,39 +210,6 @@ def _key(name: str, dims: Mapping[str, tuple[str, ...]], taken: Container[str]) 
     while key in taken:
         key += "_"
     return key
-
-
-def _decode(
-    variables: Mapping[str, xr.Variable],
-    attributes: dict[str, Any],
-    asked: Mapping[str, bool | None],
-    *,
-    encoded: bool,
-) -> tuple[Mapping[str, xr.Variable], Mapping[str, Any], Iterable[str]]:
-    """Return variables, attributes and names of coordinates, decoded as xarray decodes them.
-
-    What xarray cannot decode stays as it is, with a warning, unless decoding was asked for.
-    """
-    chosen = _decoders(asked, encoded)
-    if not any(chosen.values()):
-        return variables, attributes, ()
-    decode: Any = xr.conventions.decode_cf_variables
-    whole = dict(variables)
-    for name, variable in variables.items():
-        try:
-            decode({name: variable.copy(deep=False)}, {}, **chosen)
-        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            if any(asked.values()):
-                raise
-            del whole[name]
-            warnings.warn(
-                f"{name!r} is left as it is stored: its attributes {list(variable.attrs)} cannot "
-                f"be decoded ({error})",
-                UserWarning,
-                stacklevel=2,
-            )
-    decoded, kept, named = decode(whole, attributes, **chosen)
-    return {**variables, **decoded}, kept, named
 
 
 def _variable(array: Array, dims: tuple[str, ...], geometry: Geometry) -> xr.Variable:
@@ -283,19 +251,3 @@ def _clash(array: Array, why: str) -> str:
         f"the arrays in {parent!r} do not fit into one Dataset ({why}); open {advice}, or all of "
         "them with xarray.open_datatree"
     )
-
-
-def _decoders(asked: Mapping[str, bool | None], encoded: bool) -> dict[str, Any]:
-    """Return xarray's decoders: what was asked for, else all of them where xarray wrote the file.
-
-    A foreign ``_FillValue`` or ``scale_factor`` means whatever its writer meant by it.
-    """
-    unset: dict[str, Any] = {
-        "concat_characters": encoded,
-        "mask_and_scale": encoded,
-        "decode_times": encoded,
-        "decode_coords": encoded,
-        "use_cftime": None,
-        "decode_timedelta": None if encoded else False,
-    }
-    return {**unset, **{key: value for key, value in asked.items() if value is not None}}
