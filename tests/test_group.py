@@ -451,3 +451,36 @@ def test_a_file_is_told_from_a_container(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_bytes(b"x")
     with pytest.raises(NodeNotFoundError, match="a file, not a directory"):
         open_array(tmp_path / "x.h5")
+
+
+def test_replacing_never_takes_hidden_files_along(tmp_path: Path) -> None:
+    for place in (tmp_path / "project", tmp_path / "c.n5/a"):
+        (place / ".git").mkdir(parents=True)
+        (place / ".git/config").write_text("kept")
+    with pytest.raises(NodeExistsError, match=r"\.git"):
+        create_array(tmp_path / "project", mode="w", **SMALL)
+    with pytest.raises(NodeExistsError, match=r"\.git"):
+        create_array(tmp_path / "c.n5", "a", mode="w", **SMALL)
+    create_array(tmp_path / "project", **SMALL)
+    with pytest.raises(NodeExistsError, match=r"\.git"):
+        create_array(tmp_path / "project", mode="w", **SMALL)
+    for place in (tmp_path / "project", tmp_path / "c.n5/a"):
+        assert (place / ".git/config").read_text() == "kept"
+
+
+def test_replacing_clears_what_stopped_writes_left(tmp_path: Path) -> None:
+    create_array(tmp_path / "c.n5", "a", **SMALL)[...] = 1
+    left = tmp_path / "c.n5/a/0" / f".1.{'0' * 32}.partial"
+    left.write_bytes(b"torn")
+    assert not create_array(tmp_path / "c.n5", "a", mode="w", **SMALL)[...].any()
+    assert not left.exists()
+
+
+def test_an_array_at_the_root_holds_no_nodes(store: Store) -> None:
+    create_array(store, **SMALL)[...] = 1
+    for path in ("a", "0", "a/b"):
+        with pytest.raises(NodeExistsError, match="cannot hold"):
+            create_array(store, path, mode="w", **SMALL)
+        with pytest.raises(NodeExistsError, match="cannot hold"):
+            create_group(store, path)
+    assert (open_array(store)[...] == 1).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from xarray_n5.axes import as_geometry
 from xarray_n5.dialects import write_geometry
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.nodes import ZARR
 from xarray_n5.nodes import where as _where
 from xarray_n5.paths import join
 from xarray_n5.planning import auto_chunks
@@ -142,9 +144,8 @@ def make_room(
         kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
         raise NodeExistsError(store.url, path, kind, hint)
     around = store.list("") if root is None else ((), ())
-    zarr = {".zgroup", ".zarray", "zarr.json"}.intersection(around[1])
-    if zarr:
-        raise NodeExistsError(store.url, "", "Zarr", f"it has {zarr.pop()}; choose another place")
+    if zarr := ZARR.intersection(around[1]):
+        raise NodeExistsError(store.url, "", "Zarr", f"it has {min(zarr)}; choose another place")
     fresh = root is None and not any(around)
     if replacement is not None and (before is not None or store.is_folder(path)):
         store.delete_tree(path, form.document)
@@ -159,22 +160,28 @@ def make_room(
 def _others(
     store: Store, path: str, form: Format, arrays: Sequence[ArrayMetadata]
 ) -> Iterator[str]:
-    """Iterate over what is at a node beside its document, hidden files and chunks of `arrays`."""
+    """Iterate over what is at a node and must stay.
+
+    Beside new nodes hidden files may lie. Where `arrays` are removed, everything with them is:
+    all but their document, their chunks, and what stopped writes left of those must stay.
+    """
     if not arrays:
         folders, files = store.list(path)
-        names: Iterable[str] = (*folders, *files)
-    else:
-        names = store.walk(path)
-    for name in names:
-        hidden = any(part.startswith(".") for part in name.split("/"))
+        for name in (*folders, *files):
+            if name in ZARR or not (name.startswith(".") or name == form.document):
+                yield name
+        return
+    for name in store.walk(path):
         chunk = any(form.chunk_index(array, name) is not None for array in arrays)
-        if not (hidden or chunk or name == form.document):
+        left = re.fullmatch(r"\..+\.[0-9a-f]{32}\.partial", name.rpartition("/")[2])
+        if not (chunk or left or name == form.document):
             yield name
 
 
 def _check_ancestors(store: Store, path: str, form: Format) -> None:
-    parts = path.split("/")[:-1] if path else []
-    keys = [join("/".join(parts[: n + 1]), form.document) for n in range(len(parts))]
+    """Raise where one of the groups around, the root included, is an array."""
+    parts = path.split("/") if path else []
+    keys = [join("/".join(parts[:depth]), form.document) for depth in range(len(parts))]
     for key, document in zip(keys, store.get_many(keys), strict=True):
         if isinstance(form.read(document, join(store.url, key)), ArrayMetadata):
             parent = key.rpartition("/")[0]

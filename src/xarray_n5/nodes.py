@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
-_ZARR = frozenset({".zarray", ".zgroup", "zarr.json"})
+ZARR = frozenset({".zarray", ".zgroup", "zarr.json"})
 """Files that make a directory a node of another format."""
 
 _SHOWN = 10
@@ -104,7 +104,7 @@ def hint(store: Store, path: str, form: Format) -> str:
             return "it is a file, not a directory"
         while True:
             folders, files = store.list(path)
-            if zarr := sorted(_ZARR.intersection(files)):
+            if zarr := sorted(ZARR.intersection(files)):
                 return f"{path or '/'!r} is Zarr ({zarr[0]}): use engine='zarr'"
             if folders or form.document in files or not path:
                 break
