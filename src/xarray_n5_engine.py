@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from xarray.backends import BackendEntrypoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import xarray as xr
 
@@ -69,7 +69,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dialect: str | None = None,
         origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
-        level: int | None = None,
+        level: int | Mapping[str, float] | None = None,
+        dims: Sequence[str] | None = None,
+        inherit: bool = False,
         label_multisets: Literal["error", "argmax"] = "error",
     ) -> xr.Dataset:
         """Return an array, or the arrays directly in a group, as a lazily indexed Dataset.
@@ -97,7 +99,14 @@ class N5BackendEntrypoint(BackendEntrypoint):
         missing
             "fill": a chunk that is not stored reads as zeros. "error": it raises.
         level
-            Which of a pyramid's arrays ``s0``, ``s1``, ... to open.
+            Which of a pyramid's levels to open: 0 is the finest, -1 the coarsest. Or how far
+            apart samples may lie along some dimensions, in the units of their coordinates:
+            ``{"x": 16.0}`` opens the coarsest level that is as fine as that.
+        dims
+            Names of the dimensions, instead of those in the metadata.
+        inherit
+            Whether axes, units and resolution come down from all groups above, as Neuroglancer
+            has it; else only what is on the array and the groups just around it counts.
         label_multisets
             "argmax" reads Paintera's label multisets as their most frequent labels.
 
@@ -128,6 +137,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
                     "origin": origin,
                     "missing": missing,
                     "level": level,
+                    "dims": dims,
+                    "inherit": inherit,
                     "label_multisets": label_multisets,
                 },
             ),

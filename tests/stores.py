@@ -105,6 +105,9 @@ class CountingStore:
         self.counts["walk"] += 1
         return self.inner.walk(prefix)
 
+    def above(self) -> None:
+        return None
+
     def stamp(self, key: str) -> object:
         self.counts["stamp"] += 1
         return self.inner.stamp(key)

@@ -22,18 +22,19 @@ SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
     {"errors", "options"},
-    {"axes", "paths", "selection", "planning"},
+    {"units", "paths", "selection", "planning"},
+    {"axes"},
     {"grid"},
     {"compression", "storage"},
     {"metadata"},
     {"formats", "dialects"},
     {"chunks", "attributes"},
-    {"points"},
+    {"points", "surroundings"},
     {"array"},
     {"nodes"},
     {"creation"},
     {"group"},
-    {"coordinates", "decoding", "graphs"},
+    {"coordinates", "decoding", "graphs", "images", "lazy"},
     {"dask"},
     {"backend"},
 ]

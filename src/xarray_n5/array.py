@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 
 from xarray_n5.attributes import NodeAttributes
-from xarray_n5.dialects import Node, geometry_of
+from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import (
-    MetadataError,
     NodeNotFoundError,
     ReadOnlyError,
     VarlengthChunkError,
@@ -23,18 +22,16 @@ from xarray_n5.paths import join
 from xarray_n5.points import read_points
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.storage import place
+from xarray_n5.surroundings import look_around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import Chunks
-    from xarray_n5.metadata import Attributes
+    from xarray_n5.dialects import Node
 
 AxisOrder: TypeAlias = Literal["C", "F"]
-
-_GENERATIONS = 3
-"""How many groups around an array may describe it: Paintera's stand two above."""
 
 
 class Array:
@@ -141,40 +138,29 @@ class Array:
         """The array's axes: names, units, where samples lie."""
         return self.geometry().axes
 
-    def parents(self) -> tuple[Attributes, ...]:
-        """Return the attributes of the groups around the array, the nearest first; one batch."""
-        chunks = self._chunks
-        parts = self.path.split("/")[:-1]
-        paths = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)]
-        nearest = paths[:_GENERATIONS] if self.path else []
-        keys = [join(path, chunks.format.document) for path in nearest]
-        found: list[Attributes] = []
-        for key, document in zip(keys, chunks.store.get_many(keys), strict=True):
-            try:
-                found.append(chunks.format.read(document, join(chunks.store.url, key)).attributes)
-            except MetadataError:
-                found.append({})
-        return tuple(found)
+    def node(self, *, inherit: bool = False, like: Node | None = None) -> Node:
+        """Return the array as dialects see it, with what is around it; one batch of reads.
 
-    def geometry(
-        self, dialect: str | None = None, parents: tuple[Attributes, ...] | None = None
-    ) -> Geometry:
+        Parameters
+        ----------
+        inherit
+            Whether all groups above have their say, as in Neuroglancer.
+        like
+            An array in the same group, around which has been looked already.
+        """
+        return look_around(self._chunks, inherit=inherit, like=like)
+
+    def geometry(self, dialect: str | None = None, *, node: Node | None = None) -> Geometry:
         """Return what the attributes tell of the axes.
 
         Parameters
         ----------
         dialect
             The only dialect to listen to; all that are spoken by default.
-        parents
-            The attributes of the groups around, where they are known already.
+        node
+            The array as :meth:`node` returns it, where it is known already.
         """
-        node = Node(
-            attributes=self.metadata.attributes,
-            shape=self.metadata.shape,
-            path=self.path,
-            parents=self.parents() if parents is None else parents,
-        )
-        found = geometry_of(node, dialect)
+        found = geometry_of(self.node() if node is None else node, dialect)
         return found if self._axis_order == "C" else found.transpose()
 
     def __len__(self) -> int:

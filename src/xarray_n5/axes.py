@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
+
+from xarray_n5.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,37 +16,6 @@ Kind = Literal["space", "time", "channel"]
 
 DEFAULT_NAMES = ("x", "y", "z", "t", "c")
 """Names of unnamed axes, the last axis first, as Neuroglancer names them."""
-
-_NO_UNIT = frozenset(
-    {"", "pixel", "pixels", "px", "voxel", "voxels", "none", "null", "a.u.", "arbitrary"}
-)
-
-_SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "angstrom": ("A", "\u00c5", "\u212b", "angstrom", "angstroms"),
-        "nm": ("nm", "nanometer", "nanometers", "nanometre", "nanometres"),
-        "um": (
-            *("um", "\u00b5m", "\u03bcm", "\u00c2\u00b5m", "\\u00B5m"),
-            *("micron", "microns", "micrometer", "micrometers", "micrometre", "micrometres"),
-        ),
-        "mm": ("mm", "millimeter", "millimeters", "millimetre", "millimetres"),
-        "cm": ("cm", "centimeter", "centimeters", "centimetre", "centimetres"),
-        "m": ("m", "meter", "meters", "metre", "metres"),
-        "inch": ("in", "inch", "inches"),
-        "s": ("s", "sec", "second", "seconds"),
-        "ms": ("ms", "millisecond", "milliseconds"),
-        "min": ("min", "minute", "minutes"),
-        "h": ("h", "hr", "hour", "hours"),
-        "Hz": ("Hz", "hertz"),
-    }
-)
-"""Unit spellings found in files (FORMATS: B0), by the abbreviation that every N5 reader takes."""
-
-_CANONICAL = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
-
-_LONGEST_ABBREVIATION = 3
-
-_TIME = frozenset({"s", "ms", "min", "h"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +40,40 @@ class Axis:
     """Where sample 0 lies."""
     labels: tuple[str, ...] | None = None
     """A text for each sample, instead of a place."""
+    factor: float = field(default=1.0, compare=False)
+    """How many samples of its pyramid's base level one sample stands for, where that is known."""
 
     def __post_init__(self) -> None:
         if self.scale is not None and not (math.isfinite(self.scale) and self.scale != 0):
             raise ValueError(
                 f"the scale of axis {self.name!r} is {self.scale}; a finite number but 0 is needed"
             )
+        if not (math.isfinite(self.factor) and self.factor > 0):
+            raise ValueError(
+                f"the factor of axis {self.name!r} is {self.factor}; a positive number is needed"
+            )
         if not math.isfinite(self.offset):
             raise ValueError(
                 f"the offset of axis {self.name!r} must be a finite number, not {self.offset}"
             )
 
+    @property
+    def step(self) -> float:
+        """The distance between two samples, 1 where nothing is known of it."""
+        return 1.0 if self.scale is None else self.scale
+
+    @property
+    def base(self) -> tuple[float, float]:
+        """Scale and offset of the base level, if this one stands for :attr:`factor` samples.
+
+        A voxel lies where the mean of those it stands for lies: (factor - 1) / 2 base steps on.
+        """
+        scale = self.step / self.factor
+        return scale, self.offset - scale * (self.factor - 1) / 2
+
     def position(self, sample: float) -> float:
         """Return where `sample` lies, in :attr:`unit`."""
-        return self.offset + sample * (1.0 if self.scale is None else self.scale)
+        return self.offset + sample * self.step
 
     @property
     def placed(self) -> bool:
@@ -93,13 +83,15 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The axes of an array, in C order, and the dialect that each fact came from."""
+    """The axes of an array, in C order, and where each fact came from."""
 
     axes: tuple[Axis, ...]
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Which dialect said what: keys are "names" and "placement"."""
+    """Where it was read: "names", "units", "scale", "offset", "labels" to "dialect: attribute"."""
     spoken: tuple[str, ...] = field(default=(), compare=False)
     """All dialects that the array's attributes speak."""
+    affine: tuple[tuple[float, ...], ...] | None = None
+    """Rows of n + 1 numbers, where places do not come axis by axis; then no axis has a scale."""
 
     @property
     def ndim(self) -> int:
@@ -114,16 +106,51 @@ class Geometry:
     @property
     def placed(self) -> bool:
         """Whether anything is known of where the samples lie."""
-        return any(axis.placed for axis in self.axes)
+        return self.affine is not None or any(axis.placed for axis in self.axes)
+
+    @property
+    def relative(self) -> bool:
+        """Whether places are counted in voxels of the base level: nothing is known of their size.
+
+        An array that has no factors either, but scales of 1 without unit, is relative too.
+        """
+        return self.affine is None and all(
+            axis.unit is None and axis.labels is None and axis.base == (1.0, 0.0)
+            for axis in self.axes
+        )
+
+    def called(self, dims: Sequence[str] | None) -> Geometry:
+        """Return the geometry with other names; as it is where there are more or fewer of them.
+
+        Raises
+        ------
+        ValueError
+            If a name stands twice.
+        """
+        if dims is None or len(dims) != self.ndim:
+            return self
+        if len(set(dims)) != len(dims):
+            raise ValueError(f"dims must be different names, not {list(dims)}")
+        axes = (replace(a, name=name) for a, name in zip(self.axes, dims, strict=True))
+        return replace(self, axes=tuple(axes), sources={**self.sources, "names": "dims"})
 
     def with_names(self, avoid: AbstractSet[str] = frozenset()) -> Geometry:
         """Return the geometry with a name for every axis; see :func:`names`."""
         named = zip(self.axes, names(self.axes, avoid), strict=True)
         return replace(self, axes=tuple(replace(axis, name=name) for axis, name in named))
 
+    def below(self, outer: tuple[Axis, ...]) -> Geometry:
+        """Return the geometry with other axes before its own."""
+        rows, more = self.affine, len(outer)
+        if rows is not None:
+            ones = [[float(row == at) for at in range(more + self.ndim + 1)] for row in range(more)]
+            rows = (*map(tuple, ones), *((*(0.0,) * more, *row) for row in rows))
+        return replace(self, axes=(*outer, *self.axes), affine=rows)
+
     def transpose(self) -> Geometry:
         """Return the geometry of the transposed array."""
-        return Geometry(self.axes[::-1], self.sources, self.spoken)
+        turned = self.affine and tuple((*row[-2::-1], row[-1]) for row in self.affine[::-1])
+        return replace(self, axes=self.axes[::-1], affine=turned)
 
 
 def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
@@ -147,35 +174,14 @@ def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[
     return tuple(reversed(result))
 
 
-def canonical_unit(text: str | None) -> str | None:
-    """Return the abbreviation that `text` is a spelling of, or None where it is no known unit.
-
-    >>> canonical_unit("micrometers"), canonical_unit("pixel"), canonical_unit("Mm")
-    ('um', None, None)
-    """
-    if text is None:
-        return None
-    text = text.strip()
-    # Abbreviations are told apart by their case (Mm is no mm), whole words are not.
-    return _CANONICAL.get(text) or (
-        _CANONICAL.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
-    )
-
-
-def written_unit(text: object) -> str | None:
-    """Return a unit as files write it, or None where the text says that there is none."""
-    if not isinstance(text, str) or text.strip().lower() in _NO_UNIT:
-        return None
-    return text
-
-
 def kind_of(name: str | None, unit: str | None) -> Kind | None:
     """Return what an axis counts, judged by its name and unit; None where they do not tell."""
-    if canonical_unit(unit) in _TIME or name == "t":
+    known = unit_of(unit)
+    if name == "t" or (known is not None and known.quantity == "time"):
         return "time"
     if name in {"c", "channel"}:
         return "channel"
-    if name in {"x", "y", "z"} or canonical_unit(unit) is not None:
+    if name in {"x", "y", "z"} or (known is not None and known.quantity == "length"):
         return "space"
     return None
 
@@ -188,11 +194,17 @@ def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geom
     ValueError
         If there is not exactly one for each of `ndim` axes, or a name stands twice.
     """
-    given = axes.axes if isinstance(axes, Geometry) else tuple(axes)
-    built = tuple(axis if isinstance(axis, Axis) else Axis(name=axis) for axis in given)
+    given = (
+        axes
+        if isinstance(axes, Geometry)
+        else Geometry(tuple(axis if isinstance(axis, Axis) else Axis(name=axis) for axis in axes))
+    )
+    built = tuple(
+        replace(axis, kind=axis.kind or kind_of(axis.name, axis.unit)) for axis in given.axes
+    )
     if len(built) != ndim:
         raise ValueError(f"{len(built)} axes were given for an array with {ndim}")
     written = [axis.name for axis in built if axis.name]
     if len(set(written)) != len(written):
         raise ValueError(f"axis names must be unique, not {written}")
-    return Geometry(built)
+    return replace(given, axes=built)

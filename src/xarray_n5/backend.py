@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from xarray_n5.decoding import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from xarray.backends import BackendArray
 
     from xarray_n5.array import Array, AxisOrder
     from xarray_n5.axes import Geometry
     from xarray_n5.chunks import Missing
     from xarray_n5.coordinates import Origin
+    from xarray_n5.dialects import Node
     from xarray_n5.group import Group
+    from xarray_n5.images import Image
     from xarray_n5.nodes import LabelMultisets
-
-
-class LazyArray(BackendArray):
-    """An array that reads what xarray asks for, when it asks for it."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-        self.shape = array.shape
-        self.dtype = array.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects: each chunk that it touches is read once."""
-        if isinstance(key, indexing.VectorizedIndexer):
-            return np.asarray(self.array.vindex[key.tuple])
-        return np.asarray(self.array[key.tuple])
-
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects, read in another thread."""
-        return await asyncio.to_thread(self.__getitem__, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +36,9 @@ class Options:
     origin: Origin = "center"
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
-    level: int | None = None
+    level: int | Mapping[str, float] | None = None
+    dims: Sequence[str] | None = None
+    inherit: bool = False
 
 
 def open_dataset(
@@ -77,8 +62,13 @@ def open_dataset(
     """
     node = _open(url, path, storage_options, form, options)
     unwanted = frozenset(drop)
-    arrays, attributes = _arrays(node, options.level, unwanted)
-    dataset = _build(arrays, attributes, unwanted, decoders, options)
+    images, attributes = _images(node, unwanted, options)
+    if options.dims is not None and all(len(options.dims) != len(i.shape) for i in images.values()):
+        raise ValueError(
+            f"dims has {len(options.dims)} names, the arrays in {node.url!r} have "
+            f"{sorted({len(image.shape) for image in images.values()})} axes"
+        )
+    dataset = _build(images, attributes, unwanted, decoders, options)
     dataset.encoding["source"] = node.url
     return dataset
 
@@ -95,7 +85,8 @@ def open_groups(
 ) -> dict[str, xr.Dataset]:
     """Return every array below a node as a Dataset of its own, by path, and groups' attributes.
 
-    Levels of a pyramid differ in size under the same names, so no two arrays share a Dataset.
+    Levels of a pyramid differ in size under the same names, so no two arrays share a Dataset;
+    but views of BigDataViewer and channels that are alike are one image, a Dataset a level.
     Groups without arrays or attributes are left out: in N5 any directory is one.
 
     Raises
@@ -104,18 +95,28 @@ def open_groups(
         If there is nothing at `path`.
     """
     from xarray_n5.array import Array
+    from xarray_n5.images import PART
 
     root = _open(url, path, storage_options, form, options)
     unwanted = frozenset(drop)
 
+    def dataset(name: str, image: Image) -> xr.Dataset:
+        built = _build({name: image}, {}, unwanted, decoders, options)
+        built.encoding["source"] = image.first.url
+        return built
+
     def visit(node: Array | Group, place: str) -> dict[str, xr.Dataset]:
         if isinstance(node, Array):
-            dataset = _build({node.name: node}, {}, unwanted, decoders, options)
-            dataset.encoding["source"] = node.url
-            return {place: dataset}
+            return {place: dataset(node.name, _alone(node, options))}
+        stem = place.rstrip("/")
         below: dict[str, xr.Dataset] = {}
+        joined = _together(node, options)
+        for name, levels in joined.items():
+            at = f"{stem}/{name}".rstrip("/")
+            below |= {f"{at}/{level}": dataset(level, image) for level, image in levels.items()}
         for name, child in node.children(without=unwanted).items():
-            below |= visit(child, f"{place.rstrip('/')}/{name}")
+            inside = name in joined or ("" in joined and PART.fullmatch(name))
+            below |= {} if inside else visit(child, f"{stem}/{name}")
         attributes = dict(node.attrs)
         return {place: xr.Dataset(attrs=attributes), **below} if attributes or below else {}
 
@@ -142,33 +143,59 @@ def _open(
     )
 
 
-def _arrays(
-    node: Array | Group, level: int | None, drop: Container[str]
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays to open, by name, and the Dataset's attributes."""
+def _images(
+    node: Array | Group, drop: Container[str], options: Options
+) -> tuple[dict[str, Image], dict[str, Any]]:
+    """Return the images to open, by name, and the Dataset's attributes."""
     from xarray_n5.array import Array
     from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5.images import choose, levels_of
 
     if isinstance(node, Array):
-        if level is not None:
+        if options.level is not None:
             raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
-        return {node.name: node}, {}
-    if level is not None:
-        chosen = node.get(f"s{level}")
-        if not isinstance(chosen, Array):
-            hint = "level= picks s0, s1, ... of a pyramid"
-            raise NodeNotFoundError(node.url, f"s{level}", "array", hint)
-        return {chosen.name: chosen}, dict(node.attrs)
+        return {node.name: _alone(node, options)}, {}
     arrays = node.arrays(without=drop)
+    levels: Mapping[str, Image] = {}
+    if not arrays:
+        levels = _together(node, options).get("", {})
+    elif options.level is not None:
+        levels = {n: _alone(array, options) for n, array in levels_of(node, arrays).items()}
+    if options.level is not None or len(levels) == 1:
+        name = choose(levels, 0 if options.level is None else options.level, node.url)
+        return {name: levels[name]}, dict(node.attrs)
+    if levels:
+        raise ValueError(
+            f"{node.url!r} is an image with the levels {', '.join(levels)}; open one of them with "
+            "level=0, or all with xarray.open_datatree"
+        )
     if not arrays:
         inner = ", ".join(node) or "nothing"
         hint = f"the group holds {inner}; name an array or its group with group="
         raise NodeNotFoundError(node.url, "", "array", hint)
-    return arrays, dict(node.attrs)
+    shared = next(iter(arrays.values())).node(inherit=options.inherit)
+    sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
+    shared = replace(shared, beside=sizes)
+    return {n: _alone(array, options, shared) for n, array in arrays.items()}, dict(node.attrs)
+
+
+def _alone(array: Array, options: Options, like: Node | None = None) -> Image:
+    from xarray_n5.images import Image
+
+    node = array.node(inherit=options.inherit, like=like)
+    return Image({(): array}, array.geometry(options.dialect, node=node))
+
+
+def _together(group: Group, options: Options) -> dict[str, dict[str, Image]]:
+    from xarray_n5.images import together
+
+    if options.axis_order == "F":
+        return {}
+    return together(group, dialect=options.dialect, inherit=options.inherit)
 
 
 def _build(
-    arrays: Mapping[str, Array],
+    images: Mapping[str, Image],
     attributes: dict[str, Any],
     drop: Container[str],
     decoders: Mapping[str, bool | None],
@@ -176,26 +203,30 @@ def _build(
 ) -> xr.Dataset:
     from xarray_n5.coordinates import coords_of, dims_of
 
-    around = next(iter(arrays.values())).parents() if arrays else ()
     # An axis that nobody named must not take the name of an array.
     geometries = {
-        name: array.geometry(options.dialect, around).with_names(avoid=arrays.keys())
-        for name, array in arrays.items()
+        name: image.geometry.called(options.dims).with_names(avoid=images.keys())
+        for name, image in images.items()
     }
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
-    keys = {name: _key(name, dims, arrays) for name in arrays}
-    arrays = {name: array for name, array in arrays.items() if keys[name] not in drop}
-    _check_sizes(arrays, dims)
+    keys = {name: _key(name, dims, images) for name in images}
+    images = {name: image for name, image in images.items() if keys[name] not in drop}
+    _check_sizes(images, dims)
     variables: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}
-    for name, array in arrays.items():
-        variables[keys[name]] = _variable(array, dims[name], geometries[name])
+    for name, image in images.items():
+        variables[keys[name]] = _variable(image, dims[name], geometries[name], options)
         if dims[name] == (name,):
             continue
-        for dim, values in coords_of(geometries[name], array.shape, options.origin).items():
+        places = {
+            dim: xr.Variable((dim,), np.array(numbers))
+            for dim, numbers in zip(dims[name], image.numbers, strict=False)
+        }
+        places |= coords_of(geometries[name], image.shape, options.origin)
+        for dim, values in places.items():
             if not coords.setdefault(dim, values).identical(values):  # type: ignore[no-untyped-call]
-                raise ValueError(_clash(array, f"their {dim!r} lies at different places"))
-    encoded = any("_ARRAY_DIMENSIONS" in array.attrs for array in arrays.values())
+                raise ValueError(_clash(image.first, f"their {dim!r} lies at different places"))
+    encoded = any("_ARRAY_DIMENSIONS" in image.first.attrs for image in images.values())
     decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
@@ -212,34 +243,46 @@ def _key(name: str, dims: Mapping[str, tuple[str, ...]], taken: Container[str]) 
     return key
 
 
-def _variable(array: Array, dims: tuple[str, ...], geometry: Geometry) -> xr.Variable:
+def _variable(
+    image: Image, dims: tuple[str, ...], geometry: Geometry, options: Options
+) -> xr.Variable:
     from xarray_n5.compression import to_json
     from xarray_n5.dialects import DIALECTS
+    from xarray_n5.lazy import LazyArray, LazyStack
 
-    known = {key for name in geometry.spoken for key in DIALECTS[name].keys}
-    metadata = array.metadata
+    array = image.first
+    lazy: BackendArray = LazyArray(array.bare())
+    if image.numbers:
+        bare = {place: each.bare() for place, each in image.arrays.items()}
+        lazy = LazyStack(bare, image.outer, options.missing)
+    # What is not in the coordinates stays in the attributes.
+    told = geometry.spoken if geometry.affine is None else ()
+    known = {key for name in told for key in DIALECTS[name].keys}
+    attributes = {key: value for key, value in array.attrs.items() if key not in known}
+    if geometry.affine is not None:
+        attributes.setdefault("affine", [number for row in geometry.affine for number in row])
     return xr.Variable(
         dims,
-        indexing.LazilyIndexedArray(LazyArray(array.bare())),
-        {key: value for key, value in array.attrs.items() if key not in known},
+        indexing.LazilyIndexedArray(lazy),
+        attributes,
         {
             "source": array.url,
-            "chunks": array.chunks,
-            "preferred_chunks": dict(zip(dims, array.chunks, strict=True)),
-            "n5_compression": to_json(metadata.compression),
+            "chunks": image.chunks,
+            "preferred_chunks": dict(zip(dims, image.chunks, strict=True)),
+            "n5_compression": to_json(array.metadata.compression),
             "dtype": array.dtype,
             "dialect": dict(geometry.sources),
         },
     )
 
 
-def _check_sizes(arrays: Mapping[str, Array], dims: Mapping[str, tuple[str, ...]]) -> None:
+def _check_sizes(images: Mapping[str, Image], dims: Mapping[str, tuple[str, ...]]) -> None:
     sizes: dict[str, int] = {}
-    for name, array in arrays.items():
-        for dim, size in zip(dims[name], array.shape, strict=True):
+    for name, image in images.items():
+        for dim, size in zip(dims[name], image.shape, strict=True):
             if sizes.setdefault(dim, size) != size:
                 raise ValueError(
-                    _clash(array, f"their {dim!r} has {sizes[dim]} and {size} samples")
+                    _clash(image.first, f"their {dim!r} has {sizes[dim]} and {size} samples")
                 )
 
 

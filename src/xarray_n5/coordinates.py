@@ -43,7 +43,8 @@ def coords_of(
     shape
         The array's shape.
     origin
-        Where place 0 lies in the first voxel: at its centre, or at its corner.
+        Where place 0 lies in the first voxel of the base level: at its centre, or at its corner.
+        All levels of a pyramid move by the same half of a base voxel.
 
     Returns
     -------
@@ -98,9 +99,8 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
 def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
     if axis.labels is not None:
         return np.array(axis.labels)
-    scale = 1.0 if axis.scale is None else axis.scale
-    offset = axis.offset + (scale / 2 if origin == "corner" else 0.0)
-    return offset + scale * np.arange(size, dtype=np.float64)
+    offset = axis.offset + (axis.base[0] / 2 if origin == "corner" else 0.0)
+    return offset + axis.step * np.arange(size, dtype=np.float64)
 
 
 def _attributes(axis: Axis) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def all_attributes(
     axes: Iterable[Axis | str | None] | Geometry | None,
     attributes: Mapping[str, Any] | None,
     dialect: str | Iterable[str] | None,
-    ndim: int,
+    shape: tuple[int, ...],
     where: str,
 ) -> dict[str, Any]:
     """Return the user's attributes and those that describe the axes."""
@@ -94,7 +94,7 @@ def all_attributes(
     if axes is None:
         return given
     try:
-        described = write_geometry(as_geometry(axes, ndim), dialect)
+        described = write_geometry(as_geometry(axes, len(shape)), shape, dialect)
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     clash = [key for key in described if key in given and given[key] != described[key]]

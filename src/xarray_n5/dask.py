@@ -27,7 +27,7 @@ from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.paths import normalize_path
 from xarray_n5.planning import align, group_chunks
 from xarray_n5.selection import normalize
-from xarray_n5.storage import open_store
+from xarray_n5.storage import open_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -250,8 +250,8 @@ def to_n5(
             chunks = "auto"
         shape = _stored_shape(source, chunks, existing)
         if mode == "w":
-            store = open_store(url, storage_options)
-            check_independent(source, (store.token, normalize_path(path)))
+            store, inner = open_container(url, normalize_path(path), storage_options)
+            check_independent(source, (store.token, inner))
         aligned = _aligned(source, shape, start, strict=not align_chunks)
         target = create_array(
             url,

@@ -24,7 +24,7 @@ from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import Opening, exists, hint, locate, read, where
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path, normalize_path
-from xarray_n5.storage import open_store
+from xarray_n5.storage import open_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,27 +112,31 @@ class Group(Mapping[str, "Array | Group"]):
             return Group(self._store, path, self._format, metadata, options=self._options)
         return self._options.array(self._store, path, self._format, metadata)
 
-    def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
-        """Return the arrays and groups directly in the group: one listing, one batch of reads.
+    def nodes(self, names: Iterable[str]) -> dict[str, Array | Group]:
+        """Return what is at some places below the group, in one batch of reads.
 
         One that cannot be read is left out with a warning, so that it does not hide the others.
-
-        Parameters
-        ----------
-        without
-            Names to pass over.
         """
-        names = [name for name in iter(self) if name not in without]
-        paths = [join(self._path, name) for name in names]
-        documents = self._store.get_many([join(path, self._format.document) for path in paths])
+        paths = {name: self._inner(name) for name in names}
+        documents = self._store.get_many([join(p, self._format.document) for p in paths.values()])
         found = {}
-        for name, path, document in zip(names, paths, documents, strict=True):
+        for (name, path), document in zip(paths.items(), documents, strict=True):
             at = where(self._store, path, self._format)
             try:
                 found[name] = self._node(path, self._format.read(document, at))
             except N5Error as error:
                 warnings.warn(f"{name!r} is left out: {error}", UserWarning, stacklevel=3)
         return found
+
+    def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
+        """Return the arrays and groups directly in the group: one listing, one batch of reads.
+
+        Parameters
+        ----------
+        without
+            Names to pass over.
+        """
+        return self.nodes(name for name in iter(self) if name not in without)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, Array]:
         """Return the arrays directly in the group; see :meth:`children`."""
@@ -249,7 +253,7 @@ def open_array(
         write_empty=write_empty_chunks,
         edges=edge_chunks,
     )
-    store, path = open_store(url, storage_options), normalize_path(path)
+    store, path = open_container(url, normalize_path(path), storage_options)
     if assume_metadata:
         form = get_format(format)
         assumed = form.assume(metadata or {}, where(store, path, form))
@@ -289,7 +293,7 @@ def open_group(
         If there is nothing, or an array.
     """
     check_option("mode", mode, "r", "r+")
-    store, path = open_store(url, storage_options), normalize_path(path)
+    store, path = open_container(url, normalize_path(path), storage_options)
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
         raise NodeNotFoundError(store.url, path, "group", "it is an array: use open_array")
@@ -315,7 +319,7 @@ def open_node(
     NodeNotFoundError
         If there is nothing.
     """
-    store, path = open_store(url, storage_options), normalize_path(path)
+    store, path = open_container(url, normalize_path(path), storage_options)
     form, document, found = read(store, path, format)
     options = Opening(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
     if isinstance(found, ArrayMetadata):
@@ -395,8 +399,8 @@ def create_array(
         If the format cannot hold the array, or what is there does not agree.
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
-    store, form = open_store(url, storage_options), get_format(format)
-    path = new_path(path, form.document)
+    form = get_format(format)
+    store, path = open_container(url, new_path(path, form.document), storage_options)
     at = where(store, path, form)
     sizes = as_sizes("shape", shape)
     metadata = ArrayMetadata(
@@ -404,7 +408,7 @@ def create_array(
         chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
         dtype=as_dtype(dtype, at),
         compression=resolve(compression),
-        attributes=all_attributes(axes, attributes, dialect, len(sizes), at),
+        attributes=all_attributes(axes, attributes, dialect, sizes, at),
     )
     check_storable(metadata, form, at)
     options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
@@ -455,8 +459,8 @@ def create_group(
         If there is something that `mode` does not allow.
     """
     check_option("mode", mode, "w-", "a")
-    store, form = open_store(url, storage_options), get_format(format)
-    path = new_path(path, form.document)
+    form = get_format(format)
+    store, path = open_container(url, new_path(path, form.document), storage_options)
     at = where(store, path, form)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
     before = store.get(join(path, form.document))

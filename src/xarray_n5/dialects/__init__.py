@@ -9,36 +9,66 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
+from xarray_n5.dialects.bdv import Bdv
+from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.imagej import ImageJ
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer
+from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.paintera import Paintera
+from xarray_n5.dialects.precedence import combine
 from xarray_n5.dialects.tensorstore import TensorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.metadata import Attributes
 
-__all__ = ["DIALECTS", "Dialect", "Node", "geometry_of", "register_dialect", "write_geometry"]
+__all__ = [
+    "DIALECTS",
+    "Dialect",
+    "Node",
+    "PyramidDialect",
+    "geometry_of",
+    "register_dialect",
+    "write_geometry",
+    "write_pyramid",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What a dialect may look at."""
 
-    attributes: Attributes
-    """The array's own attributes."""
+    attributes: Attributes = field(default_factory=dict)
+    """The array's own attributes; none yet where some are to be written."""
     shape: tuple[int, ...]
     """The array's shape, in C order."""
     path: str = ""
     """The array's path in its container."""
-    parents: tuple[Attributes, ...] = field(default=())
+    parents: tuple[Attributes, ...] = ()
     """The attributes of the groups around it, the nearest first."""
+    base: Node | None = None
+    """The base level, ``s0``, beside a coarser one."""
+    beside: Mapping[str, int] = field(default_factory=dict)
+    """The sizes of one-dimensional arrays beside it, by name."""
+    xml: str | None = None
+    """What is in the XML file beside a container of BigDataViewer."""
+    format: str = "n5"
+    """The container's format: some lists stand in another order elsewhere."""
+
+    def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
+        """Return another array with the same groups around it."""
+        return replace(self, path=path, attributes=attributes, shape=shape)
+
+
+_SAME_PLACE = 1e-9
+"""By which part of a step a place may be off after it was written and read."""
 
 
 class Dialect(Protocol):
@@ -53,16 +83,31 @@ class Dialect(Protocol):
         Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
         """
 
-    def write(self, geometry: Geometry) -> dict[str, Any]:
-        """Return the attributes that describe `geometry`; ValueError when they cannot."""
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        """Return the attributes that describe `geometry`; ValueError when they cannot.
+
+        `node` is the array as it will be, without attributes.
+        """
+
+
+@runtime_checkable
+class PyramidDialect(Protocol):
+    """A dialect that describes pyramids on their group, too."""
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of the group around `levels`, the base level first."""
 
 
 DIALECTS: dict[str, Dialect] = {
     Cosem.name: Cosem(),
+    Ngff.name: Ngff(),
+    Bdv.name: Bdv(),
     N5Viewer.name: N5Viewer(),
+    Canonical.name: Canonical(),
     TensorStore.name: TensorStore(),
     Neuroglancer.name: Neuroglancer(),
     Paintera.name: Paintera(),
+    ImageJ.name: ImageJ(),
     ArrayDimensions.name: ArrayDimensions(),
 }
 
@@ -105,7 +150,7 @@ def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
     for each in [_known(dialect)] if dialect else DIALECTS.values():
         try:
             heard = each.read(node)
-        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
             warnings.warn(
                 f"{node.path or '/'}: the attributes {list(each.keys)} are not understood as "
                 f"{each.name} metadata and ignored: {error}",
@@ -115,53 +160,118 @@ def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
             continue
         if heard is not None and heard.ndim == len(node.shape):
             said.append((each.name, heard))
-    named = next(((name, g) for name, g in said if g.named), None)
-    placed = next(((name, g) for name, g in said if g.placed), None)
-    return replace(_combine(len(node.shape), named, placed), spoken=tuple(name for name, _ in said))
-
-
-def _combine(
-    ndim: int, named: tuple[str, Geometry] | None, placed: tuple[str, Geometry] | None
-) -> Geometry:
-    axes = placed[1].axes if placed else named[1].axes if named else (Axis(),) * ndim
-    sources = {} if placed is None else {"placement": placed[0]}
-    if named is not None:
-        axes = tuple(
-            replace(axis, name=other.name) for axis, other in zip(axes, named[1].axes, strict=True)
-        )
-        sources["names"] = named[0]
-    return Geometry(axes, sources)
+    geometry, against = combine(said, len(node.shape))
+    for text in against:
+        warnings.warn(f"{node.path or '/'}: {text}", UserWarning, stacklevel=2)
+    return geometry
 
 
 def write_geometry(
-    geometry: Geometry, dialect: str | Iterable[str] | None = None
+    geometry: Geometry, shape: tuple[int, ...], dialect: str | Iterable[str] | None = None
 ) -> dict[str, Any]:
-    """Return the attributes that describe `geometry`.
+    """Return the attributes that describe an array's geometry.
 
-    By default those that TensorStore, Neuroglancer and Fiji read, and COSEM's beside them where
-    there is an offset, which the others cannot say.
+    By default those that TensorStore, Neuroglancer and Fiji read, and COSEM's ``transform`` beside
+    them where there is an offset, which the others cannot say, or an axis of time or channels.
+
+    Parameters
+    ----------
+    geometry
+        The axes, in C order.
+    shape
+        The array's shape, in C order.
+    dialect
+        The dialects to write instead.
 
     Raises
     ------
     ValueError
-        If a dialect that was asked for is unknown, or cannot say it.
+        If a dialect that was asked for is unknown, or all of them cannot say it.
     """
+    node = Node(shape=shape)
     if dialect is not None:
-        attributes: dict[str, Any] = {}
-        wanted = [dialect] if isinstance(dialect, str) else list(dialect)
-        for name in wanted:
-            attributes |= _known(name).write(geometry)
-        again = geometry_of(Node(attributes=attributes, shape=(0,) * geometry.ndim))
-        if [axis.offset for axis in again.axes] != [axis.offset for axis in geometry.axes]:
-            raise ValueError(f"{' and '.join(wanted)} cannot tell offsets; add 'cosem'")
+        _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
-    attributes = TensorStore().write(geometry)
-    if any(axis.offset for axis in geometry.axes):
-        attributes |= Cosem().write(geometry)
+    attributes = TensorStore().write(geometry, node)
+    scaled = any(axis.scale is not None for axis in geometry.axes)
+    apart = any(axis.kind in {"time", "channel"} for axis in geometry.axes)
+    if any(axis.offset for axis in geometry.axes) or (scaled and apart):
+        attributes["transform"] = Cosem().write(geometry, node)["transform"]
     if any(axis.labels for axis in geometry.axes):
         texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
-        attributes |= Neuroglancer().write(Geometry(texts))
+        attributes |= Neuroglancer().write(Geometry(texts), node)
     return attributes
+
+
+def write_pyramid(
+    levels: Sequence[tuple[Node, Geometry]], dialect: str | Iterable[str], *, group: bool = True
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of a pyramid's group, and those of each level.
+
+    Parameters
+    ----------
+    levels
+        The levels as they will be, with their paths, and their geometries; the base level first.
+    dialect
+        The dialects to write.
+    group
+        Whether there is a group, whose attributes may say part of it.
+
+    Raises
+    ------
+    ValueError
+        If a dialect is unknown, or all of them together do not tell where the samples lie.
+    """
+    wanted = [dialect] if isinstance(dialect, str) else list(dialect)
+    around: dict[str, Any] = {}
+    own: list[dict[str, Any]] = [{} for _ in levels]
+    for name in wanted:
+        known = _known(name)
+        if group and isinstance(known, PyramidDialect):
+            _merge(around, known.write_group(levels), name)
+        for attributes, (node, geometry) in zip(own, levels, strict=True):
+            _merge(attributes, known.write(geometry, node), name)
+    nodes = [
+        replace(node, attributes=attributes, parents=(around,) if group else ())
+        for attributes, (node, _) in zip(own, levels, strict=True)
+    ]
+    for node, (_, geometry) in zip(nodes, levels, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            base = nodes[0] if group and node is not nodes[0] else None
+            again = geometry_of(replace(node, base=base))
+        if lost := _lost(geometry.with_names(), again.with_names()):
+            raise ValueError(f"{' and '.join(wanted)} metadata cannot tell {lost}")
+    return around, own
+
+
+def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
+    for key, value in more.items():
+        if attributes.setdefault(key, value) != value:
+            raise ValueError(
+                f"{name} metadata need {key!r} for something else; leave a dialect out"
+            )
+
+
+def _lost(geometry: Geometry, again: Geometry) -> str | None:
+    """Return what of a geometry is no more in the one that was read again."""
+    if geometry.affine != again.affine:
+        return f"the affine transform {geometry.affine}; canonical ones do"
+    for one, other in zip(geometry.axes, again.axes, strict=True):
+        near = _SAME_PLACE * abs(one.step)
+        for what, before, after, same in (
+            ("name", one.name, other.name, one.name == other.name),
+            ("labels", one.labels, other.labels, one.labels == other.labels),
+            ("unit", one.unit, other.unit, one.unit == other.unit),
+            ("scale", one.step, other.step, abs(one.step - other.step) <= near),
+            ("offset", one.offset, other.offset, abs(one.offset - other.offset) <= near),
+        ):
+            if not same:
+                return (
+                    f"the {what} of axis {one.name!r}, {before!r} (it would read as {after!r}); "
+                    "name another dialect, or one more"
+                )
+    return None
 
 
 def _known(name: str) -> Dialect:

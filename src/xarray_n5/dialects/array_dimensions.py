@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xarray_n5.axes import Axis, Geometry, names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.dialects import Node
 
 
@@ -23,7 +25,11 @@ class ArrayDimensions:
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
 
     def read(self, node: Node) -> Geometry | None:
-        """Return axes with names and nothing else."""
+        """Return axes with names and nothing else.
+
+        Other writers list them as ``dimensions`` stand. Where the arrays beside this one that
+        are named like its axes have the sizes of the reversed list, it is taken reversed.
+        """
         found = node.attributes.get("_ARRAY_DIMENSIONS")
         if found is None:
             return None
@@ -32,8 +38,15 @@ class ArrayDimensions:
             raise ValueError(
                 f"'_ARRAY_DIMENSIONS' is {found!r}; {len(node.shape)} different names are needed"
             )
-        return Geometry(tuple(Axis(name=name) for name in found))
+        if not _fits(found, node) and _fits(found[::-1], node):
+            found = found[::-1]
+        return Geometry(tuple(Axis(name=name) for name in found), {"names": "_ARRAY_DIMENSIONS"})
 
-    def write(self, geometry: Geometry) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute."""
         return {"_ARRAY_DIMENSIONS": list(names(geometry.axes))}
+
+
+def _fits(found: Sequence[str], node: Node) -> bool:
+    sizes = zip(found, node.shape, strict=True)
+    return all(node.beside.get(name, size) == size for name, size in sizes)

@@ -2,41 +2,79 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from xarray_n5.axes import Axis, kind_of, written_unit
-from xarray_n5.dialects.values import numbers
+from xarray_n5.axes import Axis, Geometry, kind_of
+from xarray_n5.dialects.values import numbers, whole_number
+from xarray_n5.units import split_unit, written_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.dialects import Node
+    from xarray_n5.metadata import Attributes
+
+SAME = 1e-6
+"""By which part two numbers may differ that are meant to be one."""
+
+BDV = re.compile(r"(?:(.*)/)?setup(\d+)/timepoint(\d+)(?:/s(\d+))?")
+"""A view of a BigDataViewer container: its group, setup, timepoint and level."""
 
 
-def factors_of(node: Node) -> tuple[float, ...] | None:
+def level_of(node: Node) -> int:
+    """Return which level of a pyramid an array is by its name, 0 where it has no such name."""
+    found = re.fullmatch(r"s(\d+)", node.path.rpartition("/")[2])
+    return int(found[1]) if found else 0
+
+
+def factors_of(node: Node, *, own: bool = True) -> tuple[float, ...] | None:
     """Return how many base voxels one voxel is long, in N5 order; None where nothing tells.
 
-    The group's list of levels, as Neuroglancer and n5-viewer write it, wins over the array's own
-    ``downsamplingFactors``; of the former, ``scales`` wins (n5-viewer's older word).
+    The group's list of levels, as Neuroglancer and n5-viewer write it, wins over the array's
+    `own` ``downsamplingFactors``, and those over BigDataViewer's list on the setup; of the
+    group's lists, ``scales`` wins (n5-viewer's older word).
     """
-    level = re.fullmatch(r"s(\d+)", node.path.rpartition("/")[2])
-    group = node.parents[0] if node.parents else {}
-    for key in ("scales", "downsamplingFactors") if level else ():
-        listed = group.get(key)
-        if isinstance(listed, list) and all(isinstance(item, list) for item in listed):
-            number = int(level[1]) if level else 0
-            if number < len(listed):
-                return numbers(key, listed[number], len(node.shape))
-    own = node.attributes.get("downsamplingFactors")
-    return numbers("downsamplingFactors", own, len(node.shape))
+    ndim = len(node.shape)
+    if re.fullmatch(r"s\d+", node.path.rpartition("/")[2]) and node.parents:
+        for key in ("scales", "downsamplingFactors"):
+            if (listed := _listed(node.parents[0], key, node)) is not None:
+                return numbers(key, listed, ndim)
+    key = "downsamplingFactors"
+    if own and node.attributes.get(key) is not None:
+        return numbers(key, node.attributes[key], ndim)
+    if BDV.fullmatch(node.path) and len(node.parents) > 1:
+        return numbers(key, _listed(node.parents[1], key, node), ndim)
+    return None
+
+
+def factors_for(
+    node: Node, key: str, values: Sequence[float], *, own: bool = True
+) -> tuple[float, ...] | None:
+    """Return the factors that an array's resolution, `values`, is still to be multiplied by.
+
+    Most tools repeat the base level's resolution on each level. COSEM's write the level's own,
+    which shows where the base level, or the group, has a finer one.
+    """
+    factors = factors_of(node, own=own)
+    if factors is None:
+        return None
+    around = [*node.parents[:1], *([node.base.attributes] if node.base else [])]
+    for base in (resolution_in(each, key, len(values)) for each in around):
+        if base is not None and not alike(values, base):
+            whole = [step * factor for step, factor in zip(base, factors, strict=True)]
+            if alike(values, whole):
+                return None
+    return factors
 
 
 def axes_at_level(
     names: Sequence[str],
     units: Sequence[str | None],
     scales: Sequence[float | None],
-    factors: Sequence[float] | None,
+    factors: Sequence[float] | None = None,
     offsets: Sequence[float] | None = None,
 ) -> tuple[Axis, ...]:
     """Return axes in C order, from lists in N5 order that describe the base level.
@@ -45,17 +83,117 @@ def axes_at_level(
     factor f, f*r apart and shifted by r*(f-1)/2 (imglib2, BigDataViewer, n5-viewer, COSEM).
     """
     ndim = len(names)
-    axes = []
+    made = []
     for name, unit, scale, factor, offset in zip(
         names, units, scales, factors or (1.0,) * ndim, offsets or (0.0,) * ndim, strict=True
     ):
-        axes.append(
-            Axis(
-                name=name or None,
-                kind=kind_of(name, unit),
-                unit=written_unit(unit),
-                scale=None if scale is None else scale * factor,
-                offset=offset if scale is None else offset + scale * (factor - 1) / 2,
-            )
-        )
-    return tuple(axes[::-1])
+        shift = 0.0 if scale is None else scale * (factor - 1) / 2
+        step = None if scale is None else scale * factor
+        made.append(axis(name, unit, step, offset + shift, factor))
+    return tuple(made[::-1])
+
+
+def axis(
+    name: str | None,
+    unit: object,
+    scale: float | None,
+    offset: float = 0.0,
+    factor: float = 1.0,
+    kind: object = None,
+) -> Axis:
+    """Return an axis of what a file says of it.
+
+    A number before a unit multiplies it, as TensorStore has it. A channel axis that counts in
+    ones, as it must where every axis needs a number, has no places.
+    """
+    name = name or None
+    times, text = split_unit(written_unit(unit))
+    found = kind if kind in {"space", "time", "channel"} else kind_of(name, text)
+    scale = None if scale is None else scale * times
+    if found == "channel" and text is None and (scale, offset) == (1.0, 0.0):
+        scale = None
+    return Axis(
+        name=name,
+        kind=found,
+        unit=text,
+        scale=scale,
+        offset=offset * times,
+        factor=factor,
+    )
+
+
+def over(geometry: Geometry, base: Geometry | None) -> Geometry:
+    """Return a level's geometry with the factors by which it is coarser than its `base`."""
+    if base is None or base.affine or geometry.affine or base.ndim != geometry.ndim:
+        return geometry
+    axes = tuple(
+        replace(own, factor=own.step / under.step) if own.step / under.step > 0 else own
+        for own, under in zip(geometry.axes, base.axes, strict=True)
+    )
+    return replace(geometry, axes=axes)
+
+
+def listings(node: Node) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Iterate over what groups' ``multiscales`` say of an array.
+
+    Yields
+    ------
+    tuple
+        The image, its entry for the array, and its entry for the base level; an entry that is
+        a path alone becomes one with nothing else.
+    """
+    parts = node.path.split("/")
+    for depth, group in enumerate(node.parents, start=1):
+        path = "/".join(parts[-depth:])
+        ome = group.get("ome")
+        for holder in (group, ome if isinstance(ome, dict) else {}):
+            images = holder.get("multiscales")
+            for image in images if isinstance(images, list) else [images]:
+                if not isinstance(image, dict) or not isinstance(image.get("datasets"), list):
+                    continue
+                entries = [
+                    entry if isinstance(entry, dict) else {"path": entry}
+                    for entry in image["datasets"]
+                ]
+                for entry in entries:
+                    if str(entry.get("path", "")).removeprefix("./").strip("/") == path:
+                        yield image, entry, entries[0]
+
+
+def steps(geometry: Geometry) -> list[float]:
+    """Return the scales of a geometry's base level in N5 order, as files write them."""
+    return [whole_number(each.base[0]) for each in geometry.axes[::-1]]
+
+
+def factors_in(geometry: Geometry) -> list[float]:
+    """Return by how much a geometry is downsampled in N5 order, as files write it."""
+    return [whole_number(each.factor) for each in geometry.axes[::-1]]
+
+
+def factors_if_any(geometry: Geometry) -> dict[str, Any]:
+    """Return the attribute that tells by how much an array is downsampled, if it is."""
+    factors = factors_in(geometry)
+    return {"downsamplingFactors": factors} if any(factor != 1 for factor in factors) else {}
+
+
+def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, ...] | None:
+    """Return the resolution that attributes hold, or None where they hold none that is right."""
+    found = attributes.get(key)
+    try:
+        return numbers(key, found.get("dimensions") if isinstance(found, dict) else found, ndim)
+    except ValueError:
+        return None
+
+
+def alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether numbers are meant to be the same."""
+    return all(math.isclose(a, b, rel_tol=SAME) for a, b in zip(one, other, strict=True))
+
+
+def _listed(group: Attributes, key: str, node: Node) -> object:
+    """Return the factors of a level in a list of levels."""
+    listed = group.get(key)
+    level = level_of(node)
+    if not isinstance(listed, list) or not all(isinstance(item, list) for item in listed):
+        return None
+    return listed[level] if level < len(listed) else None

@@ -6,15 +6,30 @@ absolute. Source: saalfeldlab/n5-viewer, N5SingleScaleMetadata.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Geometry
-from xarray_n5.dialects.levels import axes_at_level, factors_of
-from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.dialects.levels import (
+    alike,
+    axes_at_level,
+    factors_for,
+    factors_if_any,
+    factors_in,
+    factors_of,
+    level_of,
+    resolution_in,
+    steps,
+)
+from xarray_n5.dialects.values import numbers, texts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.dialects import Node
+
+_KEY = "pixelResolution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,37 +37,76 @@ class N5Viewer:
     """A resolution with one unit, times how much the level is downsampled."""
 
     name: ClassVar[str] = "n5_viewer"
-    keys: ClassVar[tuple[str, ...]] = ("pixelResolution", "downsamplingFactors")
+    keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors")
 
     def read(self, node: Node) -> Geometry | None:
         """Return the axes; names and units come from ``axes`` and ``units`` where they are."""
         ndim = len(node.shape)
-        resolution = node.attributes.get("pixelResolution")
+        own = node.attributes
+        resolution = own.get(_KEY)
         unit = resolution.get("unit") if isinstance(resolution, dict) else None
         steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
-        if steps is None:
-            if "downsamplingFactors" not in node.attributes or _resolved(node):
-                return None
-            steps = [1.0] * ndim
-        scales = numbers("pixelResolution", steps, ndim) or (1.0,) * ndim
-        names = texts("axes", node.attributes.get("axes"), ndim) or ("",) * ndim
-        units = texts("units", node.attributes.get("units"), ndim) or (unit,) * ndim
-        return Geometry(axes_at_level(names, units, scales, factors_of(node)))
+        scales = numbers(_KEY, steps, ndim)
+        factors = _factors(node, scales)
+        if scales is None and ("downsamplingFactors" not in own or factors is None):
+            return None
+        names = texts("axes", own.get("axes"), ndim) or ("",) * ndim
+        units = texts("units", own.get("units"), ndim)
+        scale = [_KEY] * (scales is not None) + ["downsamplingFactors"] * (factors is not None)
+        said = {"scale": ", ".join(scale), "offset": ", ".join(scale[1:])} | (
+            {"names": "axes"} if any(names) else {}
+        )
+        said |= {"units": "units" if units else _KEY} if units or unit else {}
+        axes = axes_at_level(names, units or (unit,) * ndim, scales or (1.0,) * ndim, factors)
+        return Geometry(axes, {field: where for field, where in said.items() if where})
 
-    def write(self, geometry: Geometry) -> dict[str, Any]:
-        """Return the attribute of a base level: one unit, and no offset."""
-        axes = geometry.axes[::-1]
-        units = {axis.unit for axis in axes if axis.scale is not None}
-        if len(units) != 1:
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+        """Return the base level's resolution with its one unit, and the level's factors."""
+        return {_KEY: _resolution(geometry)} | factors_if_any(geometry)
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of a pyramid's group: the base's resolution, all factors."""
+        return {
+            _KEY: _resolution(levels[0][1]),
+            "downsamplingFactors": [factors_in(geometry) for _, geometry in levels],
+        }
+
+
+def _resolution(geometry: Geometry) -> dict[str, Any]:
+    units = {axis.unit for axis in geometry.axes if axis.scale is not None}
+    if len(units) != 1:
+        raise ValueError(
+            f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
+        )
+    unit = next(iter(units))
+    return {"dimensions": steps(geometry)} | ({"unit": unit} if unit else {})
+
+
+def _factors(node: Node, scales: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    if scales is None:
+        return factors_of(node)
+    if "transform" in node.attributes and "downsamplingFactors" not in node.attributes:
+        return None  # COSEM's: the level's own resolution
+    factors = factors_for(node, _KEY, scales)
+    if factors is not None or node.base is None:
+        return factors
+    base = resolution_in(node.base.attributes, _KEY, len(scales))
+    return _guess(node, node.base) if base is not None and alike(scales, base) else None
+
+
+def _guess(node: Node, base: Node) -> tuple[float, ...]:
+    """Return n5-viewer's 2**level, where the base level's resolution is repeated without factors.
+
+    An axis that is as long as the base level's was not downsampled.
+    """
+    factor = 2.0 ** level_of(node)
+    guessed = []
+    for own, whole in zip(node.shape[::-1], base.shape[::-1], strict=True):
+        fits = [each for each in (factor, 1.0) if math.ceil(whole / each) - own in {0, 1}]
+        if not fits:
             raise ValueError(
-                f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
+                f"the resolution is that of {base.path!r}, but {own} samples stand for {whole}, "
+                "and there are no 'downsamplingFactors'"
             )
-        steps = [whole_number(1.0 if axis.scale is None else axis.scale) for axis in axes]
-        unit = next(iter(units))
-        return {"pixelResolution": {"dimensions": steps} | ({"unit": unit} if unit else {})}
-
-
-def _resolved(node: Node) -> bool:
-    """Return whether the array's or its group's attributes tell a resolution in another way."""
-    around = (node.attributes, *node.parents[:1])
-    return any("resolution" in each or "pixelResolution" in each for each in around)
+        guessed.append(fits[0])
+    return tuple(guessed)

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Axis, Geometry, names
-from xarray_n5.dialects.levels import axes_at_level, factors_of
+from xarray_n5.dialects.levels import axes_at_level, factors_for, factors_in, factors_of, steps
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.values import numbers, texts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.dialects import Node
 
 
@@ -30,30 +32,55 @@ class Neuroglancer:
         labels = node.attributes.get("coordinateArrays", group.get("coordinateArrays"))
         merged = {**group, **node.attributes}
         resolution = merged.get("pixelResolution")
+        key = "pixelResolution"
         steps = resolution.get("dimensions") if isinstance(resolution, dict) else None
         if steps is None:
-            steps = merged.get("resolution")
+            key, steps = "resolution", merged.get("resolution")
         keys = ("axes", "units", "resolution", "pixelResolution")
-        grouped = any(key in group for key in keys) and "offset" not in merged
+        grouped = any(each in group for each in keys) and "offset" not in merged
         if not isinstance(labels, dict) and not grouped:
             return None
         ndim = len(node.shape)
         unit = resolution.get("unit") if isinstance(resolution, dict) else None
-        units = texts("units", merged.get("units"), ndim) or (unit,) * ndim
-        scales = numbers("resolution", steps, ndim) or (None,) * ndim
+        units = texts("units", merged.get("units"), ndim)
+        scales = numbers(key, steps, ndim)
         given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
-        axes = axes_at_level(given, units, scales, factors_of(node))
-        return Geometry(_labelled(axes, labels, node.shape) if isinstance(labels, dict) else axes)
+        factors = factors_of(node) if scales is None else factors_for(node, key, scales)
 
-    def write(self, geometry: Geometry) -> dict[str, Any]:
-        """Return the attributes of a single array."""
-        attributes = TensorStore().write(geometry)
-        labels = {
-            name: list(axis.labels)
-            for name, axis in zip(names(geometry.axes), geometry.axes, strict=True)
-            if axis.labels is not None
-        }
-        return attributes | ({"coordinateArrays": labels} if labels else {})
+        def at(name: str) -> str:
+            return name if name in node.attributes else f"{name} of the group"
+
+        said = {"names": at("axes")} if any(given) else {}
+        said |= {"scale": at(key)} if scales else {}
+        said |= {"units": at("units" if units else "pixelResolution")} if units or unit else {}
+        if factors and scales:
+            shift = at("downsamplingFactors")
+            said |= {"scale": f"{said['scale']}, {shift}", "offset": shift}
+        axes = axes_at_level(given, units or (unit,) * ndim, scales or (None,) * ndim, factors)
+        if isinstance(labels, dict):
+            axes = _labelled(axes, labels, node.shape)
+            said |= {"labels": at("coordinateArrays")} if any(a.labels for a in axes) else {}
+        return Geometry(axes, said)
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        """Return the attributes of a single array, which are TensorStore's, and its labels."""
+        return TensorStore().write(geometry, node) | _labels(geometry)
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of a pyramid's group: those of the base level, all factors."""
+        node, base = levels[0]
+        listed = {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
+        own = TensorStore().write(base, node)
+        return own | ({"resolution": steps(base)} if "resolution" in own else {}) | listed
+
+
+def _labels(geometry: Geometry) -> dict[str, Any]:
+    labels = {
+        name: list(axis.labels)
+        for name, axis in zip(names(geometry.axes), geometry.axes, strict=True)
+        if axis.labels is not None
+    }
+    return {"coordinateArrays": labels} if labels else {}
 
 
 def _labelled(

@@ -1,7 +1,8 @@
 """``resolution`` and ``offset`` without units, as Paintera, BigDataViewer and daisy write them.
 
-Lists stand in N5 order, on the array or on the group of a pyramid; there they are the base
-level's. Source: Paintera's and n5-universe's generic metadata; BigDataViewer's timepoint groups.
+Lists stand in N5 order in N5, in C order elsewhere; on the array or on the group of a pyramid,
+where they are the base level's. Source: Paintera's and n5-universe's generic metadata;
+BigDataViewer's timepoint groups; gunpowder's and daisy's arrays.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Geometry
-from xarray_n5.dialects.levels import axes_at_level, factors_of
+from xarray_n5.dialects.levels import axes_at_level, factors_for, factors_if_any, steps
 from xarray_n5.dialects.values import numbers, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.dialects import Node
 
 
@@ -37,22 +40,43 @@ class Paintera:
         scales = numbers("resolution", source.get("resolution"), ndim) or (1.0,) * ndim
         starts = numbers("offset", source.get("offset"), ndim, positive=False, filler=0.0)
         unit = source.get("unit") if isinstance(source.get("unit"), str) else None
-        units, factors = (unit,) * ndim, factors_of(node)
-        axes = axes_at_level(("",) * ndim, units, scales, factors, starts)
-        if source is own and starts is not None:
+        units, factors = (unit,) * ndim, factors_for(node, "resolution", scales)
+        if source is own and starts is not None and factors is not None:
             # An array's own offset is where it lies, whatever its level.
-            scaled = [axis.scale for axis in axes[::-1]]
-            axes = axes_at_level(("",) * ndim, units, scaled, None, starts)
-        return Geometry(axes)
+            shifts = [
+                scale * (factor - 1) / 2 for scale, factor in zip(scales, factors, strict=True)
+            ]
+            starts = tuple(start - shift for start, shift in zip(starts, shifts, strict=True))
+        axes = axes_at_level(("",) * ndim, units, scales, factors, starts)
+        where = "" if source is own else " of the group"
+        said = {"scale": f"resolution{where}"} | ({"units": f"unit{where}"} if unit else {})
+        if factors:
+            said["scale"] += ", downsamplingFactors"
+        if starts is not None:
+            said["offset"] = f"offset{where}"
+        geometry = Geometry(axes, said)
+        return geometry if node.format == "n5" else geometry.transpose()
 
-    def write(self, geometry: Geometry) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
         """Return the attributes of a single array; axes have no names there."""
-        axes = geometry.axes[::-1]
-        units = {axis.unit for axis in axes if axis.unit is not None}
-        if len(units) > 1:
-            raise ValueError(f"'unit' is one for all axes, not {sorted(units)}")
-        attributes: dict[str, Any] = {
-            "resolution": [whole_number(1.0 if a.scale is None else a.scale) for a in axes],
-            "offset": [whole_number(axis.offset) for axis in axes],
+        ordered = geometry if node.format == "n5" else geometry.transpose()
+        return _unit(geometry) | {
+            "resolution": steps(ordered),
+            "offset": [whole_number(axis.offset) for axis in ordered.axes[::-1]],
+            **factors_if_any(ordered),
         }
-        return attributes | ({"unit": units.pop()} if units else {})
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of a pyramid's group: resolution and offset of its base level."""
+        node, base = levels[0]
+        ordered = base if node.format == "n5" else base.transpose()
+        offsets = [whole_number(axis.base[1]) for axis in ordered.axes[::-1]]
+        attributes = {"multiScale": True, "resolution": steps(ordered), "offset": offsets}
+        return attributes | _unit(base)
+
+
+def _unit(geometry: Geometry) -> dict[str, Any]:
+    units = {axis.unit for axis in geometry.axes if axis.unit is not None}
+    if len(units) > 1:
+        raise ValueError(f"'unit' is one for all axes, not {sorted(units)}")
+    return {"unit": units.pop()} if units else {}

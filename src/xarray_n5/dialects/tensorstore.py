@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Geometry, written_unit
-from xarray_n5.dialects.levels import axes_at_level, factors_of
+from xarray_n5.axes import Geometry
+from xarray_n5.dialects.levels import axes_at_level, factors_for
 from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.units import written_unit
 
 if TYPE_CHECKING:
     from xarray_n5.dialects import Node
@@ -24,7 +25,10 @@ class TensorStore:
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
 
     def read(self, node: Node) -> Geometry | None:
-        """Return the axes, or None where neither of the keys is there."""
+        """Return the axes, or None where neither of the keys is there.
+
+        Where the group tells by how much its levels are downsampled, the resolution is the base's.
+        """
         ndim = len(node.shape)
         found = {key: node.attributes.get(key) for key in self.keys}
         if isinstance(found["units"], str) and found["axes"] is found["resolution"] is None:
@@ -40,17 +44,26 @@ class TensorStore:
         scales = numbers("resolution", found["resolution"], ndim, exact=True)
         if len({name for name in names if name}) != sum(map(bool, names)):
             raise ValueError(f"'axes' {list(names)} names an axis twice")
-        if scales is None and units is not None and any(map(written_unit, units)):
+        said = {"names": "axes"} if any(names) else {}
+        elsewhere = "pixelResolution" in node.attributes
+        if scales is None and units and any(map(written_unit, units)) and not elsewhere:
             scales = (1.0,) * ndim
+            said |= {"scale": "units"}
+        elif scales is not None:
+            said |= {"scale": "resolution"}
         if scales is None and not any(names):
             return None
-        return Geometry(
-            axes_at_level(
-                names, units or (None,) * ndim, scales or (None,) * ndim, factors_of(node)
-            )
-        )
+        said |= {"units": "units"} if units is not None else {}
+        factors = factors_for(node, "resolution", scales, own=False) if scales else None
+        if factors:
+            said |= {
+                "scale": f"{said['scale']}, factors of the group",
+                "offset": "factors of the group",
+            }
+        axes = axes_at_level(names, units or (None,) * ndim, scales or (None,) * ndim, factors)
+        return Geometry(axes, said)
 
-    def write(self, geometry: Geometry) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the attributes; offsets are not among them."""
         axes = geometry.axes[::-1]
         attributes: dict[str, Any] = {}
@@ -59,7 +72,5 @@ class TensorStore:
         if any(axis.unit is not None or axis.scale is not None for axis in axes):
             # All or none: "" means dimensionless, and a scale without units is no scale to some.
             attributes["units"] = [axis.unit or "" for axis in axes]
-            attributes["resolution"] = [
-                whole_number(1.0 if axis.scale is None else axis.scale) for axis in axes
-            ]
+            attributes["resolution"] = [whole_number(axis.step) for axis in axes]
         return attributes

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
     from xarray_n5.compression import Buffer
 
-__all__ = ["STORES", "FsspecStore", "Listing", "LocalStore", "MemoryStore", "Store", "open_store"]
+__all__ = [
+    "STORES",
+    "FsspecStore",
+    "Listing",
+    "LocalStore",
+    "MemoryStore",
+    "Store",
+    "open_container",
+    "open_store",
+]
+
+_SUFFIX = ".n5"
+"""How the name of a container's directory ends."""
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files under a prefix."""
@@ -72,6 +84,9 @@ class Store(Protocol):
     def stamp(self, key: str) -> object:
         """Return what changes whenever `key` is written again, or None where that is unknown."""
 
+    def above(self) -> tuple[Store, str] | None:
+        """Return the store one directory up and this one's name in it; None where there is none."""
+
 
 class Opener(Protocol):
     """A kind of store, which knows the places that are its own."""
@@ -118,7 +133,31 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     )
 
 
+def open_container(
+    url: object, path: str, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Store, str]:
+    """Return the store of a container, and the path of a node in it.
+
+    Where `url` leads into a directory called ``*.n5``, that is the container: the groups around
+    a node say what its axes are, whichever way it is named.
+    """
+    store = found = open_store(url, storage_options)
+    inner: list[str] = []
+    while not place_name(found).endswith(_SUFFIX):
+        up = found.above()
+        if up is None:
+            return store, path
+        found, name = up
+        inner.insert(0, name)
+    return found, join(*inner, path)
+
+
+def place_name(store: Store) -> str:
+    """Return the last name in a store's URL."""
+    return join(store.url.replace("\\", "/")).rpartition("/")[2]
+
+
 def place(store: Store) -> str:
     """Return what a root node is called: the last name in a store's URL, "data" in a container."""
-    name = join(store.url.replace("\\", "/")).rpartition("/")[2]
+    name = place_name(store)
     return "data" if not name or "." in name or ":" in name else name

@@ -174,6 +174,12 @@ class FsspecStore:
                 raise OSError(f"{self.url!r} lists {found!r}, which does not lie in {path!r}")
             yield unquote(name[len(start) :]) if _is_http(self.fs) else name[len(start) :]
 
+    def above(self) -> tuple[FsspecStore, str] | None:
+        """Return the directory around this one, and its name there; of a bucket or host, None."""
+        parent, _, name = self.root.rpartition("/")
+        ends = not parent or parent.endswith(("/", ":"))
+        return None if ends or not name else (FsspecStore(self.fs, parent), name)
+
     def stamp(self, key: str) -> object:
         """Return what the server says of the file: an etag, a time, a size."""
         try:

@@ -169,6 +169,11 @@ class LocalStore:
                 for key in self._walk(inner, above | {real}):
                     yield f"{folder}/{key}"
 
+    def above(self) -> tuple[LocalStore, str] | None:
+        """Return the directory around this one, and its name there."""
+        parent, name = os.path.split(self.root)
+        return (LocalStore(parent), name) if name else None
+
     def stamp(self, key: str) -> object:
         """Return the file's time and size: a file that replaced another has a new one."""
         found = self._stat(key)

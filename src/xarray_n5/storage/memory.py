@@ -89,6 +89,9 @@ class MemoryStore:
             if key.startswith(start):
                 yield key[len(start) :]
 
+    def above(self) -> None:
+        """Return None: nothing is around it."""
+
     def stamp(self, key: str) -> object:
         """Return what is stored: it is at hand."""
         return self.items.get(key)

@@ -1,0 +1,144 @@
+"""``spatialTransform`` on the array, or in its group's ``multiscales``: n5-universe's canonical.
+
+Lists stand in N5 order, and numbers are final. Where some axes are not of space, the transform is
+for those that are. Source: CanonicalSpatialMetadata and its adapter in n5-universe.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from xarray_n5.axes import Geometry, kind_of
+from xarray_n5.dialects.levels import axis, listings, over
+from xarray_n5.dialects.transforms import matrix, per_axis, turned
+from xarray_n5.dialects.values import whole_number
+from xarray_n5.units import canonical_unit, written_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.axes import Axis
+    from xarray_n5.dialects import Node
+
+_KEY = "spatialTransform"
+
+_SQUARE = {number * (number + 1): number for number in range(1, 10)}
+"""Axes by the count of numbers in an affine transform of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """One affine transform, its unit, and axes with types."""
+
+    name: ClassVar[str] = "canonical"
+    keys: ClassVar[tuple[str, ...]] = (_KEY,)
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes; where places do not come axis by axis, the matrix."""
+        own = node.attributes.get(_KEY)
+        listed = next(((e, base) for _, e, base in listings(node)), ({}, {}))
+        said = own if own is not None else listed[0].get(_KEY)
+        if said is None:
+            return None
+        found = _parse(said, node, _KEY if own is not None else "multiscales of the group")
+        under = listed[1].get(_KEY)
+        if under is None and node.base is not None:
+            under = node.base.attributes.get(_KEY)
+        return found if under is None else over(found, _parse(under, node, _KEY))
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+        """Return the attribute, with an affine transform over all axes."""
+        axes = geometry.with_names().axes[::-1]
+        units = {each.unit for each in axes if each.unit is not None}
+        if geometry.affine is not None:
+            rows = [list(row) for row in turned(np.array(geometry.affine))]
+        else:
+            rows = [
+                [each.step if number == other else 0.0 for other in range(len(axes))]
+                + [each.offset]
+                for number, each in enumerate(axes)
+            ]
+        numbers = [whole_number(number) for row in rows for number in row]
+        described = [
+            {"type": each.kind or kind_of(each.name, each.unit) or "data"}
+            | {"name": each.name, "unit": each.unit or "none"}
+            for each in axes
+        ]
+        unit = {"unit": units.pop()} if len(units) == 1 else {}
+        whole = {"transform": {"type": "affine", "affine": numbers}, "axes": described, "path": ""}
+        return {_KEY: whole | unit}
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of a pyramid's group: each level's transform once more."""
+        datasets = [
+            {"path": node.path.rpartition("/")[2], **self.write(geometry, node)}
+            for node, geometry in levels
+        ]
+        return {"multiscales": {"path": "", "datasets": datasets}}
+
+
+def _parse(said: Any, node: Node, key: str) -> Geometry:
+    ndim = len(node.shape)
+    common = written_unit(said.get("unit"))
+    listed = said.get("axes") or [{}] * ndim
+    if len(listed) != ndim:
+        raise ValueError(f"{key!r} has {len(listed)} axes, the array {ndim}")
+    units = [written_unit(each.get("unit")) for each in listed]
+    names = [each.get("name") or each.get("label") for each in listed]
+    kinds = [each.get("type") for each in listed]
+    rows = _rows(said["transform"], kinds)
+    spatial = [kind in {None, "space"} for kind in kinds]
+    if any(
+        one and common and spaced and canonical_unit(one) != canonical_unit(common)
+        for one, spaced in zip(units, spatial, strict=True)
+    ):
+        warnings.warn(
+            f"{node.path or '/'}: {key!r} has the unit {common!r}, its axes {units}; that of the "
+            "transform is taken",
+            UserWarning,
+            stacklevel=2,
+        )
+    units = [common if s and common else one for one, s in zip(units, spatial, strict=True)]
+    told = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})
+    told |= {"units": key} if any(units) else {}
+    split = per_axis(rows)
+    scales, offsets = split if split is not None else ([None] * ndim, [0.0] * ndim)
+    axes: list[Axis] = [
+        axis(name, unit, scale, offset, kind=kind)
+        for name, unit, scale, offset, kind in zip(
+            names, units, scales, offsets, kinds, strict=True
+        )
+    ]
+    if split is None:
+        return replace(Geometry(tuple(axes[::-1]), told), affine=turned(rows))
+    return Geometry(tuple(axes[::-1]), told)
+
+
+def _rows(transform: Any, kinds: list[str | None]) -> np.ndarray:
+    """Return a transform as a matrix over all axes, be it of those of space alone."""
+    ndim = len(kinds)
+    size = _size(transform) or ndim
+    if size == ndim:
+        return matrix(transform, ndim)
+    spatial = [number for number, kind in enumerate(kinds) if kind == "space"]
+    if len(spatial) != size:
+        raise ValueError(f"the transform is for {size} axes, the array has {ndim}")
+    rows = np.eye(ndim, ndim + 1)
+    inner = matrix(transform, size)
+    rows[np.ix_(spatial, [*spatial, ndim])] = inner
+    return rows
+
+
+def _size(transform: Any) -> int | None:
+    """Return how many axes a transform is for, or None where it tells nothing of them."""
+    for key in ("scale", "translation", "offset"):
+        if key in transform:
+            return len(transform[key])
+    if "affine" in transform:
+        return _SQUARE.get(len(transform["affine"]))
+    inner = map(_size, transform.get("transformations", ()))
+    return next((size for size in inner if size), None)

@@ -1,0 +1,105 @@
+"""``pixelWidth``, ``pixelUnit`` and their like on the array, as n5-ij writes ImageJ's metadata.
+
+The axes are x and y, then channels, slices and frames in this order where there are several; in
+N5 order. Source: N5ImagePlusMetadata and ImagePlusLegacyMetadataParser in n5-ij.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.axes import Geometry
+from xarray_n5.dialects.levels import axis
+from xarray_n5.dialects.values import numbers, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.dialects import Node
+
+_SPACE = {"x": "pixelWidth", "y": "pixelHeight", "z": "pixelDepth"}
+_COUNTS = {"c": "numChannels", "z": "numSlices", "t": "numFrames"}
+_ORIGINS = {name: f"{name}Origin" for name in _SPACE}
+_NEEDED = {*_SPACE.values(), *_ORIGINS.values(), *_COUNTS.values(), "pixelUnit"}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageJ:
+    """Sizes of pixels with one unit, seconds between frames, counts that tell the axes."""
+
+    name: ClassVar[str] = "imagej"
+    keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval")
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes where all of ImageJ's attributes are there."""
+        said = node.attributes
+        if not said.keys() >= _NEEDED:
+            return None
+        counts = {name: _number(said, key) for name, key in _COUNTS.items()}
+        order = ["x", "y", *(name for name, count in counts.items() if count > 1)]
+        if len(order) != len(node.shape):
+            raise ValueError(
+                f"{list(_COUNTS.values())} are {list(counts.values())}, which makes "
+                f"{len(order)} axes; the array has {len(node.shape)}"
+            )
+        moved = [key for key in _ORIGINS.values() if _number(said, key)]
+        if moved:
+            warnings.warn(
+                f"{node.path or '/'}: {moved} are taken for places, as n5-ij takes them; ImageJ "
+                "itself counts them in pixels",
+                UserWarning,
+                stacklevel=2,
+            )
+        axes = []
+        for name in order:
+            if name in _SPACE:
+                size, start = _number(said, _SPACE[name]), _number(said, _ORIGINS[name])
+                axes.append(axis(name, said["pixelUnit"], _positive(_SPACE[name], size), start))
+            else:
+                interval = _number(said, "frameInterval") if name == "t" else 0.0
+                timed = interval > 0
+                axes.append(axis(name, "s" if timed else None, interval if timed else None))
+        keys = ", ".join([*(_SPACE[name] for name in order if name in _SPACE)])
+        told = {"names": "numChannels, numSlices, numFrames", "units": "pixelUnit"}
+        return Geometry(
+            tuple(axes[::-1]), told | {"scale": keys, "offset": "xOrigin, yOrigin, zOrigin"}
+        )
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        """Return the attributes of an image with axes t, z, c, y, x, or some of them."""
+        axes = {str(each.name): each for each in geometry.with_names().axes[::-1]}
+        order = [name for name in ("x", "y", "c", "z", "t") if name in axes]
+        if list(axes) != order or order[:2] != ["x", "y"]:
+            raise ValueError(
+                f"ImageJ's axes are t, z, c, y, x in this order, or some of them; not "
+                f"{', '.join(reversed(axes))}"
+            )
+        sizes = dict(zip(axes, node.shape[::-1], strict=True))
+        units = {axes[name].unit for name in _SPACE if name in axes}
+        if len(units) > 1:
+            raise ValueError(f"'pixelUnit' is one for all axes, not {sorted(map(str, units))}")
+        time = axes.get("t")
+        return {
+            **{key: _written(axes, name, "step", 1) for name, key in _SPACE.items()},
+            **{key: _written(axes, name, "offset", 0) for name, key in _ORIGINS.items()},
+            **{key: sizes.get(name, 1) for name, key in _COUNTS.items()},
+            "pixelUnit": units.pop() or "pixel",
+            "frameInterval": 0 if time is None or time.scale is None else whole_number(time.scale),
+        }
+
+
+def _written(axes: Mapping[str, Any], name: str, field: str, default: float) -> float:
+    return whole_number(getattr(axes[name], field)) if name in axes else default
+
+
+def _number(said: Mapping[str, Any], key: str) -> float:
+    found = numbers(key, said.get(key), 1, positive=False)
+    return 0.0 if found is None else found[0]
+
+
+def _positive(key: str, size: float) -> float:
+    if size <= 0:
+        raise ValueError(f"{key!r} is {size}; a positive number is needed")
+    return size

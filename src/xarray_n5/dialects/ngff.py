@@ -1,0 +1,174 @@
+"""``multiscales`` on the group of an array, as OME-NGFF 0.1 to 0.5 describes pyramids.
+
+Lists stand in the array's own order in Zarr. In N5, n5-universe wrote them in C order up to
+version 2.3, and in N5 order since: where x stands tells. Numbers are final. Source: the
+specification at ngff.openmicroscopy.org; NgffSingleScaleAxesMetadata in n5-universe.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.axes import Geometry, kind_of
+from xarray_n5.dialects.levels import axis, listings, over
+from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
+from xarray_n5.dialects.values import whole_number
+from xarray_n5.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.axes import Axis
+    from xarray_n5.dialects import Node
+
+_FIXED = ("t", "c", "z", "y", "x")
+"""The axes of versions 0.1 and 0.2, which say nothing of them."""
+
+_KEY = "multiscales of the group"
+
+
+@dataclass(frozen=True, slots=True)
+class Ngff:
+    """Axes with types and units, and lists of transforms for each level."""
+
+    name: ClassVar[str] = "ngff"
+    keys: ClassVar[tuple[str, ...]] = ()
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes that the group's image gives its level; names alone before 0.4."""
+        for image, entry, first in listings(node):
+            if "transform" in entry or "spatialTransform" in entry:
+                continue
+            described = _axes(image, node)
+            if described is None:
+                return None
+            if "coordinateTransformations" not in entry:
+                axes = tuple(axis(name, None, None, kind=kind) for name, kind, _ in described)
+                found = Geometry(axes, {"names": _KEY})
+            else:
+                base = _placed(image, first, described)
+                found = over(_placed(image, entry, described), base)
+            if node.format == "n5" and not _in_c_order(described, node):
+                found = found.transpose()
+            return _labelled(found, node)
+        return None
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing: all stands on the group; see :meth:`write_group`."""
+        return {}
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return version 0.4's attributes of a pyramid's group, in N5 order for N5."""
+        in_c_order = levels[0][0].format != "n5"
+
+        def ordered(geometry: Geometry) -> tuple[Axis, ...]:
+            named = geometry.with_names().axes
+            return named if in_c_order else named[::-1]
+
+        datasets = [
+            {
+                "path": node.path.rpartition("/")[2],
+                "coordinateTransformations": [
+                    {"type": "scale", "scale": [whole_number(a.step) for a in ordered(geometry)]},
+                    {
+                        "type": "translation",
+                        "translation": [whole_number(a.offset) for a in ordered(geometry)],
+                    },
+                ],
+            }
+            for node, geometry in levels
+        ]
+        axes = [_described(each) for each in ordered(levels[0][1])]
+        image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
+        texts = [each.labels for each in levels[0][1].axes if each.labels]
+        channels = [{"label": text} for text in texts[0]] if texts else []
+        return {"multiscales": [image]} | ({"omero": {"channels": channels}} if channels else {})
+
+
+def _described(one: Axis) -> dict[str, str]:
+    """Return an axis as OME-NGFF has it: a known unit as a whole word, an unknown as it is."""
+    known = unit_of(one.unit)
+    kind = one.kind or kind_of(one.name, one.unit)
+    unit = known.word if known else one.unit
+    return (
+        {"name": str(one.name)}
+        | ({"type": kind} if kind else {})
+        | ({"unit": unit} if unit else {})
+    )
+
+
+def _axes(image: dict[str, Any], node: Node) -> list[tuple[str, object, object]] | None:
+    """Return name, type and unit of each axis as they are listed, or None where they are not."""
+    ndim = len(node.shape)
+    listed = image.get("axes")
+    if listed is None and image.get("coordinateSystems"):
+        listed = image["coordinateSystems"][0]["axes"]
+    if listed is None:
+        # In N5, bioformats2raw wrote the source's order, and nowhere which that is.
+        fixed = ndim == len(_FIXED) and node.format != "n5"
+        return [(name, None, None) for name in _FIXED] if fixed else None
+    found = [
+        (str(each["name"]), each.get("type"), each.get("unit"))
+        if isinstance(each, dict)
+        else (str(each), None, None)
+        for each in listed
+    ]
+    if len(found) != ndim or len({name for name, _, _ in found}) != ndim:
+        raise ValueError(f"'multiscales' has the axes {[name for name, _, _ in found]}")
+    return found
+
+
+def _placed(
+    image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
+) -> Geometry:
+    own, common = (each.get("coordinateTransformations") or [] for each in (entry, image))
+    rows = matrix([*own, *common], len(described))
+    said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
+    split = per_axis(rows)
+    if split is None:
+        bare = tuple(axis(name, unit, None, kind=kind) for name, kind, unit in described)
+        return Geometry(bare, said, affine=as_tuples(rows))
+    axes = tuple(
+        axis(name, unit, scale, offset, kind=kind)
+        for (name, kind, unit), scale, offset in zip(described, *split, strict=True)
+    )
+    return Geometry(axes, said)
+
+
+def _in_c_order(described: list[tuple[str, object, object]], node: Node) -> bool:
+    """Return whether the axes of an image in N5 are listed as in Zarr; where x stands tells."""
+    listed = [name.lower() for name, _, _ in described]
+    kinds = [kind or kind_of(name, None) for name, kind, _ in described]
+    others = [listed.index(name) for name in ("y", "z") if name in listed]
+    if "x" in listed and others:
+        return listed.index("x") > min(others)
+    if listed[-1] == "x" or (kinds[0] != "space" and kinds[-1] == "space"):
+        return True
+    if listed[0] == "x" or (kinds[0] == "space" and kinds[-1] != "space"):
+        return False
+    warnings.warn(
+        f"{node.path}: 'multiscales' of its group lists the axes {listed}; nothing tells in which "
+        "order, so it is taken for that of 'dimensions'",
+        UserWarning,
+        stacklevel=2,
+    )
+    return False
+
+
+def _labelled(geometry: Geometry, node: Node) -> Geometry:
+    """Return the geometry with the names of ``omero``'s channels."""
+    for group in node.parents:
+        match group.get("omero"):
+            case {"channels": list(channels)}:
+                texts = [each.get("label") for each in channels if isinstance(each, dict)]
+            case _:
+                continue
+        for number, (one, size) in enumerate(zip(geometry.axes, node.shape, strict=True)):
+            if one.kind == "channel" and len(texts) == size and all(texts):
+                own = replace(one, labels=tuple(map(str, texts)), scale=None, unit=None, offset=0.0)
+                axes = (*geometry.axes[:number], own, *geometry.axes[number + 1 :])
+                said = {**geometry.sources, "labels": "omero of the group"}
+                return replace(geometry, axes=axes, sources=said)
+    return geometry

@@ -1,0 +1,124 @@
+"""One geometry of what several dialects say: who is believed, and who is contradicted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xarray_n5.axes import Axis, Geometry
+from xarray_n5.dialects.levels import SAME
+from xarray_n5.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Said = tuple[str, Geometry]
+
+
+def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
+    """Return the geometry that dialects agree on, and a sentence for each that disagrees.
+
+    Places (scale, offset, unit) come whole from the first that knows them, for no scale fits
+    another's offset; only one that counts in voxels of unknown size stands back behind all
+    others. Names come from the first that names anything. Units and labels that the first does
+    not tell are taken from another that puts the samples at the same places.
+    """
+    named = [each for each in said if each[1].named]
+    placed = [each for each in said if each[1].placed and not each[1].relative]
+    relative = [each for each in said if each[1].placed and each[1].relative]
+    first = next(iter([*placed, *relative, *named]), None)
+    if first is None:
+        return Geometry((Axis(),) * ndim), []
+    result = replace(first[1], sources=_sources(first, ("units", "scale", "offset", "labels")))
+    against = [_against(first, other) for other in placed[1:]]
+    for other in placed[1:]:
+        result = _completed(result, other)
+    if named:
+        result = _renamed(result, named[0])
+        against += [_against_names(named[0], other) for other in named[1:]]
+    spoken = tuple(name for name, _ in said)
+    return replace(result, spoken=spoken), [text for text in against if text]
+
+
+def _sources(said: Said, fields: tuple[str, ...]) -> dict[str, str]:
+    name, geometry = said
+    # A dialect of others need not say which attribute it read.
+    silent = {"names": name} | ({"scale": name} if geometry.placed else {})
+    told = {field: f"{name}: {where}" for field, where in geometry.sources.items()} or silent
+    return {field: told[field] for field in fields if field in told}
+
+
+def _renamed(geometry: Geometry, named: Said) -> Geometry:
+    pairs = zip(geometry.axes, named[1].axes, strict=True)
+    axes = tuple(
+        replace(axis, name=other.name, kind=axis.kind or other.kind) for axis, other in pairs
+    )
+    return replace(geometry, axes=axes, sources={**geometry.sources, **_sources(named, ("names",))})
+
+
+def _completed(geometry: Geometry, other: Said) -> Geometry:
+    """Return a geometry with units and labels that only another dialect tells."""
+    theirs = other[1]
+    if geometry.affine is not None or theirs.affine is not None:
+        return geometry
+    axes, sources = list(geometry.axes), dict(geometry.sources)
+    for number, (axis, more) in enumerate(zip(geometry.axes, theirs.axes, strict=True)):
+        if axis.labels is None and more.labels is not None:
+            axes[number] = replace(axis, labels=more.labels)
+            sources |= _sources(other, ("labels",))
+        elif axis.unit is None and more.unit is not None and _same(axis.step, more.step):
+            axes[number] = replace(axis, unit=more.unit)
+            sources |= _sources(other, ("units",))
+    return replace(geometry, axes=tuple(axes), sources=sources)
+
+
+def _against(first: Said, other: Said) -> str | None:
+    """Return what two dialects disagree on, as far as both of them speak of it."""
+    one, two = first[1], other[1]
+    if one.affine is not None or two.affine is not None:
+        return None
+    shifted = all("offset" in geometry.sources or not geometry.sources for geometry in (one, two))
+    for number, (a, b) in enumerate(zip(one.axes, two.axes, strict=True)):
+        for field, theirs, ours in _facts(a, b, shifted=shifted):
+            name = a.name or b.name or number
+            return _sentence(first, other, f"the {field} of axis {name!r}", ours, theirs)
+    return None
+
+
+def _facts(a: Axis, b: Axis, *, shifted: bool) -> Iterator[tuple[str, object, object]]:
+    """Iterate over what differs between two axes: field, theirs, ours."""
+    if a.scale is None or b.scale is None or a.labels is not None or b.labels is not None:
+        return
+    mine, theirs = unit_of(a.unit), unit_of(b.unit)
+    sized = mine is not None and theirs is not None and mine.quantity == theirs.quantity
+    times = theirs.size / mine.size if sized and mine and theirs else 1.0
+    if a.unit is not None and b.unit is not None and not sized and a.unit != b.unit:
+        yield "unit", b.unit, a.unit
+    elif not _same(a.scale, b.scale * times):
+        yield "scale", _text(b.scale, b.unit), _text(a.scale, a.unit)
+    elif shifted and abs(a.offset - b.offset * times) > SAME * max(abs(a.scale), abs(a.offset)):
+        yield "offset", _text(b.offset, b.unit), _text(a.offset, a.unit)
+
+
+def _against_names(first: Said, other: Said) -> str | None:
+    ours, theirs = ([axis.name for axis in each[1].axes] for each in (first, other))
+    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
+    if all(a == b for a, b in both):
+        return None
+    return _sentence(first, other, "the names of the axes in C order", ours, theirs)
+
+
+def _sentence(first: Said, other: Said, what: str, ours: object, theirs: object) -> str:
+    return (
+        f"{first[0]} and {other[0]} metadata disagree on {what}: {ours} and {theirs}; {first[0]} "
+        f"is believed (dialect={other[0]!r} listens to the other)"
+    )
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=SAME)
+
+
+def _text(number: float, unit: str | None) -> str:
+    return f"{number:g} {unit}" if unit else f"{number:g}"

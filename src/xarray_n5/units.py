@@ -1,0 +1,146 @@
+"""Units as files spell them: one table, from every spelling to one symbol.
+
+Texts are never converted: what a file says is kept, and only compared by what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Quantity = Literal["length", "time", "frequency"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit: how N5's tools write it, how OME-NGFF does, and how much it is."""
+
+    symbol: str
+    """The abbreviation that every reader of N5 takes, with u for micro."""
+    word: str
+    """The whole word, as OME-NGFF wants it."""
+    quantity: Quantity
+    size: float
+    """How many metres, seconds or hertz it is."""
+
+
+_PREFIXES = {
+    "yotta": ("Y", 24),
+    "zetta": ("Z", 21),
+    "exa": ("E", 18),
+    "peta": ("P", 15),
+    "tera": ("T", 12),
+    "giga": ("G", 9),
+    "mega": ("M", 6),
+    "kilo": ("k", 3),
+    "hecto": ("h", 2),
+    "deca": ("da", 1),
+    "": ("", 0),
+    "deci": ("d", -1),
+    "centi": ("c", -2),
+    "milli": ("m", -3),
+    "micro": ("u", -6),
+    "nano": ("n", -9),
+    "pico": ("p", -12),
+    "femto": ("f", -15),
+    "atto": ("a", -18),
+    "zepto": ("z", -21),
+    "yocto": ("y", -24),
+}
+
+_MICRO = ("u", "\u00b5", "\u03bc", "\u00c2\u00b5", "\\u00B5", "\\u00b5")
+"""The prefix in all its forms: two different letters, UTF-8 read as Latin-1, JSON escaped twice."""
+
+_METRIC: tuple[tuple[Quantity, str, tuple[str, ...]], ...] = (
+    ("length", "m", ("meter", "metre")),
+    ("time", "s", ("second",)),
+    ("frequency", "Hz", ("hertz",)),
+)
+
+_OTHERS: tuple[tuple[Unit, tuple[str, ...]], ...] = (
+    (Unit("angstrom", "angstrom", "length", 1e-10), ("A", "\u00c5", "\u212b", "angstroms")),
+    (Unit("um", "micrometer", "length", 1e-6), ("micron", "microns")),
+    (Unit("in", "inch", "length", 0.0254), ("inches",)),
+    (Unit("ft", "foot", "length", 0.3048), ("feet",)),
+    (Unit("yd", "yard", "length", 0.9144), ("yards",)),
+    (Unit("mi", "mile", "length", 1609.344), ("miles",)),
+    (Unit("pc", "parsec", "length", 3.0856775814913673e16), ("parsecs",)),
+    (Unit("s", "second", "time", 1.0), ("sec", "secs")),
+    (Unit("ms", "millisecond", "time", 1e-3), ("msec",)),
+    (Unit("min", "minute", "time", 60.0), ("minutes",)),
+    (Unit("h", "hour", "time", 3600.0), ("hr", "hours")),
+    (Unit("d", "day", "time", 86400.0), ("days",)),
+)
+
+_NO_UNIT = frozenset(
+    {"", "pixel", "pixels", "px", "voxel", "voxels", "none", "null", "a.u.", "arbitrary"}
+)
+
+_LONGEST_ABBREVIATION = 3
+
+_NUMBERED = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*(\D.*?)\s*")
+
+
+def _spellings() -> Iterator[tuple[str, Unit]]:
+    for prefix, (letter, exponent) in _PREFIXES.items():
+        for quantity, base, stems in _METRIC:
+            unit = Unit(letter + base, prefix + stems[0], quantity, float(f"1e{exponent}"))
+            for form in _MICRO if letter == "u" else (letter,):
+                yield form + base, unit
+            for stem in stems:
+                yield prefix + stem, unit
+                yield f"{prefix}{stem}s", unit
+    for unit, more in _OTHERS:
+        yield from ((text, unit) for text in (unit.symbol, unit.word, *more))
+
+
+_UNITS = dict(_spellings())
+"""Every spelling found in files (FORMATS: B0) and every word of OME-NGFF, and what it means."""
+
+
+def unit_of(text: str | None) -> Unit | None:
+    """Return the unit that `text` is a spelling of, or None where it is no known one.
+
+    >>> unit_of("Micrometers").symbol, unit_of("Mm").word, unit_of("pixel")
+    ('um', 'megameter', None)
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    # Abbreviations are told apart by their case (Mm is no mm), whole words are not.
+    return _UNITS.get(text) or (
+        _UNITS.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
+    )
+
+
+def canonical_unit(text: str | None) -> str | None:
+    """Return the abbreviation that `text` is a spelling of, or None where it is no known unit.
+
+    >>> canonical_unit("micrometers"), canonical_unit("pixel"), canonical_unit("inch")
+    ('um', None, 'in')
+    """
+    unit = unit_of(text)
+    return None if unit is None else unit.symbol
+
+
+def written_unit(text: object) -> str | None:
+    """Return a unit as files write it, or None where the text says that there is none."""
+    if not isinstance(text, str) or text.strip().lower() in _NO_UNIT:
+        return None
+    return text
+
+
+def split_unit(text: str | None) -> tuple[float, str | None]:
+    """Return the number that a known unit is multiplied by, and the unit.
+
+    >>> split_unit("4nm"), split_unit("nm"), split_unit("3 wishes")
+    ((4.0, 'nm'), (1.0, 'nm'), (1.0, '3 wishes'))
+    """
+    parts = _NUMBERED.fullmatch(text) if text is not None else None
+    if parts is None or unit_of(parts[2]) is None or float(parts[1]) == 0:
+        return 1.0, text
+    return float(parts[1]), parts[2]

@@ -1,0 +1,56 @@
+"""Geometries for tests: read from attributes, told as plain facts, and made up by Hypothesis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from xarray_n5.axes import Axis, Geometry
+from xarray_n5.dialects import Node, geometry_of
+
+Attributes = dict[str, Any]
+
+
+def node(attributes: Attributes, shape: tuple[int, ...] = (2, 3, 4), **around: Any) -> Node:
+    """An array with attributes, and what is around it."""
+    return Node(attributes=attributes, shape=shape, **around)
+
+
+def read(
+    attributes: Attributes,
+    shape: tuple[int, ...] = (2, 3, 4),
+    dialect: str | None = None,
+    **around: Any,
+) -> Geometry:
+    """What attributes say."""
+    return geometry_of(node(attributes, shape, **around), dialect)
+
+
+def facts(geometry: Geometry) -> list[tuple[Any, ...]]:
+    """Name, unit, scale and offset of each axis."""
+    return [(axis.name, axis.unit, axis.scale, axis.offset) for axis in geometry.axes]
+
+
+def places(geometry: Geometry) -> list[tuple[float | None, float]]:
+    """Scale and offset of each axis."""
+    return [(axis.scale, axis.offset) for axis in geometry.axes]
+
+
+axes = st.builds(
+    Axis,
+    unit=st.sampled_from([None, "nm", "µm", "micrometer", "s", "parsec", "wish"]),
+    scale=st.one_of(st.none(), st.floats(1e-6, 1e6)),
+    offset=st.floats(-1e6, 1e6),
+    labels=st.none(),
+)
+
+
+@st.composite
+def geometries(draw: st.DrawFn) -> Geometry:
+    """Up to five axes with different names."""
+    drawn = draw(st.lists(axes, min_size=1, max_size=5))
+    labels = draw(st.permutations(["t", "c", "z", "y", "x"]))
+    named = (replace(axis, name=name) for axis, name in zip(drawn, labels, strict=False))
+    return Geometry(tuple(named))

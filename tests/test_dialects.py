@@ -1,0 +1,281 @@
+"""What dialects read from attributes, and what becomes of several of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.geometries import facts, read
+from xarray_n5.axes import Axis, Geometry, names
+from xarray_n5.coordinates import coords_of
+from xarray_n5.dialects import DIALECTS, Node, register_dialect, write_geometry
+
+
+def test_tensorstores_lists_stand_in_n5_order() -> None:
+    attributes = {"axes": ["x", "y", "z"], "units": ["nm", "um", ""], "resolution": [4, 5.5, 40]}
+    assert facts(read(attributes)) == [
+        ("z", None, 40.0, 0.0),
+        ("y", "um", 5.5, 0.0),
+        ("x", "nm", 4.0, 0.0),
+    ]
+
+
+def test_units_alone_count_in_ones() -> None:
+    assert [axis.scale for axis in read({"units": ["nm"] * 3}).axes] == [1.0] * 3
+
+
+def test_a_resolution_alone_has_no_unit() -> None:
+    assert facts(read({"resolution": [4, 4, 40]}))[0] == (None, None, 40.0, 0.0)
+
+
+@pytest.mark.parametrize("resolution", [[4, 4, 40], ["4", "4.0", "40"], [4.0, 4.0, 40.0, None][:3]])
+def test_numbers_may_be_texts(resolution: list[Any]) -> None:
+    assert [axis.scale for axis in read({"resolution": resolution}).axes] == [40, 4, 4]
+
+
+def test_one_value_stands_for_all_axes() -> None:
+    assert [axis.scale for axis in read({"resolution": 2}).axes] == [2, 2, 2]
+
+
+def test_a_short_resolution_is_for_the_axes_of_space_where_that_is_the_custom() -> None:
+    assert [axis.scale for axis in read({"pixelResolution": [3, 2]}).axes] == [1, 2, 3]
+    geometry = read({"resolution": [3, 2], "offset": [7, 8]})
+    assert [(axis.scale, axis.offset) for axis in geometry.axes] == [(1, 0), (2, 8), (3, 7)]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"axes": ["x", "x", "z"]},
+        {"axes": [{"name": "x"}] * 3},
+        {"axes": ["x"] * 4},
+        {"axes": ["x", "y"]},
+        {"units": ["um"]},
+        {"resolution": [0.5, 2.0]},
+        {"units": [1, 2, 3]},
+        {"resolution": [0, 1, 1]},
+        {"resolution": [-1, 1, 1]},
+        {"resolution": [True, 1, 1]},
+        {"resolution": ["a", 1, 1]},
+        {"resolution": {"x": 1}},
+        {"pixelResolution": {"dimensions": [float("inf"), 1, 1]}},
+        {"transform": {"scale": [1], "translate": [1]}},
+        {"transform": {"scale": ["a"] * 3, "translate": [0] * 3}},
+        {"transform": {"scale": [0] * 3, "translate": [0] * 3}},
+        {"_ARRAY_DIMENSIONS": ["a", "a", "b"]},
+        {"_ARRAY_DIMENSIONS": "zyx"},
+    ],
+)
+def test_odd_metadata_only_warn_and_name_the_attribute(attributes: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match=next(iter(attributes))):
+        assert facts(read(attributes)) == [(None, None, None, 0.0)] * 3
+
+
+@pytest.mark.parametrize("attributes", [{}, {"transform": 3}, {"transform": {}}, {"other": []}])
+def test_other_attributes_say_nothing(attributes: dict[str, Any]) -> None:
+    assert facts(read(attributes)) == [(None, None, None, 0.0)] * 3
+
+
+def test_pixel_resolution_takes_units_where_they_are() -> None:
+    attributes = {"pixelResolution": {"unit": "um", "dimensions": [0.5, 0.5, 2]}}
+    assert facts(read(attributes))[0] == (None, "um", 2.0, 0.0)
+    units = {"units": ["nm", "nm", "s"], "axes": ["x", "y", "t"]}
+    assert facts(read({**attributes, **units}))[0] == ("t", "s", 2.0, 0.0)
+    assert facts(read({"pixelResolution": [1, 2, 3]}))[0] == (None, None, 3.0, 0.0)
+
+
+def test_coordinate_arrays_label_the_samples() -> None:
+    attributes = {"axes": ["x", "c"], "coordinateArrays": {"c": ["DAPI", "GFP"]}}
+    geometry = read(attributes, (2, 4))
+    assert geometry.axes[0].labels == ("DAPI", "GFP")
+    assert coords_of(geometry, (2, 4))["c"].values.tolist() == ["DAPI", "GFP"]
+
+
+COSEM: dict[str, list[Any]] = {
+    "axes": ["z", "y", "x"],
+    "units": ["nm"] * 3,
+    "scale": [40, 4, 4],
+    "translate": [1, 2, 3],
+}
+
+
+def test_cosem_stands_in_c_order() -> None:
+    expected = [("z", "nm", 40.0, 1.0), ("y", "nm", 4.0, 2.0), ("x", "nm", 4.0, 3.0)]
+    assert facts(read({"transform": COSEM})) == expected
+    assert facts(read({"transform": {**COSEM, "order": "C"}})) == expected
+
+
+@pytest.mark.parametrize("key", ["order", "ordering"])
+def test_cosem_in_fortran_order_turns_everything_round(key: str) -> None:
+    turned = {name: values[::-1] for name, values in COSEM.items()}
+    assert facts(read({"transform": {**turned, key: "F"}})) == facts(read({"transform": COSEM}))
+
+
+def test_cosems_units_that_are_no_texts_are_no_units() -> None:
+    assert facts(read({"transform": {**COSEM, "units": [1, None, {}]}}))[0][1] is None
+
+
+def test_cosems_axes_that_begin_with_x_are_doubted() -> None:
+    turned = {**COSEM, "axes": ["x", "y", "z"]}
+    with pytest.warns(UserWarning, match="first axis in numpy is x"):
+        assert facts(read({"transform": turned}))[0][0] == "x"
+    assert facts(read({"transform": {**turned, "order": "C"}}))[0][0] == "x"
+
+
+def test_array_dimensions_stand_in_c_order_and_only_name() -> None:
+    geometry = read({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]})
+    assert facts(geometry)[0] == ("time", None, None, 0.0)
+    assert geometry.sources == {"names": "array_dimensions: _ARRAY_DIMENSIONS"}
+
+
+def test_array_dimensions_are_turned_where_only_that_fits_the_arrays_beside() -> None:
+    attributes = {"_ARRAY_DIMENSIONS": ["lon", "lat", "time"]}
+    for beside, first in (
+        ({"time": 2, "lat": 3, "lon": 4}, "time"),
+        ({"lon": 4}, "time"),
+        ({"time": 4, "lon": 2}, "lon"),
+        ({"time": 9}, "lon"),
+        ({"other": 4}, "lon"),
+    ):
+        assert facts(read(attributes, beside=beside))[0][0] == first
+
+
+# Precedence, provenance, conflicts
+
+
+def test_placement_comes_whole_from_the_first_dialect_that_knows_it() -> None:
+    attributes = {"transform": COSEM, "axes": ["a", "b", "c"], "resolution": [9, 9, 9]}
+    with pytest.warns(UserWarning, match="disagree") as caught:
+        geometry = read(attributes)
+    assert facts(geometry) == facts(read({"transform": COSEM}))
+    assert geometry.spoken == ("cosem", "tensorstore")
+    texts = [str(each.message) for each in caught]
+    ending = "; cosem is believed (dialect='tensorstore' listens to the other)"
+    what = "/: cosem and tensorstore metadata disagree on"
+    names = "the names of the axes in C order: ['z', 'y', 'x'] and ['c', 'b', 'a']"
+    assert texts == [
+        f"{what} the scale of axis 'z': 40 nm and 9{ending}",
+        f"{what} {names}{ending}",
+    ]
+
+
+def test_each_number_has_a_source() -> None:
+    geometry = read({"resolution": [4, 4, 40], "_ARRAY_DIMENSIONS": ["t", "lat", "lon"]})
+    assert facts(geometry)[0] == ("t", None, 40.0, 0.0)
+    assert geometry.sources == {
+        "names": "array_dimensions: _ARRAY_DIMENSIONS",
+        "scale": "tensorstore: resolution",
+    }
+    assert read({"transform": COSEM}).sources == dict.fromkeys(
+        ("names", "units", "scale", "offset"), "cosem: transform"
+    )
+    group = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    level = read({"downsamplingFactors": [2, 2, 1]}, path="p/s1", parents=(group,))
+    assert level.sources == {
+        "names": "neuroglancer: axes of the group",
+        "units": "neuroglancer: units of the group",
+        "scale": "neuroglancer: resolution of the group, downsamplingFactors",
+        "offset": "neuroglancer: downsamplingFactors",
+    }
+
+
+AGREEING: dict[str, dict[str, Any]] = {
+    "the same in another unit": {
+        "transform": {**COSEM, "translate": [0, 0, 0]},
+        "axes": ["x", "y", "z"],
+        "units": ["um"] * 3,
+        "resolution": [0.004, 0.004, 0.04],
+    },
+    "an offset that only one can tell": {
+        "transform": COSEM,
+        "axes": ["x", "y", "z"],
+        "units": ["nm"] * 3,
+        "resolution": [4, 4, 40],
+    },
+    "a level's own resolution, as COSEM writes it": {
+        "transform": COSEM,
+        "pixelResolution": {"dimensions": [4, 4, 40], "unit": "nm"},
+    },
+    "factors of an unknown resolution": {"transform": COSEM, "downsamplingFactors": [2, 2, 1]},
+    "a resolution of ones": {"transform": COSEM, "resolution": [1, 1, 1], "offset": [0, 0, 0]},
+    "rounding": {"transform": COSEM, "pixelResolution": [4.000001, 4, 40]},
+}
+
+
+@pytest.mark.parametrize("case", AGREEING)
+def test_what_agrees_is_not_complained_of(case: str) -> None:
+    placed = {"transform": AGREEING[case]["transform"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert facts(read(AGREEING[case])) == facts(read(placed))
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ({"pixelResolution": [4, 4, 41]}, "scale of axis 'z'"),
+        ({"pixelResolution": {"dimensions": [4, 4, 40], "unit": "um"}}, "scale of axis 'z'"),
+        ({"pixelResolution": {"dimensions": [4, 4, 40], "unit": "s"}}, "unit of axis 'z'"),
+        ({"resolution": [4, 4, 40], "offset": [3, 2, 2]}, "offset of axis 'z'"),
+        ({"_ARRAY_DIMENSIONS": ["x", "y", "z"]}, "names"),
+    ],
+)
+def test_what_disagrees_is_told_and_the_first_believed(more: dict[str, Any], what: str) -> None:
+    with pytest.warns(UserWarning, match=what):
+        assert facts(read({"transform": COSEM, **more})) == facts(read({"transform": COSEM}))
+
+
+def test_units_and_labels_are_filled_in_from_another_dialect() -> None:
+    timepoint = {"resolution": [4.0, 4.0, 40.0], "offset": [0, 0, 0]}
+    canonical = {
+        "spatialTransform": {
+            "transform": {"type": "scale", "scale": [4, 4, 40]},
+            "unit": "nm",
+        }
+    }
+    geometry = read({"pixelResolution": [4, 4, 40], **timepoint, **canonical})
+    assert [axis.unit for axis in geometry.axes] == ["nm"] * 3
+    assert geometry.sources["units"] == "canonical: spatialTransform"
+    labelled = read(
+        {"transform": {**COSEM, "axes": ["c", "y", "x"]}, "coordinateArrays": {"c": ["A", "B"]}}
+        | {"axes": ["x", "y", "c"]}
+    )
+    assert labelled.axes[0].labels == ("A", "B")
+    assert labelled.sources["labels"] == "neuroglancer: coordinateArrays"
+
+
+def test_one_dialect_can_be_chosen() -> None:
+    attributes = {"transform": COSEM, "resolution": [9, 9, 9]}
+    assert facts(read(attributes, dialect="tensorstore"))[0] == (None, None, 9.0, 0.0)
+    with pytest.raises(ValueError, match="cosem"):
+        read(attributes, dialect="klingon")
+
+
+def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", dict(DIALECTS))
+
+    class Klingon:
+        name: ClassVar[str] = "klingon"
+        keys: ClassVar[tuple[str, ...]] = ("batlh",)
+
+        def read(self, node: Node) -> Geometry | None:
+            found = node.attributes.get("batlh")
+            return found and Geometry(tuple(Axis(name=text) for text in found))
+
+        def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+            assert len(node.shape) == geometry.ndim
+            return {"batlh": list(names(geometry.axes))}
+
+    register_dialect(Klingon())
+    geometry = read({"batlh": ["a", "b", "c"]})
+    assert facts(geometry)[0][0] == "a"
+    assert geometry.sources == {"names": "klingon"}
+    assert write_geometry(geometry, (2, 3, 4), "klingon") == {"batlh": ["a", "b", "c"]}
+
+    class Impostor(Klingon):
+        name: ClassVar[str] = "cosem"
+
+    with pytest.raises(ValueError, match="exists"):
+        register_dialect(Impostor())
