@@ -66,7 +66,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         format: str | None = None,  # noqa: A002
         axis_order: Literal["C", "F"] = "C",
-        dialect: str | None = None,
+        dialect: str | Sequence[str] | None = None,
         origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
         level: int | Mapping[str, float] | None = None,
@@ -93,7 +93,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
         axis_order
             "F" turns arrays and their dimensions round, as Java and TensorStore number them.
         dialect
-            The only metadata dialect to take coordinates from.
+            The metadata dialects to take coordinates from, the most trusted first; by default
+            all of them, in the order of the documentation.
         origin
             Where place 0 lies in the first voxel: at its "center" or its "corner".
         missing

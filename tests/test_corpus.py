@@ -77,6 +77,7 @@ def test_dask_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("row", PLAIN, ids=path_of)
+@pytest.mark.filterwarnings("ignore:c0/s:UserWarning")
 def test_xarray_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None:
     # What xarray wrote is decoded when it is opened; the hash is of what is stored.
     decode = False if "_ARRAY_DIMENSIONS" in row["extra_attributes"] else None

@@ -177,7 +177,6 @@ def test_each_number_has_a_source() -> None:
         "names": "neuroglancer: axes of the group",
         "units": "neuroglancer: units of the group",
         "scale": "neuroglancer: resolution of the group, downsamplingFactors",
-        "offset": "neuroglancer: downsamplingFactors",
     }
 
 

@@ -25,7 +25,7 @@ from xarray_n5.storage import place
 from xarray_n5.surroundings import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import Chunks
@@ -150,13 +150,15 @@ class Array:
         """
         return look_around(self._chunks, inherit=inherit, like=like)
 
-    def geometry(self, dialect: str | None = None, *, node: Node | None = None) -> Geometry:
+    def geometry(
+        self, dialect: str | Iterable[str] | None = None, *, node: Node | None = None
+    ) -> Geometry:
         """Return what the attributes tell of the axes.
 
         Parameters
         ----------
         dialect
-            The only dialect to listen to; all that are spoken by default.
+            The dialects to listen to, the most trusted first; all by default.
         node
             The array as :meth:`node` returns it, where it is known already.
         """

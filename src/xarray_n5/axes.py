@@ -87,7 +87,10 @@ class Geometry:
 
     axes: tuple[Axis, ...]
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where it was read: "names", "units", "scale", "offset", "labels" to "dialect: attribute"."""
+    """Where it was read: "names", "units", "scale", "offset", "labels" to "dialect: attribute".
+
+    Without an "offset", sample 0 of the base level lies at 0.
+    """
     spoken: tuple[str, ...] = field(default=(), compare=False)
     """All dialects that the array's attributes speak."""
     affine: tuple[tuple[float, ...], ...] | None = None

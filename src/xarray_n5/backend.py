@@ -32,7 +32,7 @@ class Options:
     """How the arrays of a container become variables."""
 
     axis_order: AxisOrder = "C"
-    dialect: str | None = None
+    dialect: str | Sequence[str] | None = None
     origin: Origin = "center"
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"

@@ -14,7 +14,7 @@ from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.axes import Kind
     from xarray_n5.dialects import Node
@@ -127,7 +127,9 @@ def choose(levels: Mapping[str, Image], level: int | Mapping[str, float], where:
     return chosen
 
 
-def together(group: Group, *, dialect: str | None, inherit: bool) -> dict[str, dict[str, Image]]:
+def together(
+    group: Group, *, dialect: str | Sequence[str] | None, inherit: bool
+) -> dict[str, dict[str, Image]]:
     """Return the images that the groups in a group make up together: levels by name, by place.
 
     A container of BigDataViewer is one image with axes t and setup where its views are alike;
@@ -203,7 +205,7 @@ def _geometries(
     levels: Mapping[str, Mapping[tuple[int, ...], Array]],
     dims: tuple[str, ...],
     *,
-    dialect: str | None,
+    dialect: str | Sequence[str] | None,
     inherit: bool,
 ) -> dict[str, Geometry]:
     """Return the geometry of each array by its path; that of one timepoint is looked up whole.

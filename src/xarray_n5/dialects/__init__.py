@@ -67,8 +67,8 @@ class Node:
         return replace(self, path=path, attributes=attributes, shape=shape)
 
 
-_SAME_PLACE = 1e-9
-"""By which part of a step a place may be off after it was written and read."""
+_ROUNDING = 1e-9
+"""By which part of a step a level may be off that is told by its base level and factors."""
 
 
 class Dialect(Protocol):
@@ -131,7 +131,7 @@ def register_dialect(dialect: Dialect) -> None:
     DIALECTS[dialect.name] = dialect
 
 
-def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
+def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geometry:
     """Return the geometry of an array, as far as its attributes tell; odd ones only warn.
 
     Parameters
@@ -139,7 +139,7 @@ def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
     node
         The array.
     dialect
-        The only dialect to listen to; all by default.
+        The dialects to listen to, the most trusted first; all in the order of the table by default.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def geometry_of(node: Node, dialect: str | None = None) -> Geometry:
         If there is no such dialect.
     """
     said: list[tuple[str, Geometry]] = []
-    for each in [_known(dialect)] if dialect else DIALECTS.values():
+    for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
             heard = each.read(node)
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
@@ -222,7 +222,7 @@ def write_pyramid(
     ValueError
         If a dialect is unknown, or all of them together do not tell where the samples lie.
     """
-    wanted = [dialect] if isinstance(dialect, str) else list(dialect)
+    wanted = _listed(dialect)
     around: dict[str, Any] = {}
     own: list[dict[str, Any]] = [{} for _ in levels]
     for name in wanted:
@@ -258,7 +258,7 @@ def _lost(geometry: Geometry, again: Geometry) -> str | None:
     if geometry.affine != again.affine:
         return f"the affine transform {geometry.affine}; canonical ones do"
     for one, other in zip(geometry.axes, again.axes, strict=True):
-        near = _SAME_PLACE * abs(one.step)
+        near = _ROUNDING * abs(one.step) if one.factor != 1 else 0.0
         for what, before, after, same in (
             ("name", one.name, other.name, one.name == other.name),
             ("labels", one.labels, other.labels, one.labels == other.labels),
@@ -272,6 +272,10 @@ def _lost(geometry: Geometry, again: Geometry) -> str | None:
                     "name another dialect, or one more"
                 )
     return None
+
+
+def _listed(dialect: str | Iterable[str]) -> list[str]:
+    return [dialect] if isinstance(dialect, str) else list(dialect)
 
 
 def _known(name: str) -> Dialect:

@@ -58,7 +58,7 @@ class Bdv:
             if factors is None:
                 return None
             axes = axes_at_level(_NAMES, (None,) * _NDIM, (1.0,) * _NDIM, factors)
-            return Geometry(axes, {"scale": "downsamplingFactors", "offset": "downsamplingFactors"})
+            return Geometry(axes, {"scale": "downsamplingFactors"})
         told = {"names": "layout of the container", "units": "voxelSize of the XML"}
         if rows is None:
             told |= {"scale": "voxelSize of the XML", "offset": "voxelSize of the XML"}
@@ -116,9 +116,9 @@ def _parse(text: str) -> Project:
         for affine in view.findall("ViewTransform/affine"):
             step = np.eye(_NDIM + 1)
             step[:_NDIM] = np.array(_numbers(affine.text)).reshape(_NDIM, _NDIM + 1)
+            if not np.isfinite(step).all():
+                raise ValueError("the XML beside the container has a transform that is not finite")
             whole = whole @ step
-        if not np.isfinite(whole).all():
-            raise ValueError("the XML beside the container has a transform that is not finite")
         registrations[int(view.attrib["timepoint"]), int(view.attrib["setup"])] = whole[:_NDIM]
     voxels = {}
     for setup in root.iter("ViewSetup"):

@@ -53,7 +53,6 @@ class Canonical:
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute, with an affine transform over all axes."""
         axes = geometry.with_names().axes[::-1]
-        units = {each.unit for each in axes if each.unit is not None}
         if geometry.affine is not None:
             rows = [list(row) for row in turned(np.array(geometry.affine))]
         else:
@@ -68,7 +67,11 @@ class Canonical:
             | {"name": each.name, "unit": each.unit or "none"}
             for each in axes
         ]
-        unit = {"unit": units.pop()} if len(units) == 1 else {}
+        units = {one["unit"] for one in described if one["type"] == "space"} - {"none"}
+        shared = len(units) == 1 and all(
+            one["unit"] in units for one in described if one["type"] == "space"
+        )
+        unit = {"unit": units.pop()} if shared else {}
         whole = {"transform": {"type": "affine", "affine": numbers}, "axes": described, "path": ""}
         return {_KEY: whole | unit}
 

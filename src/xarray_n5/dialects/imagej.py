@@ -95,7 +95,7 @@ def _written(axes: Mapping[str, Any], name: str, field: str, default: float) -> 
 
 
 def _number(said: Mapping[str, Any], key: str) -> float:
-    found = numbers(key, said.get(key), 1, positive=False)
+    found = numbers(key, [said.get(key, 0)], 1, positive=False)
     return 0.0 if found is None else found[0]
 
 

@@ -50,24 +50,24 @@ def factors_of(node: Node, *, own: bool = True) -> tuple[float, ...] | None:
     return None
 
 
-def factors_for(
-    node: Node, key: str, values: Sequence[float], *, own: bool = True
-) -> tuple[float, ...] | None:
-    """Return the factors that an array's resolution, `values`, is still to be multiplied by.
+def base_and_factors(
+    node: Node, key: str, values: tuple[float, ...], *, own: bool = True
+) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
+    """Return the base level's resolution and the level's factors, of a level's resolution.
 
-    Most tools repeat the base level's resolution on each level. COSEM's write the level's own,
-    which shows where the base level, or the group, has a finer one.
+    Most tools repeat the base level's resolution, `values`, on each level. COSEM's write the
+    level's own, which shows where the base level, or the group, has a finer one.
     """
     factors = factors_of(node, own=own)
     if factors is None:
-        return None
+        return values, None
     around = [*node.parents[:1], *([node.base.attributes] if node.base else [])]
     for base in (resolution_in(each, key, len(values)) for each in around):
         if base is not None and not alike(values, base):
             whole = [step * factor for step, factor in zip(base, factors, strict=True)]
             if alike(values, whole):
-                return None
-    return factors
+                return base, factors
+    return values, factors
 
 
 def axes_at_level(

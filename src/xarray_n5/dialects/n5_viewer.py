@@ -14,7 +14,7 @@ from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
     alike,
     axes_at_level,
-    factors_for,
+    base_and_factors,
     factors_if_any,
     factors_in,
     factors_of,
@@ -47,18 +47,16 @@ class N5Viewer:
         unit = resolution.get("unit") if isinstance(resolution, dict) else None
         steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
         scales = numbers(_KEY, steps, ndim)
-        factors = _factors(node, scales)
+        scales, factors = _level(node, scales)
         if scales is None and ("downsamplingFactors" not in own or factors is None):
             return None
         names = texts("axes", own.get("axes"), ndim) or ("",) * ndim
         units = texts("units", own.get("units"), ndim)
         scale = [_KEY] * (scales is not None) + ["downsamplingFactors"] * (factors is not None)
-        said = {"scale": ", ".join(scale), "offset": ", ".join(scale[1:])} | (
-            {"names": "axes"} if any(names) else {}
-        )
+        said = {"scale": ", ".join(scale)} | ({"names": "axes"} if any(names) else {})
         said |= {"units": "units" if units else _KEY} if units or unit else {}
         axes = axes_at_level(names, units or (unit,) * ndim, scales or (1.0,) * ndim, factors)
-        return Geometry(axes, {field: where for field, where in said.items() if where})
+        return Geometry(axes, said)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the base level's resolution with its one unit, and the level's factors."""
@@ -82,16 +80,20 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
     return {"dimensions": steps(geometry)} | ({"unit": unit} if unit else {})
 
 
-def _factors(node: Node, scales: tuple[float, ...] | None) -> tuple[float, ...] | None:
+def _level(
+    node: Node, scales: tuple[float, ...] | None
+) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Return the base level's resolution, where it is known, and the level's factors."""
     if scales is None:
-        return factors_of(node)
+        return None, factors_of(node)
     if "transform" in node.attributes and "downsamplingFactors" not in node.attributes:
-        return None  # COSEM's: the level's own resolution
-    factors = factors_for(node, _KEY, scales)
+        return scales, None  # COSEM's: the level's own resolution
+    scales, factors = base_and_factors(node, _KEY, scales)
     if factors is not None or node.base is None:
-        return factors
+        return scales, factors
     base = resolution_in(node.base.attributes, _KEY, len(scales))
-    return _guess(node, node.base) if base is not None and alike(scales, base) else None
+    guessed = _guess(node, node.base) if base is not None and alike(scales, base) else None
+    return scales, guessed
 
 
 def _guess(node: Node, base: Node) -> tuple[float, ...]:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Axis, Geometry, names
-from xarray_n5.dialects.levels import axes_at_level, factors_for, factors_in, factors_of, steps
+from xarray_n5.dialects.levels import (
+    axes_at_level,
+    base_and_factors,
+    factors_in,
+    factors_of,
+    steps,
+)
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.values import numbers, texts
 
@@ -45,7 +51,9 @@ class Neuroglancer:
         units = texts("units", merged.get("units"), ndim)
         scales = numbers(key, steps, ndim)
         given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
-        factors = factors_of(node) if scales is None else factors_for(node, key, scales)
+        factors = factors_of(node)
+        if scales is not None:
+            scales, factors = base_and_factors(node, key, scales)
 
         def at(name: str) -> str:
             return name if name in node.attributes else f"{name} of the group"
@@ -54,8 +62,7 @@ class Neuroglancer:
         said |= {"scale": at(key)} if scales else {}
         said |= {"units": at("units" if units else "pixelResolution")} if units or unit else {}
         if factors and scales:
-            shift = at("downsamplingFactors")
-            said |= {"scale": f"{said['scale']}, {shift}", "offset": shift}
+            said["scale"] += f", {at('downsamplingFactors')}"
         axes = axes_at_level(given, units or (unit,) * ndim, scales or (None,) * ndim, factors)
         if isinstance(labels, dict):
             axes = _labelled(axes, labels, node.shape)

@@ -50,7 +50,7 @@ class Ngff:
             else:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
-            if node.format == "n5" and not _in_c_order(described, node):
+            if node.format == "n5" and found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Geometry
-from xarray_n5.dialects.levels import axes_at_level, factors_for, factors_if_any, steps
+from xarray_n5.dialects.levels import axes_at_level, base_and_factors, factors_if_any, steps
 from xarray_n5.dialects.values import numbers, whole_number
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Paintera:
         scales = numbers("resolution", source.get("resolution"), ndim) or (1.0,) * ndim
         starts = numbers("offset", source.get("offset"), ndim, positive=False, filler=0.0)
         unit = source.get("unit") if isinstance(source.get("unit"), str) else None
-        units, factors = (unit,) * ndim, factors_for(node, "resolution", scales)
+        units = (unit,) * ndim
+        scales, factors = base_and_factors(node, "resolution", scales)
         if source is own and starts is not None and factors is not None:
             # An array's own offset is where it lies, whatever its level.
             shifts = [

@@ -78,7 +78,7 @@ def _against(first: Said, other: Said) -> str | None:
     one, two = first[1], other[1]
     if one.affine is not None or two.affine is not None:
         return None
-    shifted = all("offset" in geometry.sources or not geometry.sources for geometry in (one, two))
+    shifted = "offset" in one.sources and "offset" in two.sources
     for number, (a, b) in enumerate(zip(one.axes, two.axes, strict=True)):
         for field, theirs, ours in _facts(a, b, shifted=shifted):
             name = a.name or b.name or number

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Geometry
-from xarray_n5.dialects.levels import axes_at_level, factors_for
+from xarray_n5.dialects.levels import axes_at_level, base_and_factors
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.units import written_unit
 
@@ -54,12 +54,11 @@ class TensorStore:
         if scales is None and not any(names):
             return None
         said |= {"units": "units"} if units is not None else {}
-        factors = factors_for(node, "resolution", scales, own=False) if scales else None
+        factors = None
+        if scales is not None:
+            scales, factors = base_and_factors(node, "resolution", scales, own=False)
         if factors:
-            said |= {
-                "scale": f"{said['scale']}, factors of the group",
-                "offset": "factors of the group",
-            }
+            said["scale"] += ", factors of the group"
         axes = axes_at_level(names, units or (None,) * ndim, scales or (None,) * ndim, factors)
         return Geometry(axes, said)
 
