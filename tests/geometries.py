@@ -41,7 +41,7 @@ def places(geometry: Geometry) -> list[tuple[float | None, float]]:
 axes = st.builds(
     Axis,
     unit=st.sampled_from([None, "nm", "µm", "micrometer", "s", "parsec", "wish"]),
-    scale=st.one_of(st.none(), st.floats(1e-6, 1e6)),
+    scale=st.one_of(st.none(), st.floats(1e-6, 1e6), st.floats(-1e6, -1e-6)),
     offset=st.floats(-1e6, 1e6),
     labels=st.none(),
 )

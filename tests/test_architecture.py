@@ -36,7 +36,7 @@ LADDER = [
     {"group"},
     {"coordinates", "decoding", "graphs", "images", "lazy"},
     {"dask"},
-    {"backend"},
+    {"backend", "accessor"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""
 

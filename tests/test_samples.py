@@ -361,8 +361,8 @@ def test_an_anisotropic_pyramid_lies_right_by_bigdataviewers_xml() -> None:
 def test_levels_agree_across_dialects(geometry: Geometry, factors: list[float]) -> None:
     base, coarse = [], []
     for axis, factor in zip(geometry.axes, factors, strict=False):
-        under = replace(axis, unit="nm", scale=axis.step, kind="space")
-        scale, offset = axis.step, axis.offset
+        under = replace(axis, unit="nm", scale=abs(axis.step), kind="space")
+        scale, offset = under.step, axis.offset
         base.append(under)
         coarse.append(
             replace(
@@ -388,9 +388,9 @@ def test_levels_agree_across_dialects(geometry: Geometry, factors: list[float]) 
 # Any geometry
 
 SAYABLE = {
-    "tensorstore": lambda axis: replace(axis, offset=0.0, unit=axis.unit or "s"),
-    "n5_viewer": lambda axis: Axis(unit="nm", scale=axis.step),
-    "paintera": lambda axis: Axis(unit="um", scale=axis.step, offset=axis.offset),
+    "tensorstore": lambda axis: Axis(name=axis.name, scale=abs(axis.step), unit=axis.unit or "s"),
+    "n5_viewer": lambda axis: Axis(unit="nm", scale=abs(axis.step)),
+    "paintera": lambda axis: Axis(unit="um", scale=abs(axis.step), offset=axis.offset),
     "neuroglancer": lambda axis: Axis(name=axis.name, labels=("a", "b")),
     "array_dimensions": lambda axis: Axis(name=axis.name),
     "cosem": lambda axis: axis,

@@ -1,12 +1,14 @@
 """N5, native to xarray and Dask.
 
-Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`.
+Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`, and the accessor
+`n5` to xarray's objects.
 """
 
 from importlib.metadata import version
 
 import dask.array as _dask_array
 
+from xarray_n5 import accessor as _accessor  # noqa: F401 - registers itself
 from xarray_n5.array import Array
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.compression import register_compression

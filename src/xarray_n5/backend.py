@@ -97,6 +97,8 @@ def open_groups(
     from xarray_n5.array import Array
     from xarray_n5.images import PART
 
+    if options.level is not None:
+        raise ValueError("level= is for open_dataset; a tree has all levels")
     root = _open(url, path, storage_options, form, options)
     unwanted = frozenset(drop)
 

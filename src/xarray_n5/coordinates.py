@@ -63,14 +63,16 @@ def coords_of(
                 stacklevel=2,
             )
             continue
-        found[name] = xr.Variable((name,), _values(axis, size, origin), _attributes(axis))
+        step = {} if axis.labels is not None else {"step": axis.step}
+        found[name] = xr.Variable((name,), _values(axis, size, origin), _attributes(axis), step)
     return found
 
 
 def geometry_from(array: xr.DataArray) -> Geometry:
     """Return the axes of a DataArray: names, units, and places where they are regular.
 
-    Coordinates that are no evenly spaced numbers are left out with a warning.
+    Texts become labels. Numbers that only count samples say nothing; other coordinates that are
+    no evenly spaced numbers are left out with a warning.
     """
     return Geometry(tuple(_axis(array, str(dim)) for dim in array.dims))
 
@@ -82,9 +84,15 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
     values = found.to_numpy()
     unit = found.attrs.get("units")
     unit = unit if isinstance(unit, str) else None
+    if values.size and all(isinstance(text, str) for text in values.tolist()):
+        return Axis(name=dim, labels=tuple(map(str, values.tolist())))
+    if values.dtype.kind in "iu" and not unit and np.array_equal(values, np.arange(values.size)):
+        return Axis(name=dim)
     if values.dtype.kind in "iuf" and values.size:
         last = max(1, values.size - 1)
-        step = float((values[-1] - values[0]) / last) if values.size > 1 else 1.0
+        # Of one sample, what it was taken from tells the distance to the next.
+        alone = float(found.encoding.get("step", 1.0))
+        step = float((values[-1] - values[0]) / last) if values.size > 1 else alone
         even = values[0] + step * np.arange(values.size)
         if step and np.isfinite(step) and np.abs(values - even).max() <= _EVEN * abs(step):
             return Axis(name=dim, unit=unit, scale=step, offset=float(values[0]))

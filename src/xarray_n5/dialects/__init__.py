@@ -172,7 +172,8 @@ def write_geometry(
     """Return the attributes that describe an array's geometry.
 
     By default those that TensorStore, Neuroglancer and Fiji read, and COSEM's ``transform`` beside
-    them where there is an offset, which the others cannot say, or an axis of time or channels.
+    them where there is an offset, which the others cannot say, or an axis of time or channels. A
+    matrix becomes n5-universe's canonical metadata.
 
     Parameters
     ----------
@@ -193,13 +194,19 @@ def write_geometry(
         _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
     attributes = TensorStore().write(geometry, node)
-    scaled = any(axis.scale is not None for axis in geometry.axes)
-    apart = any(axis.kind in {"time", "channel"} for axis in geometry.axes)
-    if any(axis.offset for axis in geometry.axes) or (scaled and apart):
+    scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
+    backwards = any(scale < 0 for scale in scales)
+    if backwards:
+        # Nobody but COSEM has axes that run backwards.
+        attributes = {"axes": attributes["axes"]} if "axes" in attributes else {}
+    apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
+    if any(axis.offset for axis in geometry.axes) or apart or backwards:
         attributes["transform"] = Cosem().write(geometry, node)["transform"]
     if any(axis.labels for axis in geometry.axes):
         texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
         attributes |= Neuroglancer().write(Geometry(texts), node)
+    if geometry.affine is not None:
+        attributes |= Canonical().write(geometry, node)
     return attributes
 
 

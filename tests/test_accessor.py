@@ -1,0 +1,87 @@
+"""``.n5`` on xarray's objects, and what of their coordinates is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.geometries import facts
+from xarray_n5 import create_array, to_n5
+from xarray_n5.axes import Axis
+from xarray_n5.coordinates import geometry_from
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> xr.Dataset:
+    """An array of 4 x 5, in nanometres, that lies 100 from the origin."""
+    axes = [Axis(name="z", unit="nm", scale=40.0), Axis(name="x", unit="nm", scale=4, offset=100)]
+    create_array(tmp_path / "a.n5", "em/raw", shape=(4, 5), dtype="u1", axes=axes)
+    return xr.open_dataset(tmp_path / "a.n5", engine="n5", group="em/raw")
+
+
+def test_geometry_tells_where_each_number_came_from(opened: xr.Dataset) -> None:
+    geometry = opened["raw"].n5.geometry
+    assert facts(geometry) == [("z", "nm", 40.0, 0.0), ("x", "nm", 4.0, 100.0)]
+    assert geometry.sources == opened["raw"].encoding["dialect"]
+    assert geometry.sources["offset"] == "cosem: transform"
+    assert list(opened.n5.geometry) == ["raw"]
+
+
+def test_geometry_follows_what_is_done_to_the_array(opened: xr.Dataset) -> None:
+    part = opened["raw"].isel(z=slice(1, None), x=slice(1, None, 2))
+    assert facts(part.n5.geometry) == [("z", "nm", 40.0, 40.0), ("x", "nm", 8.0, 104.0)]
+    plane = opened["raw"].isel(z=slice(2, 3))
+    assert facts(plane.n5.geometry)[0] == ("z", "nm", 40.0, 80.0)
+
+
+def test_an_array_from_elsewhere_has_no_sources() -> None:
+    assert xr.DataArray(np.zeros(3), {"x": [1.0, 2, 3]}, "x").n5.geometry.sources == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["a", "b", "c"], Axis(name="x", labels=("a", "b", "c"))),
+        ([0, 1, 2], Axis(name="x")),
+        ([0.0, 1.0, 2.0], Axis(name="x", scale=1.0)),
+        ([5, 7, 9], Axis(name="x", scale=2.0, offset=5.0)),
+        ([3.0, 2.0, 1.0], Axis(name="x", scale=-1.0, offset=3.0)),
+    ],
+)
+def test_coordinates_become_axes(values: list[Any], expected: Axis) -> None:
+    array = xr.DataArray(np.zeros(3), {"x": values}, "x")
+    assert geometry_from(array).axes == (expected,)
+
+
+@pytest.mark.parametrize("values", [[1.0, 2, 4], [True, False, True], [np.nan, 1, 2]])
+def test_coordinates_that_are_no_places_are_left_out_with_a_warning(values: list[Any]) -> None:
+    array = xr.DataArray(np.zeros(3), {"x": values}, "x")
+    with pytest.warns(UserWarning, match="not evenly spaced"):
+        assert geometry_from(array).axes == (Axis(name="x"),)
+
+
+@pytest.mark.parametrize(
+    "coords",
+    [
+        {"c": ["DAPI", "GFP"], "y": ("y", [5.0, 7, 9], {"units": "um"})},
+        {"c": ["DAPI", "GFP"], "y": ("y", [9.0, 7, 5], {"units": "um"})},
+        {"t": ("t", [0.5, 1.0], {"units": "s"}), "y": [0.0, 2.0, 4.0]},
+        {"t": ("t", [0.5, 1.0], {"units": "s"})},
+        {},
+    ],
+)
+def test_coordinates_come_back_as_they_were(tmp_path: Path, coords: dict[str, Any]) -> None:
+    first = "t" if "t" in coords else "c"
+    array = xr.DataArray(np.arange(6).reshape(2, 3), coords, (first, "y"), name="raw")
+    to_n5(array, tmp_path, "raw")
+    again = xr.open_dataset(tmp_path, engine="n5", group="raw")["raw"]
+    if "y" not in coords and coords:
+        # Where one axis has a scale, N5's lists have one for all.
+        again = again.drop_vars("y")
+    xr.testing.assert_identical(again.drop_attrs(deep=False), array)
