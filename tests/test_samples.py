@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -355,6 +358,47 @@ def test_an_anisotropic_pyramid_lies_right_by_bigdataviewers_xml() -> None:
     node = Node(shape=(6, 10, 10), path="setup0/timepoint0/s1", parents=({}, setup, {}), xml=XML)
     geometry = geometry_of(node)
     assert facts(geometry) == [("z", "um", 40, 0), ("y", "um", 8, 2), ("x", "um", 16, 106)]
+
+
+def sections() -> dict[str, dict[str, Any]]:
+    """The attributes that the documentation shows, by dialect and by what they stand on."""
+    page = (Path(__file__).parents[1] / "docs/dialects.md").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = {}
+    for part in page.split("\n### ")[1:]:
+        name = re.match(r"`(\w+)`", part)
+        blocks = re.findall(
+            r"^The (\w+)[^\n]*:\n\n```json\n(.*?)^```$", part, re.MULTILINE | re.DOTALL
+        )
+        assert name is not None
+        found[name[1]] = {what: json.loads(text) for what, text in blocks}
+    return found
+
+
+def test_the_documentation_shows_every_dialect() -> None:
+    assert list(sections()) == list(DIALECTS)
+
+
+@pytest.mark.filterwarnings("ignore:.*counts them in pixels:UserWarning")
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_documentation_shows_one_image(name: str) -> None:
+    shown = sections()[name]
+    group = shown.get("group", {})
+    base, level = (node for node, _ in pyramid(0, "nm"))
+    if name == "bdv":
+        around = {"parents": ({}, shown["setup"]), "xml": XML}
+        base = replace(base, path="setup0/timepoint0/s0", **around)
+        level = replace(level, path="setup0/timepoint0/s1", **around)
+    else:
+        base = replace(base, parents=(group, {}), attributes=shown.get("array", {}))
+        level = replace(level, parents=(group, {}), attributes=shown.get("level", {}))
+    if name == "array_dimensions":
+        assert facts(geometry_of(base)) == [(axis, None, None, 0.0) for axis in "zyx"]
+        return
+    moved = 0 if name in {"tensorstore", "neuroglancer", "n5_viewer"} else 100
+    if "array" in shown:
+        assert places(geometry_of(base)) == [(40, 0), (4, 0), (4, moved)]
+    else:
+        assert places(geometry_of(level)) == [(40, 0), (8, 2), (16, 6 + moved)]
 
 
 @given(geometries(), st.lists(st.floats(1, 64), min_size=5, max_size=5))

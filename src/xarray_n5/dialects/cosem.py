@@ -50,7 +50,7 @@ class Cosem:
             "translate": [whole_number(each.offset) for each in axes],
         }
         units = {each.unit for each in axes}
-        if len(units) > 1 or None in units:
+        if len(units) > 1 or None in units or any(each.step < 0 for each in axes):
             return {"transform": transform}
         steps = [whole_number(each.step) for each in axes[::-1]]
         resolution = {"dimensions": steps, "unit": axes[0].unit}
