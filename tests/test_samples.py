@@ -385,9 +385,9 @@ def test_the_documentation_shows_one_image(name: str) -> None:
     group = shown.get("group", {})
     base, level = (node for node, _ in pyramid(0, "nm"))
     if name == "bdv":
-        around = {"parents": ({}, shown["setup"]), "xml": XML}
-        base = replace(base, path="setup0/timepoint0/s0", **around)
-        level = replace(level, path="setup0/timepoint0/s1", **around)
+        parents = ({}, shown["setup"])
+        base = replace(base, path="setup0/timepoint0/s0", parents=parents, xml=XML)
+        level = replace(level, path="setup0/timepoint0/s1", parents=parents, xml=XML)
     else:
         base = replace(base, parents=(group, {}), attributes=shown.get("array", {}))
         level = replace(level, parents=(group, {}), attributes=shown.get("level", {}))
