@@ -54,3 +54,34 @@ def geometries(draw: st.DrawFn) -> Geometry:
     labels = draw(st.permutations(["t", "c", "z", "y", "x"]))
     named = (replace(axis, name=name) for axis, name in zip(drawn, labels, strict=False))
     return Geometry(tuple(named))
+
+
+MOVED = "1 0 0 100 0 1 0 0 0 0 1 0"
+CALIBRATED = "4 0 0 0 0 4 0 0 0 0 40 0"
+"""Transforms of BigDataViewer's views: by 100 along x, and to 4 x 4 x 40."""
+
+XML = """<SpimData version="0.2">
+  <SequenceDescription>
+    <ViewSetups>{setups}</ViewSetups>
+  </SequenceDescription>
+  <ViewRegistrations>{registrations}</ViewRegistrations>
+</SpimData>"""
+
+
+def project(affines: dict[tuple[int, int], list[str]], unit: str = "um") -> str:
+    """An XML file with the transforms of views, by timepoint and setup."""
+    setups = "".join(
+        f"<ViewSetup><id>{setup}</id><voxelSize><unit>{unit}</unit><size>0.5 0.5 2</size>"
+        "</voxelSize></ViewSetup>"
+        for setup in sorted({setup for _, setup in affines} | {0})
+    )
+    registrations = "".join(
+        f'<ViewRegistration timepoint="{timepoint}" setup="{setup}">'
+        + "".join(
+            f'<ViewTransform type="affine"><Name>x</Name><affine>{text}</affine></ViewTransform>'
+            for text in texts
+        )
+        + "</ViewRegistration>"
+        for (timepoint, setup), texts in affines.items()
+    )
+    return XML.format(setups=setups, registrations=registrations)

@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.geometries import facts, geometries, places, read
+from tests.geometries import (
+    CALIBRATED,
+    MOVED,
+    facts,
+    geometries,
+    places,
+    project,
+    read,
+)
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects import (
     DIALECTS,
@@ -25,16 +33,7 @@ from xarray_n5.dialects import (
 
 Facts = list[tuple[Any, ...]]
 
-_XML = """<SpimData version="0.2"><SequenceDescription><ViewSetups><ViewSetup><id>0</id>
-<voxelSize><unit>um</unit><size>0.5 0.5 2.0</size></voxelSize></ViewSetup></ViewSetups>
-</SequenceDescription><ViewRegistrations><ViewRegistration timepoint="0" setup="0">
-<ViewTransform type="affine"><affine>{first}</affine></ViewTransform>
-<ViewTransform type="affine"><affine>{second}</affine></ViewTransform>
-</ViewRegistration></ViewRegistrations></SpimData>"""
-
-MOVED = "1 0 0 100 0 1 0 0 0 0 1 0"
-CALIBRATED = "4 0 0 0 0 4 0 0 0 0 40 0"
-XML = _XML.format(first=MOVED, second=CALIBRATED)
+XML = project({(0, 0): [MOVED, CALIBRATED]})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,7 +384,7 @@ def test_the_documentation_shows_one_image(name: str) -> None:
     group = shown.get("group", {})
     base, level = (node for node, _ in pyramid(0, "nm"))
     if name == "bdv":
-        parents = ({}, shown["setup"])
+        parents: tuple[dict[str, Any], ...] = ({}, shown["setup"])
         base = replace(base, path="setup0/timepoint0/s0", parents=parents, xml=XML)
         level = replace(level, path="setup0/timepoint0/s1", parents=parents, xml=XML)
     else:

@@ -1,0 +1,276 @@
+"""Views and channels as one image, levels that are chosen, names, what comes from the groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.geometries import CALIBRATED, MOVED, project
+from tests.stores import CountingStore
+from xarray_n5 import MissingChunkError, NodeNotFoundError, create_array, create_group, open_array
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# Views and channels as one image
+
+
+@pytest.fixture
+def views(tmp_path: Path) -> Path:
+    """Two setups with three timepoints and two levels; one view is not stored."""
+    place = tmp_path / "views.n5"
+    for setup in (0, 1):
+        factors = {"downsamplingFactors": [[1, 1, 1], [2, 2, 1]]}
+        create_group(place, f"setup{setup}", attributes=factors)
+        for timepoint in (0, 1, 2):
+            if (timepoint, setup) == (1, 1):
+                continue
+            for level, shape in enumerate([(2, 4, 6), (2, 2, 3)]):
+                path = f"setup{setup}/timepoint{timepoint}/s{level}"
+                array = create_array(place, path, shape=shape, dtype="u2", chunks=(1, 2, 3))
+                array[...] = np.arange(array.size).reshape(shape) + 1000 * setup + 100 * timepoint
+    return place
+
+
+ALIKE = {(t, s): [CALIBRATED] for t in (0, 1, 2) for s in (0, 1)}
+
+
+def test_views_that_are_alike_are_one_image(views: Path) -> None:
+    views.with_suffix(".xml").write_text(project(ALIKE))
+    tree: Any = xr.open_datatree(views, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1"]
+    image = tree["s1/s1"]
+    assert image.dims == ("t", "setup", "z", "y", "x")
+    assert image.shape == (3, 2, 2, 2, 3)
+    assert image.t.values.tolist() == [0, 1, 2]
+    assert image.setup.values.tolist() == [0, 1]
+    assert [float(image[axis][0]) for axis in "zyx"] == [0, 2, 2]
+    assert image.x.attrs == {"units": "um"}
+    stored = open_array(views, "setup1/timepoint2/s1")[...]
+    np.testing.assert_array_equal(image.sel(t=2, setup=1), stored)
+    assert not image.sel(t=1, setup=1).any()
+    one = xr.open_dataset(views, engine="n5", level=1, chunks={})["s1"]
+    assert one.encoding["preferred_chunks"] == {"t": 1, "setup": 1, "z": 1, "y": 2, "x": 3}
+    np.testing.assert_array_equal(one, image)
+    with pytest.raises(ValueError, match="levels s0, s1"):
+        xr.open_dataset(views, engine="n5")
+
+
+def test_stacks_are_indexed_as_numpy_is(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    values = image.load().values
+    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    for key in (
+        {"t": 0},
+        {"t": [2, 0], "x": [5, 0]},
+        {"t": slice(None, None, -1), "setup": 1, "y": slice(1, 3)},
+        {"t": [], "z": 1},
+        {"setup": np.array([1, 0]), "t": np.array([0]), "z": 0, "y": 0},
+        {"t": xr.DataArray([0, 2], dims="p"), "x": xr.DataArray([1, 5], dims="p")},
+    ):
+        expected = xr.DataArray(values, dims=image.dims).isel(key)
+        np.testing.assert_array_equal(image.isel(key), expected)
+
+
+async def test_stacks_load_asynchronously(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["s0"].isel(t=0)
+    loaded = await image.load_async()
+    assert loaded.shape == (2, 2, 4, 6)
+
+
+def test_a_view_that_is_not_stored_is_a_missing_chunk(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0, missing="error")["s0"]
+    assert image.isel(t=0).load().shape == (2, 2, 4, 6)
+    with pytest.raises(MissingChunkError, match=r"\(1, 1\)"):
+        image.isel(t=1).load()
+
+
+def test_views_at_different_places_are_an_image_a_setup(views: Path) -> None:
+    apart = {(t, s): [MOVED, CALIBRATED] if s else [CALIBRATED] for t in (0, 1, 2) for s in (0, 1)}
+    views.with_suffix(".xml").write_text(project(apart))
+    tree: Any = xr.open_datatree(views, engine="n5")
+    assert list(tree.groups) == [
+        *("/", "/setup0", "/setup1", "/setup0/s0", "/setup0/s1", "/setup1/s0", "/setup1/s1")
+    ]
+    assert tree["setup0/s0/s0"].sizes == {"t": 3, "z": 2, "y": 4, "x": 6}
+    assert tree["setup1/s0"].t.values.tolist() == [0, 2]
+    assert float(tree["setup1/s0"].x[0]) == 100
+    one = xr.open_dataset(views, engine="n5", group="setup1", level=-1)["s1"]
+    np.testing.assert_array_equal(one, tree["setup1/s1/s1"])
+
+
+def test_views_that_nothing_joins_are_arrays_each(views: Path) -> None:
+    drifting = {(t, s): [f"1 0 0 {t} 0 1 0 {s} 0 0 1 0"] for t in (0, 1, 2) for s in (0, 1)}
+    views.with_suffix(".xml").write_text(project(drifting))
+    tree: Any = xr.open_datatree(views, engine="n5")
+    assert "/setup0/timepoint1/s0" in tree.groups
+    assert tree["setup1/timepoint2/s0"]["y"].values.tolist() == [1, 2, 3, 4]
+
+
+def test_levels_with_other_views_are_not_joined(views: Path) -> None:
+    create_array(views, "setup0/timepoint0/s2", shape=(2, 1, 1), dtype="u2")
+    groups = xr.open_datatree(views, engine="n5").groups
+    assert "/setup0/timepoint0/s2" in groups
+    assert "/setup1/s0" in groups
+
+
+def test_fortran_order_joins_nothing(views: Path) -> None:
+    tree = xr.open_datatree(views, engine="n5", axis_order="F")
+    assert tree["setup1/timepoint0/s0/s0"].dims == ("x", "y", "z")
+
+
+def test_channels_are_one_image(tmp_path: Path) -> None:
+    place = tmp_path / "channels.n5"
+    for channel in (0, 2, 10):
+        for level, factor in enumerate((1, 2)):
+            create_array(
+                place,
+                f"sample/c{channel}/s{level}",
+                shape=(4, 8 // factor, 8 // factor),
+                dtype="u1",
+                attributes={
+                    "pixelResolution": {"unit": "um", "dimensions": [0.1, 0.1, 1]},
+                    "downsamplingFactors": [factor, factor, 1],
+                },
+            )[...] = channel
+    tree: Any = xr.open_datatree(place, engine="n5")
+    assert tree["sample/s1/s1"].sizes == {"c": 3, "z": 4, "y": 4, "x": 4}
+    assert tree["sample/s1"].c.values.tolist() == [0, 2, 10]
+    assert (tree["sample/s0/s0"].sel(c=10) == 10).all()
+    assert float(tree["sample/s1"].x[0]) == 0.05
+    create_group(place, "sample/other")
+    assert "/sample/c2/s1" in xr.open_datatree(place, engine="n5").groups
+
+
+def test_an_image_of_many_views_is_read_in_one_batch() -> None:
+    store = CountingStore()
+    for timepoint in range(20):
+        create_array(store, f"setup0/timepoint{timepoint}/s0", shape=(2, 3, 4), dtype="u1")
+    store.requests()
+    image = xr.open_dataset(store, engine="n5")["s0"]  # type: ignore[arg-type]
+    assert image.sizes["t"] == 20
+    asked = store.requests()
+    assert asked["get_many"] <= 6
+    assert asked["list"] <= 6
+
+
+# Levels chosen
+
+
+@pytest.fixture
+def pyramid(tmp_path: Path) -> Path:
+    """Three levels of 4 x 4 x 40 nm, by factors 1 and 2, then 1 and 4."""
+    place = tmp_path / "p.n5"
+    group = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    create_group(place, "em", attributes=group)
+    for level, factor in enumerate((1, 2, 4)):
+        create_array(
+            place,
+            f"em/s{level}",
+            shape=(8, 16 // factor, 16 // factor),
+            dtype="u1",
+            attributes={"downsamplingFactors": [factor, factor, 1]},
+        )
+    return place
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        *((0, "s0"), (2, "s2"), (-1, "s2"), (-3, "s0")),
+        *(({"x": 8}, "s1"), ({"x": 7.9}, "s0"), ({"x": 100.0}, "s2"), ({"x": 0.1}, "s0")),
+        *(({"x": 8, "z": 40}, "s1"), ({"z": 1}, "s0"), ({"z": 40}, "s2")),
+    ],
+)
+def test_a_level_is_chosen_by_number_or_by_distance(pyramid: Path, level: Any, name: str) -> None:
+    assert list(xr.open_dataset(pyramid, engine="n5", group="em", level=level)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("level", "error", "message"),
+    [
+        (3, NodeNotFoundError, "s0, s1, s2"),
+        (-4, NodeNotFoundError, "s0, s1, s2"),
+        ({"q": 3.0}, ValueError, "'q'"),
+    ],
+)
+def test_a_level_that_is_not_there_is_an_error(
+    pyramid: Path, level: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+
+
+def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
+    listed = {"multiscales": [{"datasets": [{"path": "whole"}, {"path": "half"}]}]}
+    create_group(tmp_path, "a", attributes=listed)
+    for name, size in (("half", 4), ("other", 9), ("whole", 8)):
+        create_array(tmp_path, f"a/{name}", shape=(size,), dtype="u1")
+    assert list(xr.open_dataset(tmp_path, engine="n5", group="a", level=1)) == ["half"]
+    for name, size in (("0", 8), ("1", 4), ("10", 2)):
+        create_array(tmp_path, f"b/{name}", shape=(size,), dtype="u1")
+    assert list(xr.open_dataset(tmp_path, engine="n5", group="b", level=2)) == ["10"]
+    create_array(tmp_path, "c/one", shape=(size,), dtype="u1")
+    with pytest.raises(NodeNotFoundError, match="no pyramid"):
+        xr.open_dataset(tmp_path, engine="n5", group="c", level=0)
+
+
+def test_all_levels_move_by_half_a_base_voxel(pyramid: Path) -> None:
+    for level in (0, 1, 2):
+        options: Any = {"engine": "n5", "group": "em", "level": level}
+        centre = xr.open_dataset(pyramid, **options)
+        corner = xr.open_dataset(pyramid, origin="corner", **options)
+        moved = [float(corner[axis].values[0] - centre[axis].values[0]) for axis in "zyx"]
+        assert moved == [20, 2, 2]
+
+
+def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
+    tree: Any = xr.open_datatree(pyramid, group="em", engine="n5")
+    fine, coarse = tree["s0/s0"], tree["s1/s1"]
+    ramp = (fine.x + 0 * fine).astype(float)
+    small = ramp.coarsen(y=2, x=2).mean()
+    np.testing.assert_array_equal(small.x, coarse.x)
+    np.testing.assert_allclose(ramp.interp(x=coarse.x, y=coarse.y), small)
+    np.testing.assert_array_equal(fine.sel(x=coarse.x[2], method="nearest").x, [20])
+
+
+# Names and inheritance
+
+
+def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
+    opened = xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=("plane", "row", "column"))
+    assert opened["s1"].dims == ("plane", "row", "column")
+    assert float(opened.column[1]) == 10
+    assert opened["s1"].encoding["dialect"]["names"] == "dims"
+    turned: Any = {"dims": ("column", "row", "plane"), "axis_order": "F"}
+    assert xr.open_dataset(pyramid, engine="n5", group="em/s1", **turned)["s1"].shape == (8, 8, 8)
+    for dims, message in ((("a", "b"), "2 names"), (("a", "a", "b"), "different names")):
+        with pytest.raises(ValueError, match=message):
+            xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=dims)
+
+
+def test_attributes_come_down_from_all_groups_where_that_is_asked_for(tmp_path: Path) -> None:
+    far = {"axes": ["x"], "units": ["nm"], "resolution": [4], "coordinateArrays": {}}
+    create_group(tmp_path, "a", attributes=far)
+    create_group(tmp_path, "a/b/c/d", attributes={"resolution": [8]})
+    create_array(tmp_path, "a/b/c/d/e", shape=(3,), dtype="u1")
+    opened = xr.open_dataset(tmp_path, engine="n5", group="a/b/c/d/e", inherit=True)
+    assert opened.x.values.tolist() == [0, 8, 16]
+    assert opened.x.attrs == {"units": "nm"}
+    assert "units" not in xr.open_dataset(tmp_path, engine="n5", group="a/b/c/d/e").x.attrs
+
+
+def test_an_array_is_the_same_whichever_way_it_is_named(pyramid: Path) -> None:
+    whole = xr.open_dataset(pyramid, engine="n5", group="em/s1")
+    for url, group in (
+        (pyramid / "em", "s1"),
+        (pyramid / "em/s1", None),
+        (f"{pyramid}/em/s1/", ""),
+    ):
+        again = xr.open_dataset(url, engine="n5", group=group)
+        xr.testing.assert_identical(again, whole)
+        assert again["s1"].encoding == whole["s1"].encoding
