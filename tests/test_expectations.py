@@ -139,7 +139,7 @@ def test_bigdataviewers_attributes_and_xml_agree(corpus: Path) -> None:
             np.testing.assert_array_equal(
                 image[name], expected + scale * np.arange(image.sizes[name])
             )
-    alone = read({}, path="setup0/timepoint0/s1", parents=({"resolution": [1, 1, 4]}, {}, {}))
+    alone = read({}, path="setup0/timepoint0/s0", parents=({"resolution": [1, 1, 4]}, {}, {}))
     assert places(alone) == [(4, 0), (1, 0), (1, 0)]
 
 

@@ -95,6 +95,34 @@ def test_a_levels_own_resolution_is_not_multiplied_again() -> None:
     assert places(found) == [(10.48, 0), (8, 0), (8, 0)]
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]},
+        {"multiScale": True, "resolution": [4, 4, 40]},
+    ],
+)
+def test_a_level_without_factors_lies_nobody_knows_where(group: dict[str, Any]) -> None:
+    assert places(read({}, path="p/s0", parents=(group,))) == [(40, 0), (4, 0), (4, 0)]
+    with pytest.warns(UserWarning, match="nothing tells by how much level 2"):
+        found = read({}, path="p/s2", parents=(group,))
+    assert places(found) == [(None, 0)] * 3
+    assert found.named == ("axes" in group)
+
+
+def test_canonical_transforms_may_stand_on_the_group_alone() -> None:
+    def entry(name: str, scale: list[float]) -> dict[str, Any]:
+        said = {"transform": {"type": "scale", "scale": scale}, "unit": "um"}
+        return {"path": name, "spatialTransform": said}
+
+    datasets = [entry("a", [1, 2, 3]), entry("b", [2, 2, 6])]
+    group = {"multiscales": {"path": "", "datasets": datasets}}
+    found = read({}, path="p/b", parents=(group,))
+    assert facts(found)[0] == (None, "um", 6, 0)
+    assert [axis.factor for axis in found.axes] == [2, 1, 2]
+    assert found.sources["scale"] == "canonical: multiscales of the group"
+
+
 def test_a_repeated_resolution_without_factors_is_n5_viewers() -> None:
     own = {"pixelResolution": [4, 4, 40]}
     base = Node(attributes=own, shape=(2, 6, 9), path="p/s0")

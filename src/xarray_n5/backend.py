@@ -159,13 +159,13 @@ def _images(
         return {node.name: _alone(node, options)}, {}
     arrays = node.arrays(without=drop)
     levels: Mapping[str, Image] = {}
-    if not arrays:
-        levels = _together(node, options).get("", {})
-    elif options.level is not None:
+    if options.level is not None:
         levels = {n: _alone(array, options) for n, array in levels_of(node, arrays).items()}
+    if not arrays and not levels:
+        levels = _together(node, options).get("", {})
     if options.level is not None or len(levels) == 1:
         name = choose(levels, 0 if options.level is None else options.level, node.url)
-        return {name: levels[name]}, dict(node.attrs)
+        return {levels[name].first.name: levels[name]}, dict(node.attrs)
     if levels:
         raise ValueError(
             f"{node.url!r} is an image with the levels {', '.join(levels)}; open one of them with "

@@ -90,10 +90,9 @@ class Group(Mapping[str, "Array | Group"]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        try:
-            path = self._inner(name)
-        except PathError:
+        if not self._is_inside(name):
             return False
+        path = self._inner(name)
         _, document = locate(self._store, path, self._format.name)
         return exists(self._store, path, document)
 
@@ -103,6 +102,13 @@ class Group(Mapping[str, "Array | Group"]):
         if not exists(self._store, path, document):
             raise KeyError(name)
         return self._node(path, form.read(document, where(self._store, path, form)))
+
+    def _is_inside(self, name: str) -> bool:
+        try:
+            self._inner(name)
+        except PathError:
+            return False
+        return True
 
     def _inner(self, name: str) -> str:
         return normalize_path(join(self._path, normalize_path(name)))
@@ -117,7 +123,7 @@ class Group(Mapping[str, "Array | Group"]):
 
         One that cannot be read is left out with a warning, so that it does not hide the others.
         """
-        paths = {name: self._inner(name) for name in names}
+        paths = {name: self._inner(name) for name in names if self._is_inside(name)}
         documents = self._store.get_many([join(p, self._format.document) for p in paths.values()])
         found = {}
         for (name, path), document in zip(paths.items(), documents, strict=True):
@@ -129,13 +135,7 @@ class Group(Mapping[str, "Array | Group"]):
         return found
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
-        """Return the arrays and groups directly in the group: one listing, one batch of reads.
-
-        Parameters
-        ----------
-        without
-            Names to pass over.
-        """
+        """Return what is directly in the group but some names: one listing, one batch of reads."""
         return self.nodes(name for name in iter(self) if name not in without)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, Array]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.array import Array
 from xarray_n5.axes import Axis, Geometry
+from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.paths import join
 
@@ -73,14 +74,13 @@ def levels_of(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
     The group's ``multiscales`` list them; else they are called ``s0``, ``s1``, ... or, by
     bioformats2raw, ``0``, ``1``, ...
     """
-    listed = group.attrs.get("multiscales")
-    for image in listed if isinstance(listed, list) else [listed]:
-        entries = image.get("datasets") if isinstance(image, dict) else None
-        if isinstance(entries, list):
-            paths = [str(e.get("path") if isinstance(e, dict) else e) for e in entries]
-            found = {name: arrays[name] for name in paths if name in arrays}
-            if found:
-                return found
+    for image in images_in(group.attrs):
+        entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
+        paths = [path for path in entries if isinstance(path, str)]
+        nodes = {**group.nodes(path for path in paths if path not in arrays), **arrays}
+        found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
+        if found:
+            return found  # type: ignore[return-value]
     for pattern in (_LEVEL, _NUMBER):
         if numbered := _numbered(arrays, pattern):
             return {name: arrays[name] for name in numbered.values()}

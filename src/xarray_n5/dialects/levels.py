@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,23 @@ def base_and_factors(
     return values, factors
 
 
+def check_level(node: Node, factors: Sequence[float] | None) -> bool:
+    """Return whether a level's place follows from its group's resolution; warn where it does not.
+
+    A coarser level that tells no factors lies nobody knows where.
+    """
+    level = level_of(node)
+    if factors is not None or not level:
+        return True
+    warnings.warn(
+        f"{node.path}: nothing tells by how much level {level} is downsampled; it gets no "
+        "coordinates ('downsamplingFactors' on it or its group would)",
+        UserWarning,
+        stacklevel=2,
+    )
+    return False
+
+
 def axes_at_level(
     names: Sequence[str],
     units: Sequence[str | None],
@@ -133,6 +151,16 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
     return replace(geometry, axes=axes)
 
 
+def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
+    """Iterate over the images that a group's ``multiscales`` describe, each with ``datasets``."""
+    ome = group.get("ome")
+    for holder in (group, ome if isinstance(ome, dict) else {}):
+        images = holder.get("multiscales")
+        for image in images if isinstance(images, list) else [images]:
+            if isinstance(image, dict) and isinstance(image.get("datasets"), list):
+                yield image
+
+
 def listings(node: Node) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Iterate over what groups' ``multiscales`` say of an array.
 
@@ -145,19 +173,13 @@ def listings(node: Node) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[
     parts = node.path.split("/")
     for depth, group in enumerate(node.parents, start=1):
         path = "/".join(parts[-depth:])
-        ome = group.get("ome")
-        for holder in (group, ome if isinstance(ome, dict) else {}):
-            images = holder.get("multiscales")
-            for image in images if isinstance(images, list) else [images]:
-                if not isinstance(image, dict) or not isinstance(image.get("datasets"), list):
-                    continue
-                entries = [
-                    entry if isinstance(entry, dict) else {"path": entry}
-                    for entry in image["datasets"]
-                ]
-                for entry in entries:
-                    if str(entry.get("path", "")).removeprefix("./").strip("/") == path:
-                        yield image, entry, entries[0]
+        for image in images_in(group):
+            entries = [
+                entry if isinstance(entry, dict) else {"path": entry} for entry in image["datasets"]
+            ]
+            for entry in entries:
+                if str(entry.get("path", "")).removeprefix("./").strip("/") == path:
+                    yield image, entry, entries[0]
 
 
 def steps(geometry: Geometry) -> list[float]:

@@ -12,6 +12,7 @@ from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.dialects.levels import (
     axes_at_level,
     base_and_factors,
+    check_level,
     factors_in,
     factors_of,
     steps,
@@ -54,6 +55,8 @@ class Neuroglancer:
         factors = factors_of(node)
         if scales is not None:
             scales, factors = base_and_factors(node, key, scales)
+            if key not in node.attributes and not check_level(node, factors):
+                scales = None
 
         def at(name: str) -> str:
             return name if name in node.attributes else f"{name} of the group"

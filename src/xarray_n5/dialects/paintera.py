@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Geometry
-from xarray_n5.dialects.levels import axes_at_level, base_and_factors, factors_if_any, steps
+from xarray_n5.dialects.levels import (
+    axes_at_level,
+    base_and_factors,
+    check_level,
+    factors_if_any,
+    steps,
+)
 from xarray_n5.dialects.values import numbers, whole_number
 
 if TYPE_CHECKING:
@@ -42,6 +48,8 @@ class Paintera:
         unit = source.get("unit") if isinstance(source.get("unit"), str) else None
         units = (unit,) * ndim
         scales, factors = base_and_factors(node, "resolution", scales)
+        if source is not own and not check_level(node, factors):
+            return None
         if source is own and starts is not None and factors is not None:
             # An array's own offset is where it lies, whatever its level.
             shifts = [
