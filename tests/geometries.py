@@ -21,7 +21,7 @@ def node(attributes: Attributes, shape: tuple[int, ...] = (2, 3, 4), **around: A
 def read(
     attributes: Attributes,
     shape: tuple[int, ...] = (2, 3, 4),
-    dialect: str | None = None,
+    dialect: str | list[str] | None = None,
     **around: Any,
 ) -> Geometry:
     """What attributes say."""

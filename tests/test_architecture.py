@@ -21,7 +21,7 @@ from xarray_n5.storage import STORES
 SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
-    {"errors", "options"},
+    {"alerts", "errors", "options"},
     {"units", "paths", "selection", "planning"},
     {"axes"},
     {"grid"},

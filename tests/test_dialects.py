@@ -53,7 +53,6 @@ def test_a_short_resolution_is_for_the_axes_of_space_where_that_is_the_custom() 
         {"axes": ["x"] * 4},
         {"axes": ["x", "y"]},
         {"units": ["um"]},
-        {"resolution": [0.5, 2.0]},
         {"units": [1, 2, 3]},
         {"resolution": [0, 1, 1]},
         {"resolution": [-1, 1, 1]},
@@ -166,7 +165,7 @@ def test_each_number_has_a_source() -> None:
     assert facts(geometry)[0] == ("t", None, 40.0, 0.0)
     assert geometry.sources == {
         "names": "array_dimensions: _ARRAY_DIMENSIONS",
-        "scale": "tensorstore: resolution",
+        "scale": "paintera: resolution",
     }
     assert read({"transform": COSEM}).sources == dict.fromkeys(
         ("names", "units", "scale", "offset"), "cosem: transform"
@@ -226,6 +225,41 @@ def test_what_disagrees_is_told_and_the_first_believed(more: dict[str, Any], wha
         assert facts(read({"transform": COSEM, **more})) == facts(read({"transform": COSEM}))
 
 
+@pytest.mark.parametrize("group", [{}, {"resolution": [8, 8, 40]}])
+def test_factors_beside_units_are_no_resolution(group: dict[str, Any]) -> None:
+    units = {"axes": ["x", "y", "z"], "units": ["nm"] * 3}
+    own = {**units, "resolution": [4, 4, 40], "downsamplingFactors": [1, 1, 1]}
+    found = read(own, path="p/s0", parents=(group,))
+    assert facts(found) == [("z", "nm", 40, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)]
+    transform = {**COSEM, "translate": [0, 0, 0]}
+    assert facts(read({**own, "transform": transform})) == facts(found)
+
+
+def test_units_without_a_resolution_take_the_groups() -> None:
+    units = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "downsamplingFactors": [2, 2, 1]}
+    group = {"resolution": [4, 4, 40], "axes": ["x", "y", "z"]}
+    found = read(units, path="p/s1", parents=(group,))
+    assert facts(found) == [("z", "nm", 40, 0), ("y", "nm", 8, 2), ("x", "nm", 8, 2)]
+
+
+@pytest.mark.parametrize("more", [{}, {"offset": [0, 0, 0]}])
+def test_a_generic_unit_and_factors_need_no_offset(more: dict[str, Any]) -> None:
+    generic = {"unit": "nm", "resolution": [4, 4, 40]}
+    assert facts(read(generic))[0] == (None, "nm", 40, 0)
+    level = read({**generic, "downsamplingFactors": [2, 2, 1], **more})
+    assert [axis.scale for axis in level.axes] == [40, 8, 8]
+    assert [axis.offset for axis in level.axes] == ([0, 0, 0] if more else [0, 2, 2])
+
+
+def test_n5_viewers_resolution_may_stand_on_the_group() -> None:
+    group = {
+        "pixelResolution": {"dimensions": [4, 4, 40], "unit": "nm"},
+        "scales": [[1, 1, 1], [2, 2, 1]],
+    }
+    found = read({}, path="p/s1", parents=(group,), dialect="n5_viewer")
+    assert facts(found) == [(None, "nm", 40, 0), (None, "nm", 8, 2), (None, "nm", 8, 2)]
+
+
 def test_units_and_labels_are_filled_in_from_another_dialect() -> None:
     timepoint = {"resolution": [4.0, 4.0, 40.0], "offset": [0, 0, 0]}
     canonical = {
@@ -247,7 +281,14 @@ def test_units_and_labels_are_filled_in_from_another_dialect() -> None:
 
 def test_one_dialect_can_be_chosen() -> None:
     attributes = {"transform": COSEM, "resolution": [9, 9, 9]}
-    assert facts(read(attributes, dialect="tensorstore"))[0] == (None, None, 9.0, 0.0)
+    assert facts(read(attributes, dialect="paintera"))[0] == (None, None, 9.0, 0.0)
+    with pytest.warns(UserWarning, match="paintera is believed"):
+        both = read(attributes, dialect=["paintera", "cosem"])
+    assert facts(both)[0] == ("z", None, 9.0, 0.0)
+    with pytest.warns(UserWarning, match="as tensorstore metadata do"):
+        assert not read(attributes, dialect="tensorstore").placed
+    with pytest.raises(ValueError, match="dialect is empty"):
+        read(attributes, dialect=[])
     with pytest.raises(ValueError, match="cosem"):
         read(attributes, dialect="klingon")
 

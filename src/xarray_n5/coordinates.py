@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.options import check_option
 
@@ -57,11 +57,7 @@ def coords_of(
         if not axis.placed:
             continue
         if size > _LONGEST:
-            warnings.warn(
-                f"axis {name!r} has {size} samples, too many for coordinates; it gets none",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn(f"axis {name!r} has {size} samples, too many for coordinates; it gets none")
             continue
         step = {} if axis.labels is not None else {"step": axis.step}
         found[name] = xr.Variable((name,), _values(axis, size, origin), _attributes(axis), step)
@@ -96,11 +92,7 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
         even = values[0] + step * np.arange(values.size)
         if step and np.isfinite(step) and np.abs(values - even).max() <= _EVEN * abs(step):
             return Axis(name=dim, unit=unit, scale=step, offset=float(values[0]))
-    warnings.warn(
-        f"the coordinate {dim!r} is not evenly spaced numbers; it is not stored",
-        UserWarning,
-        stacklevel=4,
-    )
+    warn(f"the coordinate {dim!r} is not evenly spaced numbers; it is not stored")
     return Axis(name=dim)
 
 

@@ -6,7 +6,6 @@ Two functions and their documentation; what they need is below them.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
@@ -18,6 +17,7 @@ from dask.base import is_dask_collection, tokenize
 from dask.layers import ArraySliceDep
 from dask.utils import parse_bytes
 
+from xarray_n5.alerts import warn
 from xarray_n5.array import Array
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.creation import chunk_shape
@@ -143,11 +143,10 @@ def _blocks(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
     for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
         cut = next((size for size in sizes[:-1] if size % side), None)
         if cut is not None:
-            warnings.warn(
+            warn(
                 f"along axis {axis}, blocks of {cut} cut stored chunks of {side}, which are then "
                 f"read several times; choose multiples of {side}",
                 PerformanceWarning,
-                stacklevel=3,
             )
     return cast("tuple[tuple[int, ...], ...]", blocks)
 

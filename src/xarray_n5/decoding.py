@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
+
+from xarray_n5.alerts import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,11 +35,9 @@ def decode(
             if any(asked.values()):
                 raise
             del whole[name]
-            warnings.warn(
+            warn(
                 f"{name!r} is left as it is stored: its attributes {list(variable.attrs)} cannot "
-                f"be decoded ({error})",
-                UserWarning,
-                stacklevel=2,
+                f"be decoded ({error})"
             )
     decoded, kept, named = decoder(whole, attributes, **chosen)
     return {**variables, **decoded}, kept, named

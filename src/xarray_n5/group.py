@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.alerts import warn
 from xarray_n5.array import Array
 from xarray_n5.attributes import NodeAttributes, as_json
 from xarray_n5.compression import resolve
@@ -131,7 +131,7 @@ class Group(Mapping[str, "Array | Group"]):
             try:
                 found[name] = self._node(path, self._format.read(document, at))
             except N5Error as error:
-                warnings.warn(f"{name!r} is left out: {error}", UserWarning, stacklevel=3)
+                warn(f"{name!r} is left out: {error}")
         return found
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:

@@ -8,9 +8,10 @@ first dialect that knows it, names from the first that names anything.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.bdv import Bdv
@@ -20,14 +21,13 @@ from xarray_n5.dialects.imagej import ImageJ
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer
 from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.node import Dialect, Node, PyramidDialect
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
 from xarray_n5.dialects.tensorstore import TensorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from xarray_n5.metadata import Attributes
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "DIALECTS",
@@ -41,62 +41,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """What a dialect may look at."""
-
-    attributes: Attributes = field(default_factory=dict)
-    """The array's own attributes; none yet where some are to be written."""
-    shape: tuple[int, ...]
-    """The array's shape, in C order."""
-    path: str = ""
-    """The array's path in its container."""
-    parents: tuple[Attributes, ...] = ()
-    """The attributes of the groups around it, the nearest first."""
-    base: Node | None = None
-    """The base level, ``s0``, beside a coarser one."""
-    beside: Mapping[str, int] = field(default_factory=dict)
-    """The sizes of one-dimensional arrays beside it, by name."""
-    xml: str | None = None
-    """What is in the XML file beside a container of BigDataViewer."""
-    format: str = "n5"
-    """The container's format: some lists stand in another order elsewhere."""
-
-    def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
-        """Return another array with the same groups around it."""
-        return replace(self, path=path, attributes=attributes, shape=shape)
-
-
 _ROUNDING = 1e-9
 """By which part of a step a level may be off that is told by its base level and factors."""
-
-
-class Dialect(Protocol):
-    """A convention for axes."""
-
-    name: ClassVar[str]
-    keys: ClassVar[tuple[str, ...]]
-
-    def read(self, node: Node) -> Geometry | None:
-        """Return the axes that a node describes, or None where it speaks another dialect.
-
-        Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
-        """
-
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
-        """Return the attributes that describe `geometry`; ValueError when they cannot.
-
-        `node` is the array as it will be, without attributes.
-        """
-
-
-@runtime_checkable
-class PyramidDialect(Protocol):
-    """A dialect that describes pyramids on their group, too."""
-
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
-        """Return the attributes of the group around `levels`, the base level first."""
-
 
 DIALECTS: dict[str, Dialect] = {
     Cosem.name: Cosem(),
@@ -151,18 +97,17 @@ def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geome
         try:
             heard = each.read(node)
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-            warnings.warn(
-                f"{node.path or '/'}: the attributes {list(each.keys)} are not understood as "
-                f"{each.name} metadata and ignored: {error}",
-                UserWarning,
-                stacklevel=2,
-            )
+            keys = f" (of {list(each.keys)})" if each.keys else ""
+            warn(f"{node.path or '/'}: {each.name} metadata{keys} are ignored: {error}")
             continue
         if heard is not None and heard.ndim == len(node.shape):
             said.append((each.name, heard))
+    if dialect is not None and not said:
+        asked = " or ".join(_listed(dialect))
+        warn(f"{node.path or '/'}: nothing describes its axes as {asked} metadata do")
     geometry, against = combine(said, len(node.shape))
     for text in against:
-        warnings.warn(f"{node.path or '/'}: {text}", UserWarning, stacklevel=2)
+        warn(f"{node.path or '/'}: {text}")
     return geometry
 
 
@@ -237,7 +182,10 @@ def write_pyramid(
         if group and isinstance(known, PyramidDialect):
             _merge(around, known.write_group(levels), name)
         for attributes, (node, geometry) in zip(own, levels, strict=True):
-            _merge(attributes, known.write(geometry, node), name)
+            written = known.write(geometry, node)
+            if not written and not group:
+                raise ValueError(f"{name} metadata are not written on an array alone")
+            _merge(attributes, written, name)
     nodes = [
         replace(node, attributes=attributes, parents=(around,) if group else ())
         for attributes, (node, _) in zip(own, levels, strict=True)
@@ -264,6 +212,7 @@ def _lost(geometry: Geometry, again: Geometry) -> str | None:
     """Return what of a geometry is no more in the one that was read again."""
     if geometry.affine != again.affine:
         return f"the affine transform {geometry.affine}; canonical ones do"
+    backwards = [axis.name for axis in geometry.axes if axis.step < 0]
     for one, other in zip(geometry.axes, again.axes, strict=True):
         near = _ROUNDING * abs(one.step) if one.factor != 1 else 0.0
         for what, before, after, same in (
@@ -273,6 +222,8 @@ def _lost(geometry: Geometry, again: Geometry) -> str | None:
             ("scale", one.step, other.step, abs(one.step - other.step) <= near),
             ("offset", one.offset, other.offset, abs(one.offset - other.offset) <= near),
         ):
+            if not same and backwards:
+                return f"that axis {backwards[0]!r} runs backwards; cosem and canonical ones can"
             if not same:
                 return (
                     f"the {what} of axis {one.name!r}, {before!r} (it would read as {after!r}); "
@@ -282,7 +233,10 @@ def _lost(geometry: Geometry, again: Geometry) -> str | None:
 
 
 def _listed(dialect: str | Iterable[str]) -> list[str]:
-    return [dialect] if isinstance(dialect, str) else list(dialect)
+    names = [dialect] if isinstance(dialect, str) else list(dialect)
+    if not names:
+        raise ValueError(f"dialect is empty; known are {', '.join(DIALECTS)}")
+    return names
 
 
 def _known(name: str) -> Dialect:

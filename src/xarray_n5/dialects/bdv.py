@@ -42,7 +42,7 @@ class Bdv:
     """A level's factors, and its view's registration, if that can be told axis by axis."""
 
     name: ClassVar[str] = "bdv"
-    keys: ClassVar[tuple[str, ...]] = ("downsamplingFactors",)
+    keys: ClassVar[tuple[str, ...]] = ()
 
     def read(self, node: Node) -> Geometry | None:
         """Return the axes of a view's level; where the XML rotates the view, the matrix."""

@@ -6,12 +6,12 @@ for those that are. Source: CanonicalSpatialMetadata and its adapter in n5-unive
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry, kind_of
 from xarray_n5.dialects.levels import axis, listings, over
 from xarray_n5.dialects.transforms import matrix, per_axis, turned
@@ -99,11 +99,9 @@ def _parse(said: Any, node: Node, key: str) -> Geometry:
         one and common and spaced and canonical_unit(one) != canonical_unit(common)
         for one, spaced in zip(units, spatial, strict=True)
     ):
-        warnings.warn(
+        warn(
             f"{node.path or '/'}: {key!r} has the unit {common!r}, its axes {units}; that of the "
-            "transform is taken",
-            UserWarning,
-            stacklevel=2,
+            "transform is taken"
         )
     units = [common if s and common else one for one, s in zip(units, spatial, strict=True)]
     told = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})

@@ -6,10 +6,10 @@ together. ``translate`` is where the centre of voxel 0 lies. Source: janelia-cel
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry, names
 from xarray_n5.dialects.levels import axis, factors_in, listings, over, steps
 from xarray_n5.dialects.values import whole_number
@@ -105,11 +105,9 @@ def _warned(geometry: Geometry, transform: Any, node: Node) -> Geometry:
     if geometry.axes[0].name == "x" != geometry.axes[-1].name and not (
         {"ordering", "order"} & transform.keys()
     ):
-        warnings.warn(
+        warn(
             f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} and not their "
-            "order, which makes it C order: the array's first axis in numpy is x",
-            UserWarning,
-            stacklevel=2,
+            "order, which makes it C order: the array's first axis in numpy is x"
         )
     return geometry
 

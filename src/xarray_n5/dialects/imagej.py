@@ -6,10 +6,10 @@ N5 order. Source: N5ImagePlusMetadata and ImagePlusLegacyMetadataParser in n5-ij
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import axis
 from xarray_n5.dialects.values import numbers, whole_number
@@ -46,11 +46,9 @@ class ImageJ:
             )
         moved = [key for key in _ORIGINS.values() if _number(said, key)]
         if moved:
-            warnings.warn(
+            warn(
                 f"{node.path or '/'}: {moved} are taken for places, as n5-ij takes them; ImageJ "
-                "itself counts them in pixels",
-                UserWarning,
-                stacklevel=2,
+                "itself counts them in pixels"
             )
         axes = []
         for name in order:

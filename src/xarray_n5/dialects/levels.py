@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Axis, Geometry, kind_of
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.units import split_unit, written_unit
@@ -79,11 +79,9 @@ def check_level(node: Node, factors: Sequence[float] | None) -> bool:
     level = level_of(node)
     if factors is not None or not level:
         return True
-    warnings.warn(
+    warn(
         f"{node.path}: nothing tells by how much level {level} is downsampled; it gets no "
-        "coordinates ('downsamplingFactors' on it or its group would)",
-        UserWarning,
-        stacklevel=2,
+        "coordinates ('downsamplingFactors' on it or its group would)"
     )
     return False
 

@@ -43,20 +43,28 @@ class N5Viewer:
         """Return the axes; names and units come from ``axes`` and ``units`` where they are."""
         ndim = len(node.shape)
         own = node.attributes
-        resolution = own.get(_KEY)
+        group = node.parents[0] if node.parents else {}
+        listed = "downsamplingFactors" in group or "scales" in group
+        source = group if _KEY not in own and listed else own
+        resolution = source.get(_KEY)
         unit = resolution.get("unit") if isinstance(resolution, dict) else None
         steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
-        scales = numbers(_KEY, steps, ndim)
-        scales, factors = _level(node, scales)
+        scales, factors = _level(node, numbers(_KEY, steps, ndim))
         if scales is None and ("downsamplingFactors" not in own or factors is None):
             return None
+        where = _KEY if source is own else f"{_KEY} of the group"
+        scale = [where] * (scales is not None) + ["downsamplingFactors"] * (factors is not None)
+        said = {"scale": ", ".join(scale)}
+        if scales is None:
+            # How many voxels there are to one, and nothing of how large those are.
+            return Geometry(
+                axes_at_level(("",) * ndim, (None,) * ndim, (1.0,) * ndim, factors), said
+            )
         names = texts("axes", own.get("axes"), ndim) or ("",) * ndim
         units = texts("units", own.get("units"), ndim)
-        scale = [_KEY] * (scales is not None) + ["downsamplingFactors"] * (factors is not None)
-        said = {"scale": ", ".join(scale)} | ({"names": "axes"} if any(names) else {})
-        said |= {"units": "units" if units else _KEY} if units or unit else {}
-        axes = axes_at_level(names, units or (unit,) * ndim, scales or (1.0,) * ndim, factors)
-        return Geometry(axes, said)
+        said |= {"names": "axes"} if any(names) else {}
+        said |= {"units": "units" if units else where} if units or unit else {}
+        return Geometry(axes_at_level(names, units or (unit,) * ndim, scales, factors), said)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the base level's resolution with its one unit, and the level's factors."""

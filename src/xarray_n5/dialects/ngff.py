@@ -7,10 +7,10 @@ specification at ngff.openmicroscopy.org; NgffSingleScaleAxesMetadata in n5-univ
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry, kind_of
 from xarray_n5.dialects.levels import axis, listings, over
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
@@ -148,11 +148,9 @@ def _in_c_order(described: list[tuple[str, object, object]], node: Node) -> bool
         return True
     if listed[0] == "x" or (kinds[0] == "space" and kinds[-1] != "space"):
         return False
-    warnings.warn(
+    warn(
         f"{node.path}: 'multiscales' of its group lists the axes {listed}; nothing tells in which "
-        "order, so it is taken for that of 'dimensions'",
-        UserWarning,
-        stacklevel=2,
+        "order, so it is taken for that of 'dimensions'"
     )
     return False
 

@@ -39,30 +39,33 @@ class Paintera:
         own = node.attributes
         if {"axes", "units"} & own.keys() or {"axes", "units"} & group.keys():
             return None
-        source = own if "offset" in own else group
-        if "resolution" not in source and "offset" not in source:
+        keys = ("resolution", "offset", "unit")
+        around = {key: group[key] for key in keys if key in group}
+        placed = {"resolution", "offset"} & own.keys()
+        if not placed and not {"resolution", "offset"} & around.keys():
             return None
+
+        def at(key: str) -> str:
+            return key if key in own else f"{key} of the group"
+
+        found = {**around, **{key: own[key] for key in keys if key in own}}
         ndim = len(node.shape)
-        scales = numbers("resolution", source.get("resolution"), ndim) or (1.0,) * ndim
-        starts = numbers("offset", source.get("offset"), ndim, positive=False, filler=0.0)
-        unit = source.get("unit") if isinstance(source.get("unit"), str) else None
-        units = (unit,) * ndim
+        scales = numbers("resolution", found.get("resolution"), ndim) or (1.0,) * ndim
+        starts = numbers("offset", found.get("offset"), ndim, positive=False, filler=0.0)
+        unit = found["unit"] if isinstance(found.get("unit"), str) else None
         scales, factors = base_and_factors(node, "resolution", scales)
-        if source is not own and not check_level(node, factors):
+        if not placed and not check_level(node, factors):
             return None
-        if source is own and starts is not None and factors is not None:
-            # An array's own offset is where it lies, whatever its level.
-            shifts = [
-                scale * (factor - 1) / 2 for scale, factor in zip(scales, factors, strict=True)
-            ]
-            starts = tuple(start - shift for start, shift in zip(starts, shifts, strict=True))
-        axes = axes_at_level(("",) * ndim, units, scales, factors, starts)
-        where = "" if source is own else " of the group"
-        said = {"scale": f"resolution{where}"} | ({"units": f"unit{where}"} if unit else {})
-        if factors:
+        said = {"scale": at("resolution")} | ({"units": at("unit")} if unit else {})
+        if factors is not None:
             said["scale"] += ", downsamplingFactors"
         if starts is not None:
-            said["offset"] = f"offset{where}"
+            said["offset"] = at("offset")
+        if starts is not None and factors is not None and "offset" in own:
+            # An array's own offset is where it lies, whatever its level.
+            shifts = [step * (factor - 1) / 2 for step, factor in zip(scales, factors, strict=True)]
+            starts = tuple(start - shift for start, shift in zip(starts, shifts, strict=True))
+        axes = axes_at_level(("",) * ndim, (unit,) * ndim, scales, factors, starts)
         geometry = Geometry(axes, said)
         return geometry if node.format == "n5" else geometry.transpose()
 

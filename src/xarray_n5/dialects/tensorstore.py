@@ -25,7 +25,7 @@ class TensorStore:
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
 
     def read(self, node: Node) -> Geometry | None:
-        """Return the axes, or None where neither of the keys is there.
+        """Return the axes, or None where they have neither names nor units.
 
         Where the group tells by how much its levels are downsampled, the resolution is the base's.
         """
@@ -34,18 +34,16 @@ class TensorStore:
         if isinstance(found["units"], str) and found["axes"] is found["resolution"] is None:
             # One text alone is the unit of the values, as CF has it.
             found["units"] = None
-        alone = found["axes"] is found["units"] is None
-        if all(value is None for value in found.values()) or (
-            alone and "offset" in node.attributes
-        ):
-            return None
+        if found["axes"] is found["units"] is None:
+            return None  # a resolution alone is Paintera's
         names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
         units = texts("units", found["units"], ndim, exact=True)
         scales = numbers("resolution", found["resolution"], ndim, exact=True)
         if len({name for name in names if name}) != sum(map(bool, names)):
             raise ValueError(f"'axes' {list(names)} names an axis twice")
         said = {"names": "axes"} if any(names) else {}
-        elsewhere = "pixelResolution" in node.attributes
+        around = (node.attributes, *node.parents[:1])
+        elsewhere = any({"resolution", "pixelResolution"} & each.keys() for each in around)
         if scales is None and units and any(map(written_unit, units)) and not elsewhere:
             scales = (1.0,) * ndim
             said |= {"scale": "units"}

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from xarray_n5 import compression as codecs
+from xarray_n5.alerts import warn
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import n5_chunk
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
@@ -121,11 +121,9 @@ class N5:
         version = _parse(document, where).get("n5")
         found = re.match(r"\d+", version) if isinstance(version, str) else None
         if found and int(found.group()) > _NEWEST:
-            warnings.warn(
+            warn(
                 f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold "
-                "what cannot be read",
-                UserWarning,
-                stacklevel=2,
+                "what cannot be read"
             )
 
     def matches(self, document: bytes | None, constraints: Attributes, where: str) -> None:
@@ -277,11 +275,7 @@ def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:
     if name == "object":
         return np.dtype(object), Content.OBJECTS
     if name in _EXTRA_TYPES:
-        warnings.warn(
-            f"{where}: 'dataType' {name!r} is not one of N5's types; few other readers take it",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn(f"{where}: 'dataType' {name!r} is not one of N5's types; few other readers take it")
         return np.dtype(name), Content.NUMBERS
     raise MetadataError(
         f"{where}: unknown 'dataType' {name!r}; known are {', '.join(DATA_TYPES)}, string"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import struct
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.alerts import warn
 from xarray_n5.metadata import Content, Varlength
 
 if TYPE_CHECKING:
@@ -125,11 +125,9 @@ def _check_size(metadata: ArrayMetadata, shape: tuple[int, ...], count: int | No
             f"the header tells a block of shape {shape}, {size} bytes; the dataset's are {promised}"
         )
     if any(n > c for n, c in zip(shape, metadata.chunks, strict=False)):
-        warnings.warn(
+        warn(
             f"a stored block of shape {shape} is larger than the dataset's {metadata.chunks}; "
-            "what lies beyond them is not read",
-            UserWarning,
-            stacklevel=2,
+            "what lies beyond them is not read"
         )
     if count is not None and count >= _MOST_BYTES:
         raise ValueError(

@@ -1,0 +1,65 @@
+"""What a dialect looks at, and what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.axes import Geometry
+    from xarray_n5.metadata import Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a dialect may look at."""
+
+    attributes: Attributes = field(default_factory=dict)
+    """The array's own attributes; none yet where some are to be written."""
+    shape: tuple[int, ...]
+    """The array's shape, in C order."""
+    path: str = ""
+    """The array's path in its container."""
+    parents: tuple[Attributes, ...] = ()
+    """The attributes of the groups around it, the nearest first."""
+    base: Node | None = None
+    """The base level, ``s0``, beside a coarser one."""
+    beside: Mapping[str, int] = field(default_factory=dict)
+    """The sizes of one-dimensional arrays beside it, by name."""
+    xml: str | None = None
+    """What is in the XML file beside a container of BigDataViewer."""
+    format: str = "n5"
+    """The container's format: some lists stand in another order elsewhere."""
+
+    def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
+        """Return another array with the same groups around it."""
+        return replace(self, path=path, attributes=attributes, shape=shape)
+
+
+class Dialect(Protocol):
+    """A convention for axes."""
+
+    name: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes that a node describes, or None where it speaks another dialect.
+
+        Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
+        """
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        """Return the attributes that describe `geometry`; ValueError when they cannot.
+
+        `node` is the array as it will be, without attributes.
+        """
+
+
+@runtime_checkable
+class PyramidDialect(Protocol):
+    """A dialect that describes pyramids on their group, too."""
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of the group around `levels`, the base level first."""
