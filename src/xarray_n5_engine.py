@@ -69,7 +69,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dialect: str | Sequence[str] | None = None,
         origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
-        level: int | Mapping[str, float] | None = None,
+        level: int | str | Mapping[str, float] | None = None,
         dims: Sequence[str] | None = None,
         inherit: bool = False,
         label_multisets: Literal["error", "argmax"] = "error",
@@ -100,9 +100,10 @@ class N5BackendEntrypoint(BackendEntrypoint):
         missing
             "fill": a chunk that is not stored reads as zeros. "error": it raises.
         level
-            Which of a pyramid's levels to open: 0 is the finest, -1 the coarsest. Or how far
-            apart samples may lie along some dimensions, in the units of their coordinates:
-            ``{"x": 16.0}`` opens the coarsest level that is as fine as that.
+            Which of a pyramid's levels to open: its number, 0 for the finest and -1 for the
+            coarsest, or its name. Or how far apart samples may lie along some dimensions, in the
+            units of their coordinates: ``{"x": 16.0}`` opens the coarsest level that is as fine
+            as that, or the finest.
         dims
             Names of the dimensions, instead of those in the metadata.
         inherit

@@ -68,7 +68,7 @@ XML = """<SpimData version="0.2">
 </SpimData>"""
 
 
-def project(affines: dict[tuple[int, int], list[str]], unit: str = "um") -> str:
+def project(affines: dict[tuple[int, int], list[str]], unit: str = "um") -> bytes:
     """An XML file with the transforms of views, by timepoint and setup."""
     setups = "".join(
         f"<ViewSetup><id>{setup}</id><voxelSize><unit>{unit}</unit><size>0.5 0.5 2</size>"
@@ -84,4 +84,4 @@ def project(affines: dict[tuple[int, int], list[str]], unit: str = "um") -> str:
         + "</ViewRegistration>"
         for (timepoint, setup), texts in affines.items()
     )
-    return XML.format(setups=setups, registrations=registrations)
+    return XML.format(setups=setups, registrations=registrations).encode()

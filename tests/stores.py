@@ -57,8 +57,11 @@ class CountingStore:
         return self.inner.url
 
     @property
-    def token(self) -> object:
-        return self.inner.token
+    def name(self) -> str:
+        return self.inner.name
+
+    def place(self, path: str) -> object:
+        return self.inner.place(path)
 
     def requests(self) -> dict[str, int]:
         """What was asked since the last time."""

@@ -35,7 +35,7 @@ LADDER = [
     {"creation"},
     {"group"},
     {"coordinates", "decoding", "graphs", "images", "lazy"},
-    {"dask"},
+    {"dask", "picking"},
     {"backend", "accessor"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""

@@ -116,6 +116,76 @@ def test_cosems_units_that_are_no_texts_are_no_units() -> None:
     assert facts(read({"transform": {**COSEM, "units": [1, None, {}]}}))[0][1] is None
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"units": "nm"}, ("z", "nm", 40, 1)),
+        ({"scale": "40"}, ("z", "nm", 40, 1)),
+        ({"scale": 40.0, "axes": None}, (None, "nm", 40, 1)),
+        ({"translate": None}, ("z", "nm", 40, 0)),
+        ({"order": "f", "axes": ["x", "y", "z"]}, ("z", "nm", 4, 3)),
+    ],
+)
+def test_cosem_as_it_is_made_by_hand(more: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert facts(read({"transform": {**COSEM, **more}}))[0] == expected
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"scale": [True, True, True]},
+        {"order": "C", "ordering": "F"},
+        {"order": "Z"},
+        {"axes": [["x"], "y", "z"]},
+        {"axes": ["z", "y"]},
+        {"translate": [1, 2]},
+        {"scale": [1, 2, float("nan")]},
+    ],
+)
+def test_cosem_that_makes_no_sense_only_warns(more: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="transform"):
+        assert not read({"transform": {**COSEM, **more}}).placed
+
+
+@pytest.mark.parametrize("name", [True, 1, 1.5, [None], {"a": 1}])
+def test_an_axis_has_a_text_for_a_name(name: Any) -> None:
+    axes = [{"name": name, "type": "space"}, {"name": "y"}, {"name": "z"}]
+    said = {"transform": {"type": "scale", "scale": [1, 2, 3]}, "axes": axes}
+    with pytest.warns(UserWarning, match="canonical"):
+        assert not read({"spatialTransform": said}).named
+    image = {"axes": axes, "datasets": [{"path": "s0"}]}
+    with pytest.warns(UserWarning, match="ngff"):
+        assert not read({}, path="p/s0", parents=({"multiscales": [image]},)).named
+
+
+@pytest.mark.parametrize("units", ["counts", "days since 2000-01-01", "1"])
+def test_a_text_that_is_the_unit_of_the_values_says_nothing_of_axes(units: str) -> None:
+    own: dict[str, Any] = {"pixelResolution": {"unit": "um", "dimensions": [4, 4, 40]}}
+    assert facts(read({**own, "units": units})) == facts(read(own))
+    group = {"resolution": [4, 4, 40], "offset": [100, 0, 0]}
+    level = {"downsamplingFactors": [2, 2, 1], "units": units}
+    found = read(level, path="p/s1", parents=(group,))
+    assert [(axis.scale, axis.offset) for axis in found.axes] == [(40, 0), (8, 2), (8, 102)]
+    plain = {"axes": ["x", "y", "z"], "resolution": [4, 4, 40]}
+    assert [axis.unit for axis in read({**plain, "units": units}).axes] == [None] * 3
+    assert [axis.unit for axis in read({**plain, "units": "nm"}).axes] == ["nm"] * 3
+
+
+def test_neuroglancers_groups_have_a_resolution_of_1_by_default() -> None:
+    group = {
+        "axes": ["x", "y", "z"],
+        "units": ["nm"] * 3,
+        "downsamplingFactors": [[1] * 3, [2] * 3],
+    }
+    found = read({}, path="p/s1", parents=(group,))
+    assert facts(found) == [("z", "nm", 2, 0.5), ("y", "nm", 2, 0.5), ("x", "nm", 2, 0.5)]
+
+
+def test_short_lists_are_padded_where_all_axes_are_named() -> None:
+    found = read({"axes": ["x", "y", "c"], "units": ["nm", "nm"], "resolution": [4, 4]})
+    assert facts(found) == [("c", None, None, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)]
+
+
 def test_cosems_axes_that_begin_with_x_are_doubted() -> None:
     turned = {**COSEM, "axes": ["x", "y", "z"]}
     with pytest.warns(UserWarning, match="first axis in numpy is x"):

@@ -92,7 +92,8 @@ def test_a_levels_own_resolution_is_not_multiplied_again() -> None:
     assert places(found) == [(10.48, 2.62), (8, 2), (8, 2)]
     base = Node(attributes={"pixelResolution": [4, 4, 5.24]}, shape=(4, 6, 8), path="p/s0")
     found = read(level, path="p/s1", base=base)
-    assert places(found) == [(10.48, 0), (8, 0), (8, 0)]
+    # Its voxels are two base voxels long, so they lie half a base voxel on.
+    assert places(found) == [(10.48, 2.62), (8, 2), (8, 2)]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,18 @@ def test_canonical_transforms_may_stand_on_the_group_alone() -> None:
     assert facts(found)[0] == (None, "um", 6, 0)
     assert [axis.factor for axis in found.axes] == [2, 1, 2]
     assert found.sources["scale"] == "canonical: multiscales of the group"
+
+
+def test_a_transform_may_come_after_n5_viewers_resolution() -> None:
+    own = {"pixelResolution": [1.5, 1.5, 1.5], "downsamplingFactors": [2, 1, 1]}
+    moved = {"affineTransform": [[1, 0, 0, 10], [0, 1, 0, 20], [0, 0, 2, 30]]}
+    assert places(read({**own, **moved})) == [(3, 30), (1.5, 20), (3, 10.75)]
+    turned = {"affineTransform": [[0, 1, 0, 10], [1, 0, 0, 20], [0, 0, 1, 30]]}
+    geometry = read({**own, **turned})
+    assert geometry.affine is not None
+    # Sample (z, y, x) = (0, 0, 1) is at x = 2.5 base voxels, which is 3.75 and becomes y.
+    found = np.array(geometry.affine) @ [0, 0, 1, 1]
+    np.testing.assert_allclose(found, [30, 20 + 1.5 * 2.5, 10])
 
 
 def test_a_repeated_resolution_without_factors_is_n5_viewers() -> None:
@@ -360,7 +373,7 @@ def test_a_part_of_imagejs_attributes_says_nothing() -> None:
 ROTATED = "0 1 0 0 -1 0 0 0 0 0 1 0"
 
 
-def view(xml: str, **more: Any) -> Geometry:
+def view(xml: bytes, **more: Any) -> Geometry:
     """The geometry of a view's level, downsampled by 4, 2 and 1."""
     setup = {"downsamplingFactors": [[1, 1, 1], [4, 2, 1]]}
     around = {"path": "setup0/timepoint0/s1", "parents": ({}, setup, {}), **more}
@@ -392,25 +405,39 @@ def test_a_rotated_view_has_a_matrix_and_no_places() -> None:
 @pytest.mark.parametrize(
     "xml",
     [
-        "no xml",
-        "<SpimData>",
-        '<!DOCTYPE x [<!ENTITY a "b">]><SpimData/>',
+        b"no xml",
+        b"<SpimData>",
+        b'<!DOCTYPE x [<!ENTITY a "b">]><SpimData/>',
         project({(0, 0): ["1 2 3"]}),
         project({(0, 0): ["a b c d e f g h i j k l"]}),
         project({(0, 0): ["inf 0 0 0 0 1 0 0 0 0 1 0"]}),
-        "<ViewRegistrations><ViewRegistration/></ViewRegistrations>",
+        b"<ViewRegistrations><ViewRegistration/></ViewRegistrations>",
     ],
 )
-def test_an_xml_that_cannot_be_read_only_warns(xml: str) -> None:
-    with pytest.warns(UserWarning, match="bdv"):
-        assert places(view(xml)) == [(None, 0)] * 3
+def test_an_xml_that_cannot_be_read_only_warns(xml: bytes) -> None:
+    with pytest.warns(UserWarning, match="the XML beside the container is ignored"):
+        assert places(view(xml)) == [(1, 0), (2, 0.5), (4, 1.5)]
+
+
+def test_an_xml_may_be_written_in_any_encoding() -> None:
+    text = project({(0, 0): [CALIBRATED]}, "µm").decode()
+    for name in ("utf-8", "utf-16", "latin-1"):
+        whole = f'<?xml version="1.0" encoding="{name}"?>\n{text}'.encode(name)
+        assert facts(view(whole))[-1] == ("x", "µm", 16, 6)
+
+
+@pytest.mark.parametrize("size", ["0 0 0", "1 nan 1", "1 2", "-1 1 1"])
+def test_a_voxel_size_that_makes_no_sense_is_none(size: str) -> None:
+    xml = project({}).replace(b"0.5 0.5 2", size.encode())
+    with pytest.warns(UserWarning, match="voxelSize"):
+        assert places(view(xml)) == [(1, 0), (2, 0.5), (4, 1.5)]
 
 
 def test_the_xml_beside_a_container_is_found(tmp_path: Path) -> None:
     place = tmp_path / "cells.n5"
     create_array(place, "setup0/timepoint0/s0", shape=(2, 3, 4), dtype="u1")
     assert not open_array(place, "setup0/timepoint0/s0").geometry().placed
-    (tmp_path / "cells.xml").write_text(project({(0, 0): [MOVED, CALIBRATED]}, "µm"), "utf-8")
+    (tmp_path / "cells.xml").write_bytes(project({(0, 0): [MOVED, CALIBRATED]}, "µm"))
     for url, path in ((place, "setup0/timepoint0/s0"), (place / "setup0/timepoint0", "s0")):
         assert facts(open_array(url, path).geometry())[-1] == ("x", "µm", 4.0, 100.0)
     fsspec = pytest.importorskip("fsspec")

@@ -169,7 +169,7 @@ def test_stores_and_their_tokens_survive_pickling(store: Store) -> None:
             pickle.dumps(store)
         return
     again = unpickled(store)
-    assert (again.get("key"), again.token, again.url) == (b"x", store.token, store.url)
+    assert (again.get("key"), again.place("k"), again.url) == (b"x", store.place("k"), store.url)
 
 
 def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_refused_request_is_no_missing_key() -> None:
 def test_no_secret_shows() -> None:
     fs = MemoryFileSystem(token="hush", skip_instance_cache=True)  # noqa: S106
     store = FsspecStore(fs, "/x")
-    assert "hush" not in f"{store!r}{store.url}{store.token}"
+    assert "hush" not in f"{store!r}{store.url}{store.place('k')}"
 
 
 def test_views_of_other_places_have_tokens_and_urls_of_their_own(tmp_path: Path) -> None:
@@ -295,12 +295,12 @@ def test_views_of_other_places_have_tokens_and_urls_of_their_own(tmp_path: Path)
         open_store(f"zip://::{tmp_path}/two.zip"),
         open_store("memory://p1", {"use_listings_cache": False}),
     ]
-    assert len({store.token for store in stores}) == 5
+    assert len({store.place("k") for store in stores}) == 5
     assert "p1" in stores[0].url
     assert "one.zip" in stores[2].url
     assert stores[3].get("a") == b"two.zip"
-    again = [unpickled(store).token for store in stores]
-    assert again == [store.token for store in stores]
+    again = [unpickled(store).place("k") for store in stores]
+    assert again == [store.place("k") for store in stores]
 
 
 def test_a_filesystem_alone_is_its_own_root() -> None:
@@ -325,7 +325,7 @@ def test_all_ways_to_name_a_local_place_are_one(
 def test_urls_mappers_and_pairs_name_the_same_remote_place() -> None:
     fs = MemoryFileSystem()
     stores = [open_store(w) for w in ("memory://b/x.n5", (fs, "/b/x.n5"), fs.get_mapper("b/x.n5"))]
-    assert len({store.token for store in stores}) == 1
+    assert len({store.place("k") for store in stores}) == 1
 
 
 @pytest.mark.parametrize("place", [3, None, b"bytes", object()])

@@ -21,7 +21,7 @@ from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.paths import join
 from xarray_n5.points import read_points
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
-from xarray_n5.storage import place
+from xarray_n5.storage import name_of_root
 from xarray_n5.surroundings import look_around
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class Array:
         return self._ordered(self.metadata.chunks)
 
     @property
+    def axis_order(self) -> AxisOrder:
+        """Whether axes are in numpy's order or turned round, as the array was opened."""
+        return self._axis_order
+
+    @property
     def grid(self) -> ChunkGrid:
         """The stored chunk grid."""
         return ChunkGrid(self.shape, self.chunks)
@@ -107,7 +112,7 @@ class Array:
     @property
     def name(self) -> str:
         """The last part of the array's path; of the container's place where it is the root."""
-        return self.path.rpartition("/")[2] or place(self._chunks.store)
+        return self.path.rpartition("/")[2] or name_of_root(self._chunks.store)
 
     @property
     def url(self) -> str:
@@ -115,9 +120,9 @@ class Array:
         return join(self._chunks.store.url, self.path)
 
     @property
-    def place(self) -> tuple[object, str]:
+    def place(self) -> object:
         """What tells the array's place from others."""
-        return self._chunks.store.token, self.path
+        return self._chunks.store.place(self.path)
 
     @property
     def attrs(self) -> NodeAttributes:
@@ -148,7 +153,10 @@ class Array:
         like
             An array in the same group, around which has been looked already.
         """
-        return look_around(self._chunks, inherit=inherit, like=like)
+        chunks = self._chunks
+        return look_around(
+            *(chunks.store, chunks.path, chunks.format, chunks.metadata), inherit=inherit, like=like
+        )
 
     def geometry(
         self, dialect: str | Iterable[str] | None = None, *, node: Node | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import xarray as xr
 from xarray.core import indexing
 
 from xarray_n5.decoding import decode
+from xarray_n5.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from xarray_n5.axes import Geometry
     from xarray_n5.chunks import Missing
     from xarray_n5.coordinates import Origin
-    from xarray_n5.dialects import Node
     from xarray_n5.group import Group
     from xarray_n5.images import Image
     from xarray_n5.nodes import LabelMultisets
+    from xarray_n5.picking import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +37,14 @@ class Options:
     origin: Origin = "center"
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
-    level: int | Mapping[str, float] | None = None
+    level: Level | None = None
     dims: Sequence[str] | None = None
     inherit: bool = False
+
+    @property
+    def looking(self) -> dict[str, Any]:
+        """How arrays are asked for their axes."""
+        return {"dialect": self.dialect, "inherit": self.inherit}
 
 
 def open_dataset(
@@ -60,14 +66,19 @@ def open_dataset(
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
+    from xarray_n5.array import Array
+    from xarray_n5.coordinates import dims_of
+    from xarray_n5.picking import pick
+
     node = _open(url, path, storage_options, form, options)
     unwanted = frozenset(drop)
-    images, attributes = _images(node, unwanted, options)
+    images = pick(node, level=options.level, dims=options.dims, without=unwanted, **options.looking)
     if options.dims is not None and all(len(options.dims) != len(i.shape) for i in images.values()):
+        axes = (", ".join(dims_of(image.named())) for image in images.values())
         raise ValueError(
-            f"dims has {len(options.dims)} names, the arrays in {node.url!r} have "
-            f"{sorted({len(image.shape) for image in images.values()})} axes"
+            f"dims has {len(options.dims)} names for the axes {' or '.join(axes)} in {node.url!r}"
         )
+    attributes = {} if isinstance(node, Array) else dict(node.attrs)
     dataset = _build(images, attributes, unwanted, decoders, options)
     dataset.encoding["source"] = node.url
     return dataset
@@ -95,7 +106,8 @@ def open_groups(
         If there is nothing at `path`.
     """
     from xarray_n5.array import Array
-    from xarray_n5.images import PART
+    from xarray_n5.images import PART, together
+    from xarray_n5.picking import alone
 
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
@@ -107,22 +119,29 @@ def open_groups(
         built.encoding["source"] = image.first.url
         return built
 
-    def visit(node: Array | Group, place: str) -> dict[str, xr.Dataset]:
+    done: set[str] = set()
+
+    def visit(node: Array | Group, place: str, *, part: bool) -> dict[str, xr.Dataset]:
         if isinstance(node, Array):
-            return {place: dataset(node.name, _alone(node, options))}
+            if node.path in done:
+                return {}
+            return {place: dataset(node.name, alone(node, **options.looking))}
         stem = place.rstrip("/")
         below: dict[str, xr.Dataset] = {}
-        joined = _together(node, options)
+        joined = {} if part else together(node, without=unwanted, **options.looking)
         for name, levels in joined.items():
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{level}": dataset(level, image) for level, image in levels.items()}
+            done.update(a.path for image in levels.values() for a in image.arrays.values())
         for name, child in node.children(without=unwanted).items():
-            inside = name in joined or ("" in joined and PART.fullmatch(name))
-            below |= {} if inside else visit(child, f"{stem}/{name}")
+            inner = name in joined or ("" in joined and PART.fullmatch(name) is not None)
+            below |= visit(child, f"{stem}/{name}", part=part or inner)
         attributes = dict(node.attrs)
-        return {place: xr.Dataset(attrs=attributes), **below} if attributes or below else {}
+        # Of the groups that an image was made of, those that hold nothing else are no nodes.
+        own = {place: xr.Dataset(attrs=attributes)} if below or not part else {}
+        return {**own, **below} if attributes or below else {}
 
-    return visit(root, "/") or {"/": xr.Dataset()}
+    return visit(root, "/", part=False) or {"/": xr.Dataset()}
 
 
 def _open(
@@ -145,57 +164,6 @@ def _open(
     )
 
 
-def _images(
-    node: Array | Group, drop: Container[str], options: Options
-) -> tuple[dict[str, Image], dict[str, Any]]:
-    """Return the images to open, by name, and the Dataset's attributes."""
-    from xarray_n5.array import Array
-    from xarray_n5.errors import NodeNotFoundError
-    from xarray_n5.images import choose, levels_of
-
-    if isinstance(node, Array):
-        if options.level is not None:
-            raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
-        return {node.name: _alone(node, options)}, {}
-    arrays = node.arrays(without=drop)
-    levels: Mapping[str, Image] = {}
-    if options.level is not None:
-        levels = {n: _alone(array, options) for n, array in levels_of(node, arrays).items()}
-    if not arrays and not levels:
-        levels = _together(node, options).get("", {})
-    if options.level is not None or len(levels) == 1:
-        name = choose(levels, 0 if options.level is None else options.level, node.url)
-        return {levels[name].first.name: levels[name]}, dict(node.attrs)
-    if levels:
-        raise ValueError(
-            f"{node.url!r} is an image with the levels {', '.join(levels)}; open one of them with "
-            "level=0, or all with xarray.open_datatree"
-        )
-    if not arrays:
-        inner = ", ".join(node) or "nothing"
-        hint = f"the group holds {inner}; name an array or its group with group="
-        raise NodeNotFoundError(node.url, "", "array", hint)
-    shared = next(iter(arrays.values())).node(inherit=options.inherit)
-    sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
-    shared = replace(shared, beside=sizes)
-    return {n: _alone(array, options, shared) for n, array in arrays.items()}, dict(node.attrs)
-
-
-def _alone(array: Array, options: Options, like: Node | None = None) -> Image:
-    from xarray_n5.images import Image
-
-    node = array.node(inherit=options.inherit, like=like)
-    return Image({(): array}, array.geometry(options.dialect, node=node))
-
-
-def _together(group: Group, options: Options) -> dict[str, dict[str, Image]]:
-    from xarray_n5.images import together
-
-    if options.axis_order == "F":
-        return {}
-    return together(group, dialect=options.dialect, inherit=options.inherit)
-
-
 def _build(
     images: Mapping[str, Image],
     attributes: dict[str, Any],
@@ -206,10 +174,7 @@ def _build(
     from xarray_n5.coordinates import coords_of, dims_of
 
     # An axis that nobody named must not take the name of an array.
-    geometries = {
-        name: image.geometry.called(options.dims).with_names(avoid=images.keys())
-        for name, image in images.items()
-    }
+    geometries = {name: image.named(options.dims, images.keys()) for name, image in images.items()}
     dims = {name: dims_of(geometry) for name, geometry in geometries.items()}
     keys = {name: _key(name, dims, images) for name in images}
     images = {name: image for name, image in images.items() if keys[name] not in drop}
@@ -220,19 +185,26 @@ def _build(
         variables[keys[name]] = _variable(image, dims[name], geometries[name], options)
         if dims[name] == (name,):
             continue
+        outer = dims[name][::-1] if image.turned else dims[name]
         places = {
             dim: xr.Variable((dim,), np.array(numbers))
-            for dim, numbers in zip(dims[name], image.numbers, strict=False)
+            for dim, numbers in zip(outer, image.numbers, strict=False)
         }
         places |= coords_of(geometries[name], image.shape, options.origin)
         for dim, values in places.items():
-            if not coords.setdefault(dim, values).identical(values):  # type: ignore[no-untyped-call]
+            if not _at_one_place(coords.setdefault(dim, values), values):
                 raise ValueError(_clash(image.first, f"their {dim!r} lies at different places"))
     encoded = any("_ARRAY_DIMENSIONS" in image.first.attrs for image in images.values())
     decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
     return dataset.set_coords((own | set(named)) & set(dataset.variables))
+
+
+def _at_one_place(one: xr.Variable, other: xr.Variable) -> bool:
+    """Return whether coordinates are the same, be their unit spelt in two ways."""
+    units = [unit_of(each.attrs.get("units")) or each.attrs.get("units") for each in (one, other)]
+    return units[0] == units[1] and bool(one.equals(other))  # type: ignore[no-untyped-call]
 
 
 def _key(name: str, dims: Mapping[str, tuple[str, ...]], taken: Container[str]) -> str:
@@ -255,12 +227,13 @@ def _variable(
     array = image.first
     lazy: BackendArray = LazyArray(array.bare())
     if image.numbers:
-        bare = {place: each.bare() for place, each in image.arrays.items()}
-        lazy = LazyStack(bare, image.outer, options.missing)
+        lazy = LazyStack(image, options.missing)
     # What is not in the coordinates stays in the attributes.
     told = geometry.spoken if geometry.affine is None else ()
     known = {key for name in told for key in DIALECTS[name].keys}
-    attributes = {key: value for key, value in array.attrs.items() if key not in known}
+    if isinstance(array.attrs.get("units"), str) and unit_of(array.attrs["units"]) is None:
+        known -= {"units"}  # that of the values
+    attributes = {key: value for key, value in image.attributes.items() if key not in known}
     if geometry.affine is not None:
         attributes.setdefault("affine", [number for row in geometry.affine for number in row])
     return xr.Variable(

@@ -247,7 +247,7 @@ class Chunks:
     def token(self) -> tuple[object, ...]:
         """What tells these chunks from others, the same in every process."""
         kind: Any = self.metadata.bare()
-        return (self.store.token, self.path, self.format.name, self.missing, repr(kind))
+        return (self.store.place(self.path), self.format.name, self.missing, repr(kind))
 
 
 def _unfit(block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -> bool:

@@ -17,6 +17,7 @@ from xarray_n5.nodes import ZARR
 from xarray_n5.nodes import where as _where
 from xarray_n5.paths import join
 from xarray_n5.planning import auto_chunks
+from xarray_n5.storage import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -146,7 +147,8 @@ def make_room(
     around = store.list("") if root is None else ((), ())
     if zarr := ZARR.intersection(around[1]):
         raise NodeExistsError(store.url, "", "Zarr", f"it has {min(zarr)}; choose another place")
-    fresh = root is None and not any(around)
+    named = store.name.endswith(SUFFIX)
+    fresh = root is None and (named or not any(around))
     if replacement is not None and (before is not None or store.is_folder(path)):
         store.delete_tree(path, form.document)
     marked = form.mark_root(root, _where(store, "", form)) if fresh else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import dask.array as da
 
 
-def check_independent(source: da.Array, place: tuple[object, str]) -> None:
+def check_independent(source: da.Array, place: object) -> None:
     """Raise where `source` is to be read from the array that it replaces.
 
     Parameters
@@ -24,7 +24,7 @@ def check_independent(source: da.Array, place: tuple[object, str]) -> None:
     source
         What is to be written.
     place
-        The store's token and the path of the array that goes.
+        The place of the array that goes, as its store tells it from others.
 
     Raises
     ------

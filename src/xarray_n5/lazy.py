@@ -12,9 +12,8 @@ from xarray.core import indexing
 from xarray_n5.errors import MissingChunkError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from xarray_n5.array import Array
+    from xarray_n5.images import Image
 
 
 class LazyArray(BackendArray):
@@ -37,29 +36,26 @@ class LazyArray(BackendArray):
 
 
 class LazyStack(BackendArray):
-    """Arrays of one shape as one, with axes before theirs; what is not stored is a missing chunk.
+    """The arrays of an image as one; what is not stored is a missing chunk.
 
     Parameters
     ----------
-    arrays
-        The arrays by their places along the axes before theirs.
-    shape
-        The sizes of the axes before theirs.
+    image
+        Arrays of one shape, and what stands along the axes outside of theirs.
     missing
         As in :func:`open_array`.
     """
 
-    def __init__(
-        self, arrays: Mapping[tuple[int, ...], Array], shape: tuple[int, ...], missing: str
-    ) -> None:
-        first = next(iter(arrays.values()))
-        self.arrays = arrays
-        self.outer, self.missing = shape, missing
-        self.shape = (*shape, *first.shape)
-        self.dtype = first.dtype
+    def __init__(self, image: Image, missing: str) -> None:
+        self.arrays = {place: array.bare() for place, array in image.arrays.items()}
+        self.coords, self.turned, self.missing = image.coords, image.turned, missing
+        self.shape, self.inner = image.shape, image.first.shape
+        self.dtype = image.first.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects; only the arrays that it touches are read."""
+        if not isinstance(key, indexing.VectorizedIndexer):
+            return self._read(key.tuple)
         return np.asarray(
             indexing.explicit_indexing_adapter(
                 key, self.shape, indexing.IndexingSupport.OUTER, self._read
@@ -67,19 +63,31 @@ class LazyStack(BackendArray):
         )
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        outer, inner = key[: len(self.outer)], key[len(self.outer) :]
-        chosen = [np.arange(size)[index] for size, index in zip(self.outer, outer, strict=True)]
-        sizes = zip(inner, self.shape[len(self.outer) :], strict=True)
-        within = [size for index, length in sizes for size in _sizes(index, length)]
+        count = len(self.coords)
+        outer, inner = key[:count], key[count:]
+        if self.turned:
+            outer, inner = key[: -count - 1 : -1], key[:-count]
+        along = zip(self.coords.values(), outer, strict=True)
+        chosen = [np.arange(len(numbers))[index] for numbers, index in along]
+        within = [s for i, n in zip(inner, self.inner, strict=True) for s in _sizes(i, n)]
         result = np.zeros((*(each.size for each in chosen), *within), self.dtype)
-        for spot in np.ndindex(result.shape[: len(chosen)]):
+        for spot in np.ndindex(result.shape[:count]):
             place = tuple(int(each.flat[at]) for each, at in zip(chosen, spot, strict=True))
             if place in self.arrays:
                 result[spot] = self.arrays[place][inner]
             elif self.missing == "error":
-                url = next(iter(self.arrays.values())).url
-                raise MissingChunkError("decode", url, str(place), "no array is stored there")
-        return result.reshape(*(size for each in chosen for size in each.shape), *within)
+                raise self._missing(place)
+        left = [size for each in chosen for size in each.shape]
+        result = result.reshape(*left, *within)
+        if not self.turned:
+            return result
+        return result.transpose(*range(len(left), result.ndim), *reversed(range(len(left))))
+
+    def _missing(self, place: tuple[int, ...]) -> MissingChunkError:
+        named = zip(self.coords.items(), place, strict=True)
+        at = ", ".join(f"{name}={numbers[spot]}" for (name, numbers), spot in named)
+        url = next(iter(self.arrays.values())).url
+        return MissingChunkError("decode", url, at, "no such array is stored beside this one")
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects, read in another thread."""

@@ -87,9 +87,16 @@ def locate(store: Store, path: str, name: str | None) -> tuple[Format, bytes | N
 def read(store: Store, path: str, name: str | None) -> tuple[Format, bytes | None, Metadata]:
     """Return a node's format, document and metadata; warn where its container is too new."""
     form, document = locate(store, path, name)
-    root = store.get(form.document) if path else document
-    form.check_container(root, where(store, "", form))
+    form.check_container(_root(store, form) if path else document, where(store, "", form))
     return form, document, form.read(document, where(store, path, form))
+
+
+def _root(store: Store, form: Format) -> bytes | None:
+    """Return the container's document, or None where this user may not read it."""
+    try:
+        return store.get(form.document)
+    except PermissionError:
+        return None
 
 
 def exists(store: Store, path: str, document: bytes | None) -> bool:

@@ -6,15 +6,17 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xarray_n5.alerts import warn
 from xarray_n5.dialects import Node
 from xarray_n5.errors import MetadataError
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import join
+from xarray_n5.storage import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.chunks import Chunks
+    from xarray_n5.formats import Format
     from xarray_n5.metadata import Attributes, Metadata
     from xarray_n5.storage import Store
 
@@ -27,20 +29,30 @@ _COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
 _VIEW = re.compile(r"(?:.*/)?setup\d+/timepoint\d+/s\d+")
 """The path of an array in a container of BigDataViewer, which has an XML file beside it."""
 
+_INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
+"""What comes down from all groups above in Neuroglancer, where that is asked for."""
 
-def look_around(chunks: Chunks, *, inherit: bool = False, like: Node | None = None) -> Node:
+
+def look_around(
+    store: Store,
+    path: str,
+    form: Format,
+    metadata: ArrayMetadata,
+    *,
+    inherit: bool = False,
+    like: Node | None = None,
+) -> Node:
     """Return an array as dialects see it; what is around it is read in one batch.
 
     Parameters
     ----------
-    chunks
-        The array.
+    store, path, form, metadata
+        The array, be it stored or not.
     inherit
         Whether all groups above have their say, as in Neuroglancer: the nearer the louder.
     like
         An array in the same group, around which has been looked already.
     """
-    metadata, path, store = chunks.metadata, chunks.path, chunks.store
     coarse = _COARSE.fullmatch(path)
     if like is not None and not coarse:
         return like.other(path, metadata.attributes, metadata.shape)
@@ -48,49 +60,57 @@ def look_around(chunks: Chunks, *, inherit: bool = False, like: Node | None = No
     groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
     wanted = groups if inherit else groups[:_GENERATIONS]
     others = [*wanted, *([join(coarse[1] or "", "s0")] if coarse else [])]
-    found = _read(chunks, others)
+    found = _read(store, form, others)
     parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
-    if inherit and parents:
-        parents = (_inherited(parents), *parents[1:])
-    base = found[-1] if coarse else None
     node = Node(
         attributes=metadata.attributes,
         shape=metadata.shape,
         path=path,
-        parents=parents,
+        parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
         beside=like.beside if like else {},
         xml=xml_beside(store) if _VIEW.fullmatch(path) else None,
-        format=chunks.format.name,
+        format=form.name,
     )
-    if not isinstance(base, ArrayMetadata) or len(base.shape) != len(metadata.shape):
+    return over_base(node, found[-1], others[-1]) if coarse else node
+
+
+def over_base(node: Node, base: Metadata | None, path: str) -> Node:
+    """Return a coarser level with the base level beside it, if that is one."""
+    if not isinstance(base, ArrayMetadata) or len(base.shape) != len(node.shape):
         return node
-    return replace(node, base=node.other(others[-1], base.attributes, base.shape))
+    return replace(node, base=node.other(path, base.attributes, base.shape))
 
 
-def xml_beside(store: Store) -> str | None:
+def inherited(parents: Sequence[Attributes]) -> Attributes:
+    """Return the nearest group's attributes with what comes down to it from those above."""
+    merged: dict[str, object] = {}
+    for attributes in reversed(parents[1:]):
+        merged |= {key: attributes[key] for key in _INHERITED if key in attributes}
+    return {**merged, **(parents[0] if parents else {})}
+
+
+def xml_beside(store: Store) -> bytes | None:
     """Return the XML file of the same name beside a container, or None where there is none."""
-    above = store.above()
-    if above is None:
+    above, name = store.above(), f"{store.name.removesuffix(SUFFIX)}.xml"
+    try:
+        return above.get(name) if above else None
+    except PermissionError as error:
+        warn(f"{name!r} beside {store.url!r} cannot be read, if it is there: {error}")
         return None
-    folder, name = above
-    document = folder.get(f"{name.removesuffix('.n5')}.xml")
-    return None if document is None else document.decode("utf-8", "replace")
 
 
-def _read(chunks: Chunks, paths: Sequence[str]) -> list[Metadata | None]:
-    """Return the metadata of nodes; None where they are not to be understood."""
-    keys = [join(path, chunks.format.document) for path in paths]
+def _read(store: Store, form: Format, paths: Sequence[str]) -> list[Metadata | None]:
+    """Return the metadata of nodes; None where they are not to be understood, or to be seen."""
+    keys = [join(path, form.document) for path in paths]
+    try:
+        documents = store.get_many(keys)
+    except PermissionError as error:
+        warn(f"the groups around {paths[0]!r} in {store.url!r} cannot be read: {error}")
+        return [None] * len(paths)
     found: list[Metadata | None] = []
-    for key, document in zip(keys, chunks.store.get_many(keys), strict=True):
+    for key, document in zip(keys, documents, strict=True):
         try:
-            found.append(chunks.format.read(document, join(chunks.store.url, key)))
+            found.append(form.read(document, join(store.url, key)))
         except MetadataError:
             found.append(None)
     return found
-
-
-def _inherited(parents: Sequence[Attributes]) -> Attributes:
-    merged: dict[str, object] = {}
-    for attributes in reversed(parents):
-        merged |= attributes
-    return merged

@@ -93,11 +93,14 @@ def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geome
         If there is no such dialect.
     """
     said: list[tuple[str, Geometry]] = []
+    node = node.without_units_of_values()
     for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
             heard = each.read(node)
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-            keys = f" (of {list(each.keys)})" if each.keys else ""
+            # Most errors name the attribute themselves.
+            told = any(repr(key) in str(error) for key in each.keys) or not each.keys
+            keys = "" if told else f" ({', '.join(each.keys)})"
             warn(f"{node.path or '/'}: {each.name} metadata{keys} are ignored: {error}")
             continue
         if heard is not None and heard.ndim == len(node.shape):
@@ -141,9 +144,6 @@ def write_geometry(
     attributes = TensorStore().write(geometry, node)
     scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
     backwards = any(scale < 0 for scale in scales)
-    if backwards:
-        # Nobody but COSEM has axes that run backwards.
-        attributes = {"axes": attributes["axes"]} if "axes" in attributes else {}
     apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
     if any(axis.offset for axis in geometry.axes) or apart or backwards:
         attributes["transform"] = Cosem().write(geometry, node)["transform"]

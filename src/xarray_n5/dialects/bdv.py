@@ -8,22 +8,24 @@ XmlIoViewRegistrations, where of several transforms the last listed comes first.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+import math
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
+from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
     BDV,
     axes_at_level,
-    axis,
+    axes_under,
     factors_if_any,
     factors_in,
     factors_of,
 )
-from xarray_n5.dialects.transforms import per_axis, turned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 _NDIM = 3
 
 _NAMES = ("x", "y", "z")
-
-_REGISTERED = "ViewRegistration of the XML"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,11 @@ class Bdv:
         if view is None or len(node.shape) != _NDIM:
             return None
         factors = factors_of(node)
-        project = _parse(node.xml) if node.xml else Project()
+        try:
+            project = _parse(node.xml) if node.xml else Project()
+        except ValueError as error:
+            warn(f"{node.path}: the XML beside the container is ignored: {error}")
+            project = Project()
         setup, timepoint = int(view[2]), int(view[3])
         rows = project.registrations.get((timepoint, setup))
         size, unit = project.voxels.get(setup, (None, None))
@@ -60,21 +64,12 @@ class Bdv:
             axes = axes_at_level(_NAMES, (None,) * _NDIM, (1.0,) * _NDIM, factors)
             return Geometry(axes, {"scale": "downsamplingFactors"})
         told = {"names": "layout of the container", "units": "voxelSize of the XML"}
+        where = "voxelSize of the XML" if rows is None else "ViewRegistration of the XML"
+        told |= {"scale": where, "offset": where}
         if rows is None:
-            told |= {"scale": "voxelSize of the XML", "offset": "voxelSize of the XML"}
-            rows = np.eye(_NDIM, _NDIM + 1)
-            rows[:, :_NDIM] *= np.array(size)
-        else:
-            told |= {"scale": _REGISTERED, "offset": _REGISTERED}
-        split = per_axis(rows)
-        if split is None or min(split[0]) <= 0:
-            level = np.eye(_NDIM + 1)
-            times = np.array(factors or (1.0,) * _NDIM)
-            level[:_NDIM, :_NDIM] *= times
-            level[:_NDIM, _NDIM] = (times - 1) / 2
-            bare = tuple(axis(name, unit, None) for name in reversed(_NAMES))
-            return replace(Geometry(bare, told), affine=turned(rows @ level))
-        return Geometry(axes_at_level(_NAMES, (unit,) * _NDIM, split[0], factors, split[1]), told)
+            rows = np.diag([*(size or ()), 1.0])[:_NDIM]
+        axes, affine = axes_under(_NAMES, (unit,) * _NDIM, rows, factors)
+        return Geometry(axes, told, affine=affine)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute of a level; places are the XML's, and are not written."""
@@ -96,39 +91,48 @@ class Project:
 
 
 @functools.lru_cache(maxsize=16)
-def _parse(text: str) -> Project:
+def _parse(document: bytes) -> Project:
     """Return what an XML file says.
 
     Raises
     ------
     ValueError
-        If it is no XML, or one that defines entities of its own: BigDataViewer's never do.
+        If it is no XML, or has numbers that make no sense, or defines entities of its own, which
+        BigDataViewer's never do.
     """
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise ValueError("the XML beside the container has a document type, which is not read")
+    if re.search(rb"<!\s*(DOCTYPE|ENTITY)", document.replace(b"\0", b"")):
+        raise ValueError("it has a document type of its own, which is not read")
     try:
-        root = ET.fromstring(text)  # noqa: S314 - without entities there is nothing to expand
+        root = ET.fromstring(document)  # noqa: S314 - without entities there is nothing to expand
     except ET.ParseError as error:
-        raise ValueError(f"the XML beside the container cannot be read: {error}") from error
+        raise ValueError(str(error)) from error
     registrations = {}
     for view in root.iter("ViewRegistration"):
         whole = np.eye(_NDIM + 1)
         for affine in view.findall("ViewTransform/affine"):
             step = np.eye(_NDIM + 1)
-            step[:_NDIM] = np.array(_numbers(affine.text)).reshape(_NDIM, _NDIM + 1)
-            if not np.isfinite(step).all():
-                raise ValueError("the XML beside the container has a transform that is not finite")
+            step[:_NDIM] = np.reshape(_numbers("affine", affine.text), (_NDIM, _NDIM + 1))
             whole = whole @ step
-        registrations[int(view.attrib["timepoint"]), int(view.attrib["setup"])] = whole[:_NDIM]
+        at = _whole(view.get("timepoint")), _whole(view.get("setup"))
+        registrations[at] = whole[:_NDIM]
     voxels = {}
     for setup in root.iter("ViewSetup"):
         size = setup.findtext("voxelSize/size")
-        voxels[int(setup.findtext("id", "0"))] = (
-            _numbers(size) if size else None,
-            setup.findtext("voxelSize/unit"),
-        )
+        numbers = None if size is None else _numbers("voxelSize", size)
+        if numbers is not None and (len(numbers) != _NDIM or min(numbers) <= 0):
+            raise ValueError(f"the voxelSize {size!r} is not three positive numbers")
+        voxels[_whole(setup.findtext("id"))] = numbers, setup.findtext("voxelSize/unit")
     return Project(registrations, voxels)
 
 
-def _numbers(text: str | None) -> list[float]:
-    return [float(number) for number in (text or "").replace(",", " ").split()]
+def _whole(text: str | None) -> int:
+    if text is None:
+        raise ValueError("a view has no number")
+    return int(text)
+
+
+def _numbers(what: str, text: str | None) -> list[float]:
+    numbers = [float(number) for number in (text or "").replace(",", " ").split()]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"the {what} {text!r} has numbers that are not finite")
+    return numbers

@@ -91,7 +91,7 @@ def _parse(said: Any, node: Node, key: str) -> Geometry:
     if len(listed) != ndim:
         raise ValueError(f"{key!r} has {len(listed)} axes, the array {ndim}")
     units = [written_unit(each.get("unit")) for each in listed]
-    names = [each.get("name") or each.get("label") for each in listed]
+    names = [each.get("name", each.get("label")) for each in listed]
     kinds = [each.get("type") for each in listed]
     rows = _rows(said["transform"], kinds)
     spatial = [kind in {None, "space"} for kind in kinds]

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry, names
 from xarray_n5.dialects.levels import axis, factors_in, listings, over, steps
-from xarray_n5.dialects.values import whole_number
+from xarray_n5.dialects.values import numbers, texts, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects import Node
+
+
+_ORDERS = ("ordering", "order")
+"""The words for the order of the lists: Java's and Python's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,40 +81,36 @@ class Cosem:
 
 
 def _parse(transform: object, node: Node, key: str) -> Geometry | None:
-    match transform:
-        case {"scale": list(scale), "translate": list(offset), **rest}:
-            ndim = len(scale)
-        case _:
-            return None
-    axes: list[Any] = _list(rest.get("axes")) or [""] * ndim
-    units: list[Any] = _list(rest.get("units")) or [None] * ndim
-    if not len(axes) == len(units) == len(offset) == ndim == len(node.shape):
-        raise ValueError(
-            f"'transform' does not hold {len(node.shape)} axes, units, scales and translations"
-        )
-    said = ("names", "units", "scale", "offset")
-    geometry = Geometry(
-        tuple(
-            axis(str(name), unit, float(step), float(start))
-            for name, unit, step, start in zip(axes, units, scale, offset, strict=True)
-        ),
-        dict.fromkeys(said if any(axes) else said[1:], key),
-    )
-    fortran = "F" in (rest.get("ordering"), rest.get("order"))
-    return geometry.transpose() if fortran else geometry
+    if not isinstance(transform, dict) or "scale" not in transform:
+        return None
+    ndim = len(node.shape)
+    names = texts("transform.axes", transform.get("axes"), ndim, exact=True) or ("",) * ndim
+    units = transform.get("units")
+    if isinstance(units, list):  # numbers in it are no units, and no harm
+        units = [unit if isinstance(unit, str) else None for unit in units]
+    units = texts("transform.units", units, ndim, exact=True) or (None,) * ndim
+    lists = {
+        word: numbers(f"transform.{word}", transform.get(word), ndim, positive=False, exact=True)
+        for word in ("scale", "translate")
+    }
+    starts = lists["translate"] or (0.0,) * ndim
+    orders = {str(transform[word]).upper() for word in _ORDERS if word in transform}
+    if orders - {"C", "F"} or len(orders) > 1:
+        raise ValueError(f"'transform' has the orders {sorted(orders)}; one of C and F is needed")
+    axes = [axis(*each) for each in zip(names, units, lists["scale"] or (), starts, strict=True)]
+    said = {"names": key} if any(names) else {}
+    said |= {"units": key} if any(units) else {}
+    geometry = Geometry(tuple(axes), said | {"scale": key, "offset": key})
+    return geometry.transpose() if orders == {"F"} else geometry
 
 
 def _warned(geometry: Geometry, transform: Any, node: Node) -> Geometry:
     """Return a geometry, with a warning where its axes were likely meant the other way round."""
     if geometry.axes[0].name == "x" != geometry.axes[-1].name and not (
-        {"ordering", "order"} & transform.keys()
+        set(_ORDERS) & transform.keys()
     ):
         warn(
             f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} and not their "
             "order, which makes it C order: the array's first axis in numpy is x"
         )
     return geometry
-
-
-def _list(value: object) -> list[Any] | None:
-    return value if isinstance(value, list) else None

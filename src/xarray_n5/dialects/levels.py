@@ -7,8 +7,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xarray_n5.alerts import warn
 from xarray_n5.axes import Axis, Geometry, kind_of
+from xarray_n5.dialects.transforms import per_axis, turned
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.units import split_unit, written_unit
 
@@ -109,8 +112,35 @@ def axes_at_level(
     return tuple(made[::-1])
 
 
+def axes_under(
+    names: Sequence[str],
+    units: Sequence[str | None],
+    rows: np.ndarray,
+    factors: Sequence[float] | None,
+) -> tuple[tuple[Axis, ...], tuple[tuple[float, ...], ...] | None]:
+    """Return axes in C order, and a matrix where places do not come axis by axis.
+
+    Parameters
+    ----------
+    names, units, factors
+        Lists in N5 order.
+    rows
+        The matrix from samples of the base level to places, in N5 order.
+    """
+    split = per_axis(rows)
+    if split is not None and min(split[0]) > 0:
+        return axes_at_level(names, units, split[0], factors, split[1]), None
+    ndim = len(names)
+    times = np.array(factors or (1.0,) * ndim)
+    level = np.eye(ndim + 1)
+    level[:ndim, :ndim] *= times
+    level[:ndim, ndim] = (times - 1) / 2
+    bare = tuple(axis(*each, None) for each in zip(names, units, strict=True))
+    return bare[::-1], turned(rows @ level)
+
+
 def axis(
-    name: str | None,
+    name: object,
     unit: object,
     scale: float | None,
     offset: float = 0.0,
@@ -122,6 +152,8 @@ def axis(
     A number before a unit multiplies it, as TensorStore has it. A channel axis that counts in
     ones, as it must where every axis needs a number, has no places.
     """
+    if not isinstance(name, str | None):
+        raise ValueError(f"an axis is called {name!r}; a text is needed")  # noqa: TRY004
     name = name or None
     times, text = split_unit(written_unit(unit))
     found = kind if kind in {"space", "time", "channel"} else kind_of(name, text)

@@ -10,10 +10,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
     alike,
     axes_at_level,
+    axes_under,
     base_and_factors,
     factors_if_any,
     factors_in,
@@ -22,6 +25,7 @@ from xarray_n5.dialects.levels import (
     resolution_in,
     steps,
 )
+from xarray_n5.dialects.transforms import matrix
 from xarray_n5.dialects.values import numbers, texts
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects import Node
 
 _KEY = "pixelResolution"
+_LAST = "affineTransform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class N5Viewer:
     """A resolution with one unit, times how much the level is downsampled."""
 
     name: ClassVar[str] = "n5_viewer"
-    keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors")
+    keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
 
     def read(self, node: Node) -> Geometry | None:
         """Return the axes; names and units come from ``axes`` and ``units`` where they are."""
@@ -64,7 +69,15 @@ class N5Viewer:
         units = texts("units", own.get("units"), ndim)
         said |= {"names": "axes"} if any(names) else {}
         said |= {"units": "units" if units else where} if units or unit else {}
-        return Geometry(axes_at_level(names, units or (unit,) * ndim, scales, factors), said)
+        rows = np.eye(ndim, ndim + 1)
+        rows[:, :ndim] *= scales
+        if _LAST in own:
+            rows = matrix({"type": "affine", "affine": own[_LAST]}, ndim) @ np.vstack(
+                [rows, [[0.0] * ndim + [1.0]]]
+            )
+            said |= {"scale": f"{said['scale']}, {_LAST}", "offset": _LAST}
+        axes, affine = axes_under(names, units or (unit,) * ndim, rows, factors)
+        return Geometry(axes, said, affine=affine)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the base level's resolution with its one unit, and the level's factors."""
@@ -100,8 +113,12 @@ def _level(
     if factors is not None or node.base is None:
         return scales, factors
     base = resolution_in(node.base.attributes, _KEY, len(scales))
-    guessed = _guess(node, node.base) if base is not None and alike(scales, base) else None
-    return scales, guessed
+    if base is None:
+        return scales, None
+    if alike(scales, base):
+        return scales, _guess(node, node.base)
+    # A level's own resolution: where its voxels lie, follows from how many base voxels they are.
+    return base, tuple(own / under for own, under in zip(scales, base, strict=True))
 
 
 def _guess(node: Node, base: Node) -> tuple[float, ...]:

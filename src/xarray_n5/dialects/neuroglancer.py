@@ -40,7 +40,7 @@ class Neuroglancer:
         merged = {**group, **node.attributes}
         resolution = merged.get("pixelResolution")
         key = "pixelResolution"
-        steps = resolution.get("dimensions") if isinstance(resolution, dict) else None
+        steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
         if steps is None:
             key, steps = "resolution", merged.get("resolution")
         keys = ("axes", "units", "resolution", "pixelResolution")
@@ -51,6 +51,8 @@ class Neuroglancer:
         unit = resolution.get("unit") if isinstance(resolution, dict) else None
         units = texts("units", merged.get("units"), ndim)
         scales = numbers(key, steps, ndim)
+        if scales is None and units and any(units):
+            key, scales = "units", (1.0,) * ndim
         given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
         factors = factors_of(node)
         if scales is not None:

@@ -110,11 +110,13 @@ def _axes(image: dict[str, Any], node: Node) -> list[tuple[str, object, object]]
         fixed = ndim == len(_FIXED) and node.format != "n5"
         return [(name, None, None) for name in _FIXED] if fixed else None
     found = [
-        (str(each["name"]), each.get("type"), each.get("unit"))
+        (each["name"], each.get("type"), each.get("unit"))
         if isinstance(each, dict)
-        else (str(each), None, None)
+        else (each, None, None)
         for each in listed
     ]
+    if not all(isinstance(name, str) for name, _, _ in found):
+        raise ValueError(f"'multiscales' has the axes {[name for name, _, _ in found]}")
     if len(found) != ndim or len({name for name, _, _ in found}) != ndim:
         raise ValueError(f"'multiscales' has the axes {[name for name, _, _ in found]}")
     return found
@@ -158,7 +160,8 @@ def _in_c_order(described: list[tuple[str, object, object]], node: Node) -> bool
 def _labelled(geometry: Geometry, node: Node) -> Geometry:
     """Return the geometry with the names of ``omero``'s channels."""
     for group in node.parents:
-        match group.get("omero"):
+        ome = group.get("ome")
+        match group.get("omero", ome.get("omero") if isinstance(ome, dict) else None):
             case {"channels": list(channels)}:
                 texts = [each.get("label") for each in channels if isinstance(each, dict)]
             case _:

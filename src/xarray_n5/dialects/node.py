@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from xarray_n5.units import unit_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -28,14 +30,25 @@ class Node:
     """The base level, ``s0``, beside a coarser one."""
     beside: Mapping[str, int] = field(default_factory=dict)
     """The sizes of one-dimensional arrays beside it, by name."""
-    xml: str | None = None
+    xml: bytes | None = None
     """What is in the XML file beside a container of BigDataViewer."""
     format: str = "n5"
     """The container's format: some lists stand in another order elsewhere."""
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
         """Return another array with the same groups around it."""
-        return replace(self, path=path, attributes=attributes, shape=shape)
+        return replace(self, path=path, attributes=attributes, shape=shape, base=None)
+
+    def without_units_of_values(self) -> Node:
+        """Return the node without ``units`` that is a text and no unit of a place.
+
+        It is the unit of the values, as CF has it.
+        """
+        text = self.attributes.get("units")
+        if not isinstance(text, str) or unit_of(text) is not None:
+            return self
+        rest = {key: value for key, value in self.attributes.items() if key != "units"}
+        return replace(self, attributes=rest)
 
 
 class Dialect(Protocol):

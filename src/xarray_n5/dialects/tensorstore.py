@@ -37,8 +37,10 @@ class TensorStore:
         if found["axes"] is found["units"] is None:
             return None  # a resolution alone is Paintera's
         names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
-        units = texts("units", found["units"], ndim, exact=True)
-        scales = numbers("resolution", found["resolution"], ndim, exact=True)
+        # With all axes named, lists that are short are for the first of them, those of space.
+        exact = found["axes"] is None
+        units = texts("units", found["units"], ndim, exact=exact)
+        scales = numbers("resolution", found["resolution"], ndim, exact=exact)
         if len({name for name in names if name}) != sum(map(bool, names)):
             raise ValueError(f"'axes' {list(names)} names an axis twice")
         said = {"names": "axes"} if any(names) else {}
@@ -66,6 +68,8 @@ class TensorStore:
         attributes: dict[str, Any] = {}
         if geometry.named:
             attributes["axes"] = [axis.name or "" for axis in axes]
+        if any(axis.step < 0 for axis in axes):
+            return attributes  # a resolution is positive
         if any(axis.unit is not None or axis.scale is not None for axis in axes):
             # All or none: "" means dimensionless, and a scale without units is no scale to some.
             attributes["units"] = [axis.unit or "" for axis in axes]

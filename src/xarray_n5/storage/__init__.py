@@ -30,7 +30,7 @@ __all__ = [
     "open_store",
 ]
 
-_SUFFIX = ".n5"
+SUFFIX = ".n5"
 """How the name of a container's directory ends."""
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
@@ -48,8 +48,14 @@ class Store(Protocol):
         """Where the container is, for messages; without secrets."""
 
     @property
-    def token(self) -> object:
-        """What tells this store from others, the same in every process; without secrets."""
+    def name(self) -> str:
+        """What the container's directory is called."""
+
+    def place(self, path: str) -> object:
+        """Return what tells a node from others, whichever directory above it is the store's.
+
+        It is the same in every process, and holds no secret.
+        """
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`, or None where there is no file."""
@@ -84,8 +90,8 @@ class Store(Protocol):
     def stamp(self, key: str) -> object:
         """Return what changes whenever `key` is written again, or None where that is unknown."""
 
-    def above(self) -> tuple[Store, str] | None:
-        """Return the store one directory up and this one's name in it; None where there is none."""
+    def above(self) -> Store | None:
+        """Return the store one directory up; None where there is none."""
 
 
 class Opener(Protocol):
@@ -143,21 +149,15 @@ def open_container(
     """
     store = found = open_store(url, storage_options)
     inner: list[str] = []
-    while not place_name(found).endswith(_SUFFIX):
+    while not found.name.endswith(SUFFIX):
         up = found.above()
         if up is None:
             return store, path
-        found, name = up
-        inner.insert(0, name)
+        inner.insert(0, found.name)
+        found = up
     return found, join(*inner, path)
 
 
-def place_name(store: Store) -> str:
-    """Return the last name in a store's URL."""
-    return join(store.url.replace("\\", "/")).rpartition("/")[2]
-
-
-def place(store: Store) -> str:
-    """Return what a root node is called: the last name in a store's URL, "data" in a container."""
-    name = place_name(store)
-    return "data" if not name or "." in name or ":" in name else name
+def name_of_root(store: Store) -> str:
+    """Return what a root node is called: its directory's name, but "data" in a container."""
+    return "data" if not store.name or "." in store.name or ":" in store.name else store.name

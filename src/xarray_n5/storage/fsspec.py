@@ -62,18 +62,23 @@ class FsspecStore:
         """The URL without credentials, for messages."""
         return _CREDENTIALS.sub("", _url(self.fs, self.root))
 
-    @property
-    def token(self) -> object:
-        """What tells this store from others: a digest, since options may hold secrets."""
-        return ("fsspec", self.root, _digest(self.fs))
-
     def __repr__(self) -> str:
         """Name the place, not the options: they may hold secrets."""
         return f"FsspecStore({self.url!r})"
 
     def __dask_tokenize__(self) -> object:
         """Return a token that is the same in every process."""
-        return self.token
+        return self.place("")
+
+    @property
+    def name(self) -> str:
+        """What the directory is called."""
+        return self.root.rpartition("/")[2]
+
+    def place(self, path: str) -> object:
+        """Return what tells a node from others."""
+        # A digest, since options may hold secrets.
+        return ("fsspec", join(self.root, path), _digest(self.fs))
 
     def _path(self, key: str) -> str:
         return join(self.root, quote(key) if _is_http(self.fs) else key)
@@ -174,11 +179,14 @@ class FsspecStore:
                 raise OSError(f"{self.url!r} lists {found!r}, which does not lie in {path!r}")
             yield unquote(name[len(start) :]) if _is_http(self.fs) else name[len(start) :]
 
-    def above(self) -> tuple[FsspecStore, str] | None:
-        """Return the directory around this one, and its name there; of a bucket or host, None."""
+    def above(self) -> FsspecStore | None:
+        """Return the directory around this one; None around a bucket or a host."""
         parent, _, name = self.root.rpartition("/")
-        ends = not parent or parent.endswith(("/", ":"))
-        return None if ends or not name else (FsspecStore(self.fs, parent), name)
+        if self.root.startswith("/"):
+            parent = parent or "/"
+        inside = bool(self.fs.storage_options.get("fo"))  # of a file with files in it
+        ends = not name or parent.endswith(("//", ":")) or (not parent and not inside)
+        return None if ends else FsspecStore(self.fs, parent)
 
     def stamp(self, key: str) -> object:
         """Return what the server says of the file: an etag, a time, a size."""

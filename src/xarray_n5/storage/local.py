@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import uuid
@@ -22,6 +23,9 @@ _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ = os.O_RDONLY | _FLAGS
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+_LOCAL = re.compile(r"(?:file|local)://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,9 @@ class LocalStore:
         """Return the store at a path, a ``file://`` URL, or what fsspec calls a local file."""
         if isinstance(place, cls):
             return place
-        if isinstance(place, str) and ("::" in place or "://" in place.removeprefix("file://")):
+        path = _LOCAL.sub("", place) if isinstance(place, str) else local_path(place)
+        if isinstance(place, str) and path and ("::" in path or "://" in path):
             return None
-        path = place.removeprefix("file://") if isinstance(place, str) else local_path(place)
         if path is None and isinstance(place, os.PathLike):
             path = os.fsdecode(place)
         if path is None:
@@ -59,9 +63,13 @@ class LocalStore:
         return self.root
 
     @property
-    def token(self) -> object:
-        """What tells this store from others."""
-        return ("local", self.root)
+    def name(self) -> str:
+        """What the directory is called."""
+        return os.path.basename(self.root)  # noqa: PTH119
+
+    def place(self, path: str) -> object:
+        """Return what tells a node from others."""
+        return ("local", self._path(path))
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{key}" if key else self.root
@@ -169,10 +177,10 @@ class LocalStore:
                 for key in self._walk(inner, above | {real}):
                     yield f"{folder}/{key}"
 
-    def above(self) -> tuple[LocalStore, str] | None:
-        """Return the directory around this one, and its name there."""
-        parent, name = os.path.split(self.root)
-        return (LocalStore(parent), name) if name else None
+    def above(self) -> LocalStore | None:
+        """Return the directory around this one."""
+        parent = os.path.dirname(self.root)  # noqa: PTH120
+        return None if parent == self.root else LocalStore(parent)
 
     def stamp(self, key: str) -> object:
         """Return the file's time and size: a file that replaced another has a new one."""

@@ -35,10 +35,9 @@ class MemoryStore:
         """The store's name as a URL."""
         return f"dict://{self.name}"
 
-    @property
-    def token(self) -> object:
-        """What tells this store from others."""
-        return ("memory", self.name)
+    def place(self, path: str) -> object:
+        """Return what tells a node from others."""
+        return ("memory", self.name, path)
 
     def __reduce__(self) -> NoReturn:
         # A copy in another process would take writes that nobody ever sees.
