@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @pytest.fixture
 def opened(tmp_path: Path) -> xr.Dataset:
     """An array of 4 x 5, in nanometres, that lies 100 from the origin."""
-    axes = [Axis(name="z", unit="nm", scale=40.0), Axis(name="x", unit="nm", scale=4, offset=100)]
+    axes = [
+        Axis(name="z", unit="nm", scale=40.0),
+        Axis(name="x", kind="space", unit="nm", scale=4, offset=100),
+    ]
     create_array(tmp_path / "a.n5", "em/raw", shape=(4, 5), dtype="u1", axes=axes)
     return xr.open_dataset(tmp_path / "a.n5", engine="n5", group="em/raw")
 
@@ -47,11 +50,14 @@ def test_an_array_from_elsewhere_has_no_sources() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (["a", "b", "c"], Axis(name="x", labels=("a", "b", "c"))),
-        ([0, 1, 2], Axis(name="x")),
-        ([0.0, 1.0, 2.0], Axis(name="x", scale=1.0)),
-        ([5, 7, 9], Axis(name="x", scale=2.0, offset=5.0)),
-        ([3.0, 2.0, 1.0], Axis(name="x", scale=-1.0, offset=3.0)),
+        (["a", "b", "c"], Axis(name="x", kind="space", labels=("a", "b", "c"))),
+        ([0, 1, 2], Axis(name="x", kind="space")),
+        ([0.0, 1.0, 2.0], Axis(name="x", kind="space", scale=1.0)),
+        ([5, 7, 9], Axis(name="x", kind="space", scale=2.0, offset=5.0)),
+        (np.array([10, 5, 0], "u1"), Axis(name="x", kind="space", scale=-5.0, offset=10.0)),
+        (np.array([-100, 0, 100], "i1"), Axis(name="x", kind="space", scale=100.0, offset=-100.0)),
+        ((0.3 * np.arange(3) + 0.1), Axis(name="x", kind="space", scale=0.3, offset=0.1)),
+        ([3.0, 2.0, 1.0], Axis(name="x", kind="space", scale=-1.0, offset=3.0)),
     ],
 )
 def test_coordinates_become_axes(values: list[Any], expected: Axis) -> None:
@@ -59,11 +65,40 @@ def test_coordinates_become_axes(values: list[Any], expected: Axis) -> None:
     assert geometry_from(array).axes == (expected,)
 
 
-@pytest.mark.parametrize("values", [[1.0, 2, 4], [True, False, True], [np.nan, 1, 2]])
+@pytest.mark.parametrize(
+    "values", [[1.0, 2, 4], [True, False, True], [np.nan, 1, 2], [2**60, 2**60 + 1, 2**60 + 2]]
+)
 def test_coordinates_that_are_no_places_are_left_out_with_a_warning(values: list[Any]) -> None:
     array = xr.DataArray(np.zeros(3), {"x": values}, "x")
-    with pytest.warns(UserWarning, match="not evenly spaced"):
-        assert geometry_from(array).axes == (Axis(name="x"),)
+    with pytest.warns(UserWarning, match="no evenly spaced"):
+        assert geometry_from(array).axes == (Axis(name="x", kind="space"),)
+
+
+@pytest.mark.parametrize("step", [0.1625, 0.3, 0.406, 5.24, 3.9999, 0.065, 1 / 3])
+def test_the_shortest_step_that_fits_is_taken(step: float) -> None:
+    whole = 7.0 + step * np.arange(500)
+    part = xr.DataArray(np.zeros(313), {"x": whole[137:450]}, "x")
+    assert geometry_from(part).axes[0].scale == step
+
+
+def test_steps_of_float32_are_even_within_their_rounding() -> None:
+    for values in (
+        np.linspace(0, 1, 1001, dtype="f4"),
+        np.arange(1000, dtype="f4") * np.float32(0.1),
+    ):
+        axis = geometry_from(xr.DataArray(np.zeros(values.size), {"x": values}, "x")).axes[0]
+        assert axis.scale in {0.001, 0.1}
+
+
+def test_what_was_opened_with_its_origin_at_the_corner_is_stored_where_it_was(
+    tmp_path: Path, opened: xr.Dataset
+) -> None:
+    source = opened["raw"].encoding["source"]
+    corner = xr.open_dataset(source, engine="n5", origin="corner")["raw"]
+    assert float(corner.x[0]) == 102
+    to_n5(corner, tmp_path, "again")
+    again = xr.open_dataset(tmp_path, engine="n5", group="again")["again"]
+    np.testing.assert_array_equal(again.x, opened.x)
 
 
 @pytest.mark.parametrize(

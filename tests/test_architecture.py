@@ -32,7 +32,7 @@ LADDER = [
     {"points", "surroundings"},
     {"array"},
     {"nodes"},
-    {"creation"},
+    {"creation", "describing"},
     {"group"},
     {"coordinates", "decoding", "graphs", "images", "lazy"},
     {"dask", "picking"},

@@ -547,7 +547,7 @@ def test_a_dataarray_brings_its_axes() -> None:
     }
     source = xr.DataArray(VALUES, coords, ("z", "y", "x"))
     store = MemoryStore()
-    with pytest.warns(UserWarning, match="'y' is not evenly spaced"):
+    with pytest.warns(UserWarning, match="'y' .float64. is no evenly spaced"):
         to_n5(source.chunk(8), store, "a")
     assert open_array(store, "a").chunks == (8, 8, 8)
     opened = xr.open_dataset(store, engine="n5", group="a")["a"]  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from xarray_n5.metadata import GroupMetadata
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from xarray_n5.formats import Format
     from xarray_n5.storage import Store
@@ -72,6 +72,10 @@ class NodeAttributes(MutableMapping[str, Any]):
             If the node is open for reading.
         """
         self._change(dict(other, **more), set())
+
+    def change(self, new: Mapping[str, Any], gone: Iterable[str]) -> None:
+        """Set several attributes and remove others in one write."""
+        self._change(dict(new), set(gone))
 
     def clear(self) -> None:
         """Remove all attributes in one write."""

@@ -8,8 +8,9 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.alerts import warn
-from xarray_n5.axes import Axis, Geometry, names
+from xarray_n5.axes import Axis, Geometry, kind_of, names
 from xarray_n5.options import check_option
+from xarray_n5.units import written_unit
 
 Origin: TypeAlias = Literal["center", "corner"]
 
@@ -18,6 +19,9 @@ _LONGEST = 1 << 27
 
 _EVEN = 1e-6
 """By how much of a step an evenly spaced coordinate may be off, for rounding."""
+
+_EXACT = 2.0**53
+"""Up to where float64 tells whole numbers apart."""
 
 _DECODED = frozenset(
     f"{unit}s"
@@ -59,8 +63,13 @@ def coords_of(
         if size > _LONGEST:
             warn(f"axis {name!r} has {size} samples, too many for coordinates; it gets none")
             continue
-        step = {} if axis.labels is not None else {"step": axis.step}
-        found[name] = xr.Variable((name,), _values(axis, size, origin), _attributes(axis), step)
+        values = _values(axis, size, origin)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            warn(f"axis {name!r} ends at places that are no finite numbers; it gets no coordinates")
+            continue
+        shift = {"shift": axis.base[0] / 2} if origin == "corner" else {}
+        encoding = {} if axis.labels is not None else {"step": axis.step, **shift}
+        found[name] = xr.Variable((name,), values, _attributes(axis), encoding)
     return found
 
 
@@ -78,29 +87,56 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
     if found is None:
         return Axis(name=dim)
     values = found.to_numpy()
-    unit = found.attrs.get("units")
-    unit = unit if isinstance(unit, str) else None
+    unit = written_unit(found.attrs.get("units"))
+    kind = kind_of(dim, unit)
     if values.size and all(isinstance(text, str) for text in values.tolist()):
-        return Axis(name=dim, labels=tuple(map(str, values.tolist())))
-    if values.dtype.kind in "iu" and not unit and np.array_equal(values, np.arange(values.size)):
-        return Axis(name=dim)
-    if values.dtype.kind in "iuf" and values.size:
-        last = max(1, values.size - 1)
-        # Of one sample, what it was taken from tells the distance to the next.
-        alone = float(found.encoding.get("step", 1.0))
-        step = float((values[-1] - values[0]) / last) if values.size > 1 else alone
-        even = values[0] + step * np.arange(values.size)
-        if step and np.isfinite(step) and np.abs(values - even).max() <= _EVEN * abs(step):
-            return Axis(name=dim, unit=unit, scale=step, offset=float(values[0]))
-    warn(f"the coordinate {dim!r} is not evenly spaced numbers; it is not stored")
-    return Axis(name=dim)
+        return Axis(name=dim, kind=kind, labels=tuple(map(str, values.tolist())))
+    counted = values.dtype.kind in "iu" or (values.dtype.kind == "f" and kind == "channel")
+    if counted and not unit and np.array_equal(values, np.arange(values.size)):
+        return Axis(name=dim, kind=kind)
+    # Of one sample, what it was taken from tells the distance to the next.
+    step = _step(values, float(found.encoding.get("step", 1.0)))
+    if step is not None:
+        start = float(values[0]) - float(found.encoding.get("shift", 0.0))
+        return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=start)
+    warn(
+        f"the coordinate {dim!r} ({values.dtype}) is no evenly spaced numbers, which scale and "
+        "offset could tell; it is left out"
+    )
+    return Axis(name=dim, kind=kind)
+
+
+def _step(values: np.ndarray, alone: float) -> float | None:
+    """Return the distance between evenly spaced numbers, the shortest that fits; else None.
+
+    Scale and offset become float64. 0.5 and not 0.49999999999999994 was meant, if both fit.
+    """
+    if values.dtype.kind not in "iuf" or not values.size:
+        return None
+    exact = values.astype(np.float64)
+    if not np.isfinite(exact).all() or np.abs(exact).max() > _EXACT:
+        return None
+    if values.size == 1:
+        return alone
+    count = np.arange(values.size)
+    step = float((exact[-1] - exact[0]) / (values.size - 1))
+    rounding = np.finfo(values.dtype).eps * np.abs(exact).max() if values.dtype.kind == "f" else 0.0
+    if not step or np.abs(exact - (exact[0] + step * count)).max() > _EVEN * abs(step) + rounding:
+        return None
+    near = max(rounding, np.finfo(np.float64).eps * np.abs(exact).max())
+    for digits in range(1, 17):
+        short = float(f"{step:.{digits}g}")
+        if np.abs(exact - (exact[0] + short * count)).max() <= near:
+            return short
+    return step
 
 
 def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
     if axis.labels is not None:
         return np.array(axis.labels)
     offset = axis.offset + (axis.base[0] / 2 if origin == "corner" else 0.0)
-    return offset + axis.step * np.arange(size, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return offset + axis.step * np.arange(size, dtype=np.float64)
 
 
 def _attributes(axis: Axis) -> dict[str, Any]:

@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xarray_n5.attributes import as_json
-from xarray_n5.axes import as_geometry
-from xarray_n5.dialects import write_geometry
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import ZARR
 from xarray_n5.nodes import where as _where
 from xarray_n5.paths import join
 from xarray_n5.planning import auto_chunks
-from xarray_n5.storage import SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from xarray_n5.axes import Axis, Geometry
     from xarray_n5.formats import Format
     from xarray_n5.storage import Store
 
@@ -83,27 +78,6 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
         ) from error
 
 
-def all_attributes(
-    axes: Iterable[Axis | str | None] | Geometry | None,
-    attributes: Mapping[str, Any] | None,
-    dialect: str | Iterable[str] | None,
-    shape: tuple[int, ...],
-    where: str,
-) -> dict[str, Any]:
-    """Return the user's attributes and those that describe the axes."""
-    given = as_json(attributes or {}, where)
-    if axes is None:
-        return given
-    try:
-        described = write_geometry(as_geometry(axes, len(shape)), shape, dialect)
-    except ValueError as error:
-        raise MetadataError(f"{where}: {error}") from error
-    clash = [key for key in described if key in given and given[key] != described[key]]
-    if clash:
-        raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")
-    return {**given, **described}
-
-
 def check_agreement(
     found: ArrayMetadata, wanted: ArrayMetadata, where: str, *, chunks_matter: bool
 ) -> None:
@@ -147,8 +121,7 @@ def make_room(
     around = store.list("") if root is None else ((), ())
     if zarr := ZARR.intersection(around[1]):
         raise NodeExistsError(store.url, "", "Zarr", f"it has {min(zarr)}; choose another place")
-    named = store.name.endswith(SUFFIX)
-    fresh = root is None and (named or not any(around))
+    fresh = root is None and not any(around)
     if replacement is not None and (before is not None or store.is_folder(path)):
         store.delete_tree(path, form.document)
     marked = form.mark_root(root, _where(store, "", form)) if fresh else None

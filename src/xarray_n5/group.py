@@ -10,7 +10,6 @@ from xarray_n5.array import Array
 from xarray_n5.attributes import NodeAttributes, as_json
 from xarray_n5.compression import resolve
 from xarray_n5.creation import (
-    all_attributes,
     as_dtype,
     as_sizes,
     check_agreement,
@@ -18,6 +17,7 @@ from xarray_n5.creation import (
     chunk_shape,
     make_room,
 )
+from xarray_n5.describing import describe
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
 from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
@@ -408,17 +408,19 @@ def create_array(
         chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
         dtype=as_dtype(dtype, at),
         compression=resolve(compression),
-        attributes=all_attributes(axes, attributes, dialect, sizes, at),
+        attributes=as_json(attributes or {}, at),
     )
-    check_storable(metadata, form, at)
-    options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     before = store.get(join(path, form.document))
     found = form.read(before, at)
-    if isinstance(found, ArrayMetadata) and mode in {"a", "r+"}:
-        check_agreement(found, metadata, at, chunks_matter=not isinstance(chunks, str))
-        array = options.array(store, path, form, found)
-        if metadata.attributes:
-            array.attrs.update(metadata.attributes)
+    there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
+    metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
+    check_storable(metadata, form, at)
+    options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
+    if there is not None:
+        check_agreement(there, metadata, at, chunks_matter=not isinstance(chunks, str))
+        array = options.array(store, path, form, there)
+        if metadata.attributes or stale:
+            array.attrs.change(metadata.attributes, stale)
         return array
     if mode == "r+":
         raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")

@@ -35,6 +35,7 @@ __all__ = [
     "Node",
     "PyramidDialect",
     "geometry_of",
+    "lost",
     "register_dialect",
     "write_geometry",
     "write_pyramid",
@@ -195,8 +196,8 @@ def write_pyramid(
             warnings.simplefilter("ignore")
             base = nodes[0] if group and node is not nodes[0] else None
             again = geometry_of(replace(node, base=base))
-        if lost := _lost(geometry.with_names(), again.with_names()):
-            raise ValueError(f"{' and '.join(wanted)} metadata cannot tell {lost}")
+        if gone := lost(geometry, again):
+            raise ValueError(f"{' and '.join(wanted)} metadata cannot tell {gone}")
     return around, own
 
 
@@ -208,27 +209,29 @@ def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
             )
 
 
-def _lost(geometry: Geometry, again: Geometry) -> str | None:
-    """Return what of a geometry is no more in the one that was read again."""
-    if geometry.affine != again.affine:
-        return f"the affine transform {geometry.affine}; canonical ones do"
-    backwards = [axis.name for axis in geometry.axes if axis.step < 0]
-    for one, other in zip(geometry.axes, again.axes, strict=True):
+def lost(geometry: Geometry, again: Geometry) -> str | None:
+    """Return what a geometry says that another one, read from attributes, does not say."""
+    if geometry.affine is not None and geometry.affine != again.affine:
+        return f"the affine transform {geometry.affine}"
+    for one, other in zip(geometry.with_names().axes, again.with_names().axes, strict=True):
         near = _ROUNDING * abs(one.step) if one.factor != 1 else 0.0
+        placed = one.scale is not None or one.offset != 0
         for what, before, after, same in (
             ("name", one.name, other.name, one.name == other.name),
-            ("labels", one.labels, other.labels, one.labels == other.labels),
-            ("unit", one.unit, other.unit, one.unit == other.unit),
-            ("scale", one.step, other.step, abs(one.step - other.step) <= near),
-            ("offset", one.offset, other.offset, abs(one.offset - other.offset) <= near),
+            ("labels", one.labels, other.labels, one.labels in {None, other.labels}),
+            ("unit", one.unit, other.unit, one.unit in {None, other.unit}),
+            ("scale", one.step, other.step, not placed or abs(one.step - other.step) <= near),
+            (
+                "offset",
+                one.offset,
+                other.offset,
+                not placed or abs(one.offset - other.offset) <= near,
+            ),
         ):
-            if not same and backwards:
-                return f"that axis {backwards[0]!r} runs backwards; cosem and canonical ones can"
             if not same:
-                return (
-                    f"the {what} of axis {one.name!r}, {before!r} (it would read as {after!r}); "
-                    "name another dialect, or one more"
-                )
+                backwards = " (an axis that runs backwards)" if one.step < 0 else ""
+                name = f"{one.name!r}{backwards}"
+                return f"the {what} of axis {name}, {before!r}: it would read as {after!r}"
     return None
 
 
