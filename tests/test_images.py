@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from fsspec.implementations.local import LocalFileSystem
 
 from tests.geometries import CALIBRATED, MOVED, project
 from tests.stores import CountingStore
-from xarray_n5 import MissingChunkError, NodeNotFoundError, create_array, create_group, open_array
+from xarray_n5 import (
+    MissingChunkError,
+    NodeExistsError,
+    NodeNotFoundError,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    to_n5,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -298,3 +309,195 @@ def test_an_array_is_the_same_whichever_way_it_is_named(pyramid: Path) -> None:
         again = xr.open_dataset(url, engine="n5", group=group)
         xr.testing.assert_identical(again, whole)
         assert again["s1"].encoding == whole["s1"].encoding
+
+
+# What must not vanish, and what must not be invented
+
+
+def names_in(place: Path, **options: Any) -> set[str]:
+    """The names of all arrays in a tree."""
+    tree = xr.open_datatree(place, engine="n5", **options)
+    return {str(name) for node in tree.subtree for name in node.data_vars}
+
+
+def put(place: Path, path: str, shape: tuple[int, ...] = (2, 3, 4), **attributes: Any) -> None:
+    """An array of ones."""
+    create_array(place, path, shape=shape, dtype="u1", attributes=attributes)[...] = 1
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [
+            *("setup0/timepoint0/s0", "setup0/timepoint0/mask"),
+            *("setup0/labels", "setup0/other/deep"),
+        ],
+        ["setup0/timepoint0/s0", "setup0/timepoint1/s0", "setup0/timepoint1/s1"],
+        ["setup0/timepoint0/s0", "c0/t", "timepoint7/x"],
+        ["c0/s0", "c0/mask", "c1/s0", "c1/deep/er"],
+        ["setup0/timepoint0/s0", "s0"],
+        ["setup0/timepoint0/s0", "setup1/x"],
+    ],
+)
+def test_no_array_vanishes_from_a_tree(tmp_path: Path, paths: list[str]) -> None:
+    for path in paths:
+        put(tmp_path / "a.n5", path)
+    tree = xr.open_datatree(tmp_path / "a.n5", engine="n5")
+    sizes = [node.ds[name].size for node in tree.subtree for name in node.data_vars]
+    assert sum(sizes) == 24 * len(paths)
+    assert names_in(tmp_path / "a.n5") == {path.rpartition("/")[2] for path in paths}
+
+
+def test_a_view_that_cannot_be_read_does_not_pass_for_zeros(views: Path) -> None:
+    (views / "setup1/timepoint2/s0/attributes.json").write_text("{bad")
+    with pytest.warns(UserWarning, match="'s0' is left out"):
+        tree = xr.open_datatree(views, engine="n5")
+    assert "/setup1/timepoint2/s1" in tree.groups
+    assert "/setup1/timepoint2/s0" not in tree.groups
+    with pytest.raises(ValueError, match="differ"):
+        xr.open_dataset(views, engine="n5", level=0)
+
+
+def test_each_timepoint_has_its_own_group(tmp_path: Path) -> None:
+    for timepoint, step in enumerate((1, 5)):
+        path = f"setup0/timepoint{timepoint}"
+        create_group(tmp_path, path, attributes={"multiScale": True, "resolution": [step] * 3})
+        put(tmp_path, f"{path}/s0")
+    tree: Any = xr.open_datatree(tmp_path, engine="n5")
+    assert tree["setup0/timepoint1/s0"].x.values.tolist() == [0, 5, 10, 15]
+
+
+def test_only_attributes_that_all_views_share_are_the_images(tmp_path: Path) -> None:
+    for channel, name in enumerate(("DAPI", "GFP")):
+        put(tmp_path, f"c{channel}/s0", stain=name, gain=2)
+    assert xr.open_dataset(tmp_path, engine="n5")["s0"].attrs == {"gain": 2}
+
+
+def test_setups_are_dropped_by_name(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    tree: Any = xr.open_datatree(views, engine="n5", drop_variables="setup1")
+    assert tree["s0/s0"].sizes["setup"] == 1
+    xr.testing.assert_equal(tree["s0/s0"].load(), image.isel(setup=slice(0, 1)).load())
+
+
+@pytest.mark.parametrize("key", [slice(4, 4, -2), slice(0, 3, -1), slice(3, 0, -2), slice(9, 2)])
+def test_stacks_take_every_slice(views: Path, key: slice) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    expected = image.load().values[:, :, :, key]
+    again = xr.open_dataset(views, engine="n5", level=0)["s0"].isel(y=key)
+    np.testing.assert_array_equal(again, expected)
+
+
+def test_axes_that_nobody_named_are_turned_round_with_the_array(tmp_path: Path) -> None:
+    resolution = {"pixelResolution": {"dimensions": [4, 5, 40], "unit": "nm"}}
+    put(tmp_path, "a", (2, 4, 8), **resolution)
+    for order in ("C", "F"):
+        opened = xr.open_dataset(tmp_path, engine="n5", group="a", axis_order=order)
+        assert dict(opened["a"].sizes) == {"x": 8, "y": 4, "z": 2}
+        assert [float(opened[axis][1]) for axis in "zyx"] == [40, 5, 4]
+
+
+def test_two_spellings_of_a_unit_are_one(tmp_path: Path) -> None:
+    for name, unit in (("a", "nm"), ("b", "nanometer")):
+        put(tmp_path, name, pixelResolution={"dimensions": [4, 4, 40], "unit": unit})
+    assert xr.open_dataset(tmp_path, engine="n5").z.attrs == {"units": "nm"}
+    put(tmp_path, "c", pixelResolution={"dimensions": [4, 4, 40], "unit": "um"})
+    with pytest.raises(ValueError, match="different places"):
+        xr.open_dataset(tmp_path, engine="n5")
+
+
+def test_the_unit_of_the_values_stays_an_attribute(tmp_path: Path) -> None:
+    put(tmp_path, "a", axes=["x", "y", "z"], resolution=[4, 4, 40], units="counts")
+    opened = xr.open_dataset(tmp_path, engine="n5", group="a")
+    assert opened["a"].attrs == {"units": "counts"}
+    assert opened.z.attrs == {}
+
+
+@pytest.mark.parametrize("level", [True, 1.0, None, {}, {"x": float("nan")}, {"x": -1.0}])
+def test_a_level_that_makes_no_sense_is_refused(pyramid: Path, level: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"level|Dataset"):
+        xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+
+
+def test_a_level_is_chosen_by_the_callers_own_dimensions(pyramid: Path) -> None:
+    options: Any = {"group": "em", "dims": ("plane", "row", "column")}
+    assert list(xr.open_dataset(pyramid, engine="n5", level={"row": 8}, **options)) == ["s1"]
+
+
+def test_a_tree_has_all_levels(pyramid: Path) -> None:
+    with pytest.raises(ValueError, match="a tree has all levels"):
+        xr.open_datatree(pyramid, engine="n5", level=0)
+
+
+def test_a_level_reads_no_other_levels_surroundings() -> None:
+    store = CountingStore()
+    for level in range(10):
+        create_array(store, f"s{level}", shape=(4,), dtype="u1")
+    store.requests()
+    xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
+    assert sum(store.requests().values()) <= 6
+
+
+def test_many_setups_are_read_in_few_batches() -> None:
+    store = CountingStore()
+    for setup in range(30):
+        for level in (0, 1):
+            create_array(store, f"setup{setup}/timepoint0/s{level}", shape=(2, 3, 4), dtype="u1")
+    store.requests()
+    image = xr.open_dataset(store, engine="n5", level=0)["s0"]  # type: ignore[arg-type]
+    assert image.sizes["setup"] == 30
+    asked = store.requests()
+    assert asked["get_many"] <= 8
+    assert asked["list"] <= 36
+
+
+def test_neuroglancers_inheritance_leaves_pyramids_alone(tmp_path: Path) -> None:
+    image = {"datasets": [{"path": "s1", "transform": {"scale": [7], "translate": [0]}}]}
+    create_group(tmp_path, "g", attributes={"multiscales": [image], "resolution": [2]})
+    create_group(tmp_path, "g/h", attributes={"axes": ["q"]})
+    put(tmp_path, "g/h/s0", (3,))
+    opened = xr.open_dataset(tmp_path, engine="n5", group="g/h/s0", inherit=True)
+    assert opened.q.values.tolist() == [0, 2, 4]
+
+
+def test_replacing_an_array_that_is_read_is_refused_by_whatever_names(tmp_path: Path) -> None:
+    place = tmp_path / "o.n5"
+    create_array(place, "n.n5/y", shape=(4,), dtype="u1", chunks=2)[...] = [1, 2, 3, 4]
+    lazy = from_n5(place, "n.n5/y")
+    assert lazy.name == from_n5(place / "n.n5", "y").name
+    with pytest.raises(NodeExistsError, match="computed from"):
+        to_n5(lazy + 0, place / "n.n5", "y", mode="w")
+    assert open_array(place, "n.n5/y")[...].tolist() == [1, 2, 3, 4]
+
+
+def test_a_member_of_an_archive_is_the_same_whichever_way_it_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "o.n5"
+    create_group(place, "g", attributes={"axes": ["q"], "units": ["nm"], "resolution": [4]})
+    put(place, "g/s0", (3,))
+    shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "o.n5")
+    for url, group in (
+        (f"zip://o.n5/g/s0::{tmp_path}/a.zip", None),
+        (f"zip://o.n5::{tmp_path}/a.zip", "g/s0"),
+    ):
+        opened = xr.open_dataset(url, engine="n5", group=group)
+        assert opened.q.values.tolist() == [0, 4, 8]
+
+
+def test_what_a_user_may_not_see_around_an_array_does_not_close_it(tmp_path: Path) -> None:
+    place = tmp_path / "o.n5"
+    create_group(place, "g", attributes={"axes": ["q"]})
+    put(place, "g/s0", (3,))
+
+    class Guarded(LocalFileSystem):  # type: ignore[misc]
+        """A file system that shows only what is in the array's own directory."""
+
+        protocol = "guarded"
+
+        def cat_file(self, path: str, *args: Any, **kwargs: Any) -> Any:
+            if "/s0/" not in path:
+                raise PermissionError(path)
+            return super().cat_file(path, *args, **kwargs)
+
+    with pytest.warns(UserWarning, match="cannot be read"):
+        opened = xr.open_dataset((Guarded(), f"{place}/g/s0"), engine="n5")  # type: ignore[arg-type]
+    assert opened["s0"].dims == ("x",)

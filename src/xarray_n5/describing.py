@@ -70,7 +70,7 @@ def describe(
     kept = {key: value for key, value in before.items() if key not in stale}
     node = look_around(store, path, form, replace(metadata, attributes={**kept, **given, **said}))
     found = _quietly(node)
-    if dialect is None and lost(geometry, found):
+    if dialect is None and "transform" not in given and lost(geometry, found):
         said |= {"transform": Cosem().write(geometry, node)["transform"]}
         found = _quietly(replace(node, attributes={**kept, **given, **said}))
     if gone := lost(geometry, found):
