@@ -49,6 +49,22 @@ def test_axes_must_fit_the_array(axes: list[str]) -> None:
         as_geometry(axes, 2)
 
 
+def test_texts_say_where_samples_lie() -> None:
+    axes = (Axis(name="c", labels=("A", "B")), Axis(scale=2.0), Axis(name="x", unit="nm", offset=3))
+    assert [str(axis) for axis in axes] == [
+        "c: A, B",
+        "(no name): 0 + 2 i (no unit)",
+        "x: 3 + 1 i nm",
+    ]
+    assert str(Axis(name="c", labels=("a",) * 99)).endswith("a, ...")
+    assert str(Axis(name="y")) == "y: no places"
+    geometry = Geometry(axes[1:], {"scale": "a: b"}, affine=((1, 0, 5), (0.5, 1, 0)))
+    shown = repr(geometry).split("\n    ")
+    assert shown[0] == "<xarray_n5.Geometry, 2 axes>"
+    assert shown[-3:] == ["affine: 1, 0, 5", "affine: 0.5, 1, 0", "scale from a: b"]
+    assert eval(repr(axes[0])) == axes[0]  # noqa: S307 - our own text
+
+
 def test_coordinates_are_exact_float64_with_the_unit_as_written() -> None:
     coords = coords_of(Geometry((Axis(name="x", unit="µm", scale=0.1, offset=7.0),)), (1000,))
     assert coords["x"].dtype == np.float64

@@ -33,7 +33,7 @@ def test_new_places_replace_the_old_ones_of_an_array(tmp_path: Path) -> None:
 
 
 def test_attributes_that_contradict_the_axes_are_refused(tmp_path: Path) -> None:
-    wrong = {"transform": {"scale": [9], "translate": [0]}}
+    wrong = {"transform": {"scale": [9], "translate": [0], "units": "nm"}}
     with pytest.raises(MetadataError, match=r"contradict the scale of axis 'x', 4\.0.*read as 9"):
         to_n5(line(0, 4), tmp_path, "a", attributes=wrong)
     assert not (tmp_path / "a").exists()

@@ -27,6 +27,10 @@ class DataArrayAccessor:
     def __init__(self, array: xr.DataArray) -> None:
         self._array = array
 
+    def __repr__(self) -> str:
+        """Show the geometry."""
+        return repr(self.geometry)
+
     @property
     def geometry(self) -> Geometry:
         """The axes as they are now, and which attribute each fact was read from.
@@ -44,6 +48,10 @@ class DatasetAccessor:
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show the geometry of each variable."""
+        return "\n".join(f"{name}: {each!r}" for name, each in self.geometry.items())
 
     @property
     def geometry(self) -> Mapping[str, Geometry]:

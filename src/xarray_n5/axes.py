@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from xarray_n5.units import unit_of
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 Kind = Literal["space", "time", "channel"]
 
+_SHOWN = 8
+"""How many labels a text shows."""
+
 DEFAULT_NAMES = ("x", "y", "z", "t", "c")
 """Names of unnamed axes, the last axis first, as Neuroglancer names them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Axis:
     """One axis of an array, in the order numpy sees it.
 
@@ -57,6 +60,31 @@ class Axis:
                 f"the offset of axis {self.name!r} must be a finite number, not {self.offset}"
             )
 
+    def __repr__(self) -> str:
+        """Show what is known.
+
+        >>> Axis(name="z", scale=4.0)
+        Axis(name='z', scale=4.0)
+        """
+        known = ((each.name, getattr(self, each.name)) for each in fields(self))
+        default = Axis.__dataclass_fields__
+        shown = (f"{name}={value!r}" for name, value in known if value != default[name].default)
+        return f"Axis({', '.join(shown)})"
+
+    def __str__(self) -> str:
+        """Say where the samples lie.
+
+        >>> print(Axis(name="z", unit="nm", scale=4.0, offset=100.0))
+        z: 100 + 4 i nm
+        """
+        where = "no places"
+        if self.labels is not None:
+            more = ["..."] if len(self.labels) > _SHOWN else []
+            where = ", ".join([*self.labels[:_SHOWN], *more])
+        elif self.placed:
+            where = f"{self.offset:g} + {self.step:g} i {self.unit or '(no unit)'}"
+        return f"{self.name or '(no name)'}: {where}"
+
     @property
     def step(self) -> float:
         """The distance between two samples, 1 where nothing is known of it."""
@@ -81,7 +109,7 @@ class Axis:
         return self.scale is not None or self.offset != 0 or self.labels is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Geometry:
     """The axes of an array, in C order, and where each fact came from."""
 
@@ -95,6 +123,15 @@ class Geometry:
     """All dialects that the array's attributes speak."""
     affine: tuple[tuple[float, ...], ...] | None = None
     """Rows of n + 1 numbers, where places do not come axis by axis; then no axis has a scale."""
+
+    def __repr__(self) -> str:
+        """Show a line for each axis, and where each fact was read."""
+        lines = [f"<xarray_n5.Geometry, {self.ndim} axes>", *map(str, self.axes)]
+        if self.affine is not None:
+            lines += ["affine: " + ", ".join(f"{n:g}" for n in row) for row in self.affine]
+        width = max((len(field) for field in self.sources), default=0)
+        lines += [f"{field:{width}} from {where}" for field, where in self.sources.items()]
+        return "\n    ".join(lines)
 
     @property
     def ndim(self) -> int:
