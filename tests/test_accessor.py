@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.geometries import facts
 from xarray_n5 import create_array, to_n5
@@ -87,7 +89,50 @@ def test_steps_of_float32_are_even_within_their_rounding() -> None:
         np.arange(1000, dtype="f4") * np.float32(0.1),
     ):
         axis = geometry_from(xr.DataArray(np.zeros(values.size), {"x": values}, "x")).axes[0]
-        assert axis.scale in {0.001, 0.1}
+        assert axis.scale == pytest.approx(values[1], rel=1e-7)
+        places = axis.offset + axis.step * np.arange(values.size)
+        np.testing.assert_array_equal(places.astype("f4"), values)
+
+
+@pytest.mark.parametrize("values", [[5e6, 5e6 + 0.5, 5e6 + 0.5], [1e9, 1e9 + 64], [0, 1, 1]])
+def test_float32_that_is_too_coarse_tells_no_places(values: list[float]) -> None:
+    array = xr.DataArray(np.zeros(len(values)), {"x": np.array(values, "f4")}, "x")
+    with pytest.warns(UserWarning, match="no evenly spaced"):
+        assert geometry_from(array).axes[0].scale is None
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.integers(2, 300))
+def test_places_that_scale_and_offset_make_come_back_exactly(
+    offset: float, step: float, size: int
+) -> None:
+    values = offset + step * np.arange(size)
+    axis = geometry_from(xr.DataArray(np.zeros(size), {"x": values}, "x")).axes[0]
+    np.testing.assert_allclose(
+        axis.offset + axis.step * np.arange(size), values, rtol=1e-15, atol=0
+    )
+
+
+def test_what_was_opened_and_written_again_is_at_the_same_places(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number, resolution in enumerate(rng.uniform(0.01, 9, (20, 2)).tolist()):
+        attributes = {"pixelResolution": resolution, "downsamplingFactors": [2, 2]}
+        create_array(tmp_path, f"a{number}", shape=(50, 70), dtype="u1", attributes=attributes)
+        first = xr.open_dataset(tmp_path, engine="n5", group=f"a{number}")[f"a{number}"]
+        to_n5(first, tmp_path, f"b{number}")
+        again = xr.open_dataset(tmp_path, engine="n5", group=f"b{number}")[f"b{number}"]
+        xr.testing.assert_equal(again, first)
+
+
+def test_one_sample_that_stands_for_several_has_no_step_of_its_own(opened: xr.Dataset) -> None:
+    whole = opened["raw"].astype(float)
+    coarse = whole.isel(x=slice(4)).coarsen(z=4, x=4).mean()
+    assert [axis.step for axis in coarse.n5.geometry.axes] == [1, 1]
+    assert [axis.step for axis in whole.isel(z=[2], x=[1]).n5.geometry.axes] == [40, 4]
+
+
+def test_a_coordinate_without_samples_says_nothing() -> None:
+    array = xr.DataArray(np.zeros((0, 2)), {"y": np.zeros(0)}, ("y", "x"))
+    assert geometry_from(array).axes[0] == Axis(name="y")
 
 
 def test_what_was_opened_with_its_origin_at_the_corner_is_stored_where_it_was(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import MetadataError, create_group, to_n5
+from xarray_n5 import Axis, MetadataError, create_array, create_group, open_array, to_n5
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +53,72 @@ def test_a_group_that_speaks_louder_is_answered(tmp_path: Path) -> None:
         assert opened.x.values.tolist() == [0, 8]
         with pytest.raises(MetadataError, match="contradict"):
             to_n5(line(0, 8), tmp_path, f"{name}/s1", mode="w", dialect="n5_viewer")
+
+
+def test_writing_the_same_places_again_changes_no_attribute(tmp_path: Path) -> None:
+    for level in (0, 1):
+        attributes = {"pixelResolution": {"dimensions": [4, 4], "unit": "nm"}}
+        shape = (8 >> level, 8 >> level)
+        create_array(tmp_path, f"p/s{level}", shape=shape, dtype="u1", attributes=attributes)
+    group: dict[str, Any] = {"engine": "n5", "group": "p"}
+    base = xr.open_dataset(tmp_path, level=0, **group)["s0"].load()
+    before = xr.open_dataset(tmp_path, level=1, **group).load()
+    to_n5(base, tmp_path, "p/s0", mode="r+")
+    to_n5(base, tmp_path, "p/s0", mode="a")
+    assert dict(open_array(tmp_path, "p/s0").attrs) == attributes
+    xr.testing.assert_identical(xr.open_dataset(tmp_path, level=1, **group).load(), before)
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        {"unit": "counts"},
+        {"offset": 5.0},
+        {"transform": "log"},
+        {"transform": {"shift": 3}},
+        {"pixelUnit": "q", "numChannels": 3},
+        {"downsamplingFactors": "none"},
+    ],
+)
+def test_attributes_that_are_no_geometry_stay(tmp_path: Path, mine: dict[str, Any]) -> None:
+    create_array(tmp_path, "a", shape=(4,), dtype="f8", attributes=mine)
+    to_n5(line(0, 2, 4, 6), tmp_path, "a", mode="a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd metadata are told
+        opened = xr.open_dataset(tmp_path, engine="n5", group="a")
+    assert opened.x.values.tolist() == [0, 2, 4, 6]
+    assert dict(open_array(tmp_path, "a").attrs).items() >= mine.items()
+
+
+@pytest.mark.parametrize("mine", [{"units": "counts"}, {"resolution": "high"}, {"units": "m"}])
+def test_attributes_of_ones_own_are_not_overwritten(tmp_path: Path, mine: dict[str, Any]) -> None:
+    create_array(tmp_path, "a", shape=(4,), dtype="f8", attributes=mine)
+    for mode in ("a", "r+"):
+        with pytest.raises(MetadataError, match="both set"):
+            to_n5(line(0, 2, 4, 6), tmp_path, "a", mode=mode)  # type: ignore[arg-type]
+    assert dict(open_array(tmp_path, "a").attrs) == mine
+
+
+@pytest.mark.parametrize("units", ["m", "s", "counts"])
+def test_the_unit_of_the_values_makes_no_coordinates(tmp_path: Path, units: str) -> None:
+    height = xr.DataArray(np.ones((3, 4)), dims=("y", "x"), attrs={"units": units})
+    to_n5(height, tmp_path, "h", attributes=height.attrs)
+    again = xr.open_dataset(tmp_path, engine="n5", group="h")["h"]
+    xr.testing.assert_identical(again, height.rename("h"))
+
+
+def test_names_alone_do_not_turn_an_array_round(tmp_path: Path) -> None:
+    axes = [Axis(name="y", unit="um", scale=3.0), Axis(name="x", unit="nm", scale=2.0)]
+    create_array(tmp_path, "a", shape=(4, 4), dtype="f8", axes=axes)
+    before = dict(open_array(tmp_path, "a").attrs)
+    to_n5(xr.DataArray(np.ones((4, 4)), dims=("y", "x")), tmp_path, "a", mode="a")
+    assert dict(open_array(tmp_path, "a").attrs) == before
+    with pytest.raises(MetadataError, match="contradict the name of axis 'x'"):
+        to_n5(xr.DataArray(np.ones((4, 4)), dims=("x", "y")), tmp_path, "a", mode="a")
+
+
+def test_a_number_before_a_unit_goes_into_the_scale(tmp_path: Path) -> None:
+    axis = Axis(name="x", unit="4nm", scale=2.0, offset=1.0)
+    create_array(tmp_path, "a", shape=(4,), dtype="f8", axes=[axis])
+    opened = xr.open_dataset(tmp_path, engine="n5", group="a")
+    assert (opened.x.values.tolist(), opened.x.attrs) == ([4, 12, 20, 28], {"units": "nm"})

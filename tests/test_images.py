@@ -348,6 +348,23 @@ def test_no_array_vanishes_from_a_tree(tmp_path: Path, paths: list[str]) -> None
     assert names_in(tmp_path / "a.n5") == {path.rpartition("/")[2] for path in paths}
 
 
+@pytest.mark.parametrize("more", ["setup0", "setup1"])
+def test_views_with_more_levels_do_not_hide_them(tmp_path: Path, more: str) -> None:
+    for path in ("setup0/timepoint0/s0", "setup1/timepoint0/s0"):
+        put(tmp_path, path)
+    put(tmp_path, f"{more}/timepoint0/s1")
+    with pytest.raises(ValueError, match="differ in shape, type, place or levels"):
+        xr.open_dataset(tmp_path, engine="n5", level=1)
+    tree = xr.open_datatree(tmp_path, engine="n5")
+    assert f"/{more}/s1" in tree.groups
+    assert "/s0" not in tree.groups
+
+
+def test_a_level_that_is_dropped_is_no_node(views: Path) -> None:
+    tree = xr.open_datatree(views, engine="n5", drop_variables="s0")
+    assert list(tree.groups) == ["/", "/s1"]
+
+
 def test_a_view_that_cannot_be_read_does_not_pass_for_zeros(views: Path) -> None:
     (views / "setup1/timepoint2/s0/attributes.json").write_text("{bad")
     with pytest.warns(UserWarning, match="'s0' is left out"):
@@ -413,7 +430,9 @@ def test_the_unit_of_the_values_stays_an_attribute(tmp_path: Path) -> None:
     assert opened.z.attrs == {}
 
 
-@pytest.mark.parametrize("level", [True, 1.0, None, {}, {"x": float("nan")}, {"x": -1.0}])
+@pytest.mark.parametrize(
+    "level", [True, 1.0, None, {}, {"x": float("nan")}, {"x": -1.0}, {"x": "2"}, {"x": [1]}]
+)
 def test_a_level_that_makes_no_sense_is_refused(pyramid: Path, level: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"level|Dataset"):
         xr.open_dataset(pyramid, engine="n5", group="em", level=level)

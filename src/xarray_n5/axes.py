@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from xarray_n5.units import unit_of
+from xarray_n5.units import split_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -239,12 +239,19 @@ def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geom
         if isinstance(axes, Geometry)
         else Geometry(tuple(axis if isinstance(axis, Axis) else Axis(name=axis) for axis in axes))
     )
-    built = tuple(
-        replace(axis, kind=axis.kind or kind_of(axis.name, axis.unit)) for axis in given.axes
-    )
+    built = tuple(map(_completed, given.axes))
     if len(built) != ndim:
         raise ValueError(f"{len(built)} axes were given for an array with {ndim}")
     written = [axis.name for axis in built if axis.name]
     if len(set(written)) != len(written):
         raise ValueError(f"axis names must be unique, not {written}")
     return replace(given, axes=built)
+
+
+def _completed(axis: Axis) -> Axis:
+    """Return an axis with its kind, and with a number before its unit in its scale."""
+    times, unit = split_unit(axis.unit)
+    kind = axis.kind or kind_of(axis.name, unit)
+    if times == 1:
+        return replace(axis, kind=kind)
+    return replace(axis, kind=kind, unit=unit, scale=axis.step * times, offset=axis.offset * times)

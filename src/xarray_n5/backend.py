@@ -222,6 +222,7 @@ def _variable(
 ) -> xr.Variable:
     from xarray_n5.compression import to_json
     from xarray_n5.dialects import DIALECTS
+    from xarray_n5.dialects.node import units_of_values
     from xarray_n5.lazy import LazyArray, LazyStack
 
     array = image.first
@@ -231,8 +232,8 @@ def _variable(
     # What is not in the coordinates stays in the attributes.
     told = geometry.spoken if geometry.affine is None else ()
     known = {key for name in told for key in DIALECTS[name].keys}
-    if isinstance(array.attrs.get("units"), str) and unit_of(array.attrs["units"]) is None:
-        known -= {"units"}  # that of the values
+    if units_of_values(array.attrs):
+        known -= {"units"}
     attributes = {key: value for key, value in image.attributes.items() if key not in known}
     if geometry.affine is not None:
         attributes.setdefault("affine", [number for row in geometry.affine for number in row])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,6 +20,9 @@ _LONGEST = 1 << 27
 
 _EVEN = 1e-6
 """By how much of a step an evenly spaced coordinate may be off, for rounding."""
+
+_COARSE = 0.1
+"""By how much of a step numbers may be rounded, if they are to tell where samples lie."""
 
 _EXACT = 2.0**53
 """Up to where float64 tells whole numbers apart."""
@@ -67,8 +71,10 @@ def coords_of(
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             warn(f"axis {name!r} ends at places that are no finite numbers; it gets no coordinates")
             continue
-        shift = {"shift": axis.base[0] / 2} if origin == "corner" else {}
-        encoding = {} if axis.labels is not None else {"step": axis.step, **shift}
+        encoding: dict[str, Any] = {}
+        if values.dtype.kind == "f" and size:
+            encoding = {"step": axis.step, "start": float(values[0]), "size": size}
+            encoding |= {"shift": axis.base[0] / 2} if origin == "corner" else {}
         found[name] = xr.Variable((name,), values, _attributes(axis), encoding)
     return found
 
@@ -87,15 +93,16 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
     if found is None:
         return Axis(name=dim)
     values = found.to_numpy()
+    if not values.size:
+        return Axis(name=dim)
     unit = written_unit(found.attrs.get("units"))
     kind = kind_of(dim, unit)
-    if values.size and all(isinstance(text, str) for text in values.tolist()):
+    if all(isinstance(text, str) for text in values.tolist()):
         return Axis(name=dim, kind=kind, labels=tuple(map(str, values.tolist())))
     counted = values.dtype.kind in "iu" or (values.dtype.kind == "f" and kind == "channel")
     if counted and not unit and np.array_equal(values, np.arange(values.size)):
         return Axis(name=dim, kind=kind)
-    # Of one sample, what it was taken from tells the distance to the next.
-    step = _step(values, float(found.encoding.get("step", 1.0)))
+    step = _step(values, _stored_step(found))
     if step is not None:
         start = float(values[0]) - float(found.encoding.get("shift", 0.0))
         return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=start)
@@ -106,29 +113,43 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
     return Axis(name=dim, kind=kind)
 
 
-def _step(values: np.ndarray, alone: float) -> float | None:
-    """Return the distance between evenly spaced numbers, the shortest that fits; else None.
+def _stored_step(found: xr.DataArray) -> float | None:
+    """Return the distance between samples in the file, where the first is still one of those."""
+    match found.encoding:
+        case {"step": step, "start": start, "size": size}:
+            at = (float(found[0]) - start) / step
+            near = abs(at - round(at)) <= _EVEN
+            return float(step) if near and 0 <= round(at) < size else None
+    return None
 
-    Scale and offset become float64. 0.5 and not 0.49999999999999994 was meant, if both fit.
+
+def _step(values: np.ndarray, stored: float | None) -> float | None:
+    """Return the distance between evenly spaced numbers, None where they are not.
+
+    It is the distance that gives exactly the numbers again: that in the file, or the shortest.
+    Where none does, as with a crop, whose offset is rounded, it is the shortest that is as near
+    as rounding lets it be.
     """
-    if values.dtype.kind not in "iuf" or not values.size:
+    if values.dtype.kind not in "iuf":
         return None
     exact = values.astype(np.float64)
     if not np.isfinite(exact).all() or np.abs(exact).max() > _EXACT:
         return None
     if values.size == 1:
-        return alone
-    count = np.arange(values.size)
+        return 1.0 if stored is None else stored
     step = float((exact[-1] - exact[0]) / (values.size - 1))
     rounding = np.finfo(values.dtype).eps * np.abs(exact).max() if values.dtype.kind == "f" else 0.0
-    if not step or np.abs(exact - (exact[0] + step * count)).max() > _EVEN * abs(step) + rounding:
+    if not step or rounding > _COARSE * abs(step):
         return None
+    count = np.arange(values.size)
+    shorts = [float(f"{step:.{digits}g}") for digits in range(1, 18)]
+    candidates = [*([] if stored is None else [stored]), *shorts, step]
+    fits = {each: exact[0] + each * count for each in candidates}
     near = max(rounding, np.finfo(np.float64).eps * np.abs(exact).max())
-    for digits in range(1, 17):
-        short = float(f"{step:.{digits}g}")
-        if np.abs(exact - (exact[0] + short * count)).max() <= near:
-            return short
-    return step
+    same = (d for d, fit in fits.items() if np.array_equal(fit.astype(values.dtype), values))
+    close = (d for d, fit in fits.items() if np.abs(exact - fit).max() <= near)
+    even = (d for d in [step] if np.abs(exact - fits[d]).max() <= _EVEN * abs(d))
+    return next(itertools.chain(same, close, even), None)
 
 
 def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:

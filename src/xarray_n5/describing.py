@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.axes import as_geometry
-from xarray_n5.dialects import DIALECTS, geometry_of, lost, write_geometry
+from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.node import units_of_values
 from xarray_n5.errors import MetadataError
 from xarray_n5.nodes import where as _where
 from xarray_n5.surroundings import look_around
@@ -34,7 +35,8 @@ def describe(
 ) -> tuple[ArrayMetadata, set[str]]:
     """Return an array's metadata with attributes for its axes, and attributes that are to go.
 
-    What the array that is there says of other places goes. What the groups around say may speak
+    Where the array that is there says the same already, nothing changes. What it says of other
+    places goes. What the groups around say may speak
     louder than the default attributes; then COSEM's ``transform`` is written, too, which is
     heard before all others.
 
@@ -60,28 +62,50 @@ def describe(
         said = write_geometry(geometry, metadata.shape, dialect)
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
+    before = dict(there.attributes) if there else {}
+    node = look_around(store, path, form, replace(metadata, attributes={**before, **given}))
+    stays = _quietly(node)
+    if there is not None and dialect is None:
+        if _untold(geometry) and stays[0].placed:
+            # Names alone do not move what is there, nor turn it round.
+            _check(where, geometry, stays[0])
+            return metadata, set()
+        if not lost(geometry, stays[0]) and not stays[1]:
+            return metadata, set()
     clash = [key for key in said if key in given and given[key] != said[key]]
+    own = {key for name in stays[0].spoken for key in DIALECTS[name].keys}
+    own -= {"units"} if units_of_values(before) else set()
+    clash += [key for key in said if key in before and key not in own and before[key] != said[key]]
     if clash:
         raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")
-    before = there.attributes if there else {}
-    placed = geometry.affine is not None or any(axis.scale or axis.offset for axis in geometry.axes)
-    known = {key for each in DIALECTS.values() for key in each.keys}
-    stale = known & before.keys() - said.keys() - given.keys() if placed else set()
+    found, odd = _quietly(replace(node, attributes={**before, **given, **said}))
+    stale = (
+        own & before.keys() - said.keys() - given.keys() if lost(geometry, found) or odd else set()
+    )
     kept = {key: value for key, value in before.items() if key not in stale}
-    node = look_around(store, path, form, replace(metadata, attributes={**kept, **given, **said}))
-    found = _quietly(node)
-    if dialect is None and "transform" not in given and lost(geometry, found):
+    found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
+    if dialect is None and "transform" not in {*given, *kept} and lost(geometry, found):
         said |= {"transform": Cosem().write(geometry, node)["transform"]}
-        found = _quietly(replace(node, attributes={**kept, **given, **said}))
+        found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
+    _check(where, geometry, found)
+    return replace(metadata, attributes={**given, **said}), stale
+
+
+def _untold(geometry: Geometry) -> bool:
+    """Return whether a geometry has nothing but names."""
+    return not geometry.placed and all(axis.unit is None for axis in geometry.axes)
+
+
+def _check(where: str, geometry: Geometry, found: Geometry) -> None:
     if gone := lost(geometry, found):
         raise MetadataError(
             f"{where}: other attributes there or on the groups around contradict {gone}; leave "
             "the axes out, or write to another path"
         )
-    return replace(metadata, attributes={**given, **said}), stale
 
 
-def _quietly(node: Node) -> Geometry:
+def _quietly(node: Node) -> tuple[Geometry, list[str]]:
+    """Return what is heard of a node, and what is odd of it, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return geometry_of(node)
+        return hear(node)

@@ -119,6 +119,7 @@ def together(
     names = [name for name in group if name not in without]
     dims, members = _members(group, names)
     levels = _levels_below(group, members)
+    levels = {level: arrays for level, arrays in levels.items() if level not in without}
     if not levels or levels.keys() & names:
         return {}
     geometries = _geometries(group, members, levels, dialect=dialect, inherit=inherit)
@@ -175,19 +176,23 @@ def _levels_below(
     first = group.nodes([name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
-    names = numbered(first, _LEVEL).values()
-    wanted = {join(path, name): (name, at) for at, path in members.items() for name in names}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # who opens the tree array by array hears of it
-        found = group.nodes(wanted)
-    if found.keys() != wanted.keys():
-        return {}
+    names = list(numbered(first, _LEVEL).values())
     levels: dict[str, dict[tuple[int, ...], Array]] = {}
-    for path, node in found.items():
-        if isinstance(node, Array):
-            level, place = wanted[path]
-            levels.setdefault(level, {})[place] = node
-    return levels
+    while names:
+        # Other members may have more levels than the first.
+        names.append(f"s{int(names[-1][1:]) + 1}")
+        wanted = {join(path, name): (name, at) for at, path in members.items() for name in names}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # who opens the tree array by array hears of it
+            found = group.nodes(wanted)
+        if found.keys() != wanted.keys():
+            return {}
+        for path, node in found.items():
+            if isinstance(node, Array):
+                level, place = wanted[path]
+                levels.setdefault(level, {})[place] = node
+        names = names[-1:] if names[-1] in levels else []
+    return dict(sorted(levels.items(), key=lambda each: int(each[0][1:])))
 
 
 def _geometries(

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
+import numpy as np
+
 from xarray_n5.array import Array
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeNotFoundError
@@ -169,7 +171,7 @@ def _fitting(
     """
     if not levels:
         raise NodeNotFoundError(where, str(dict(wanted)), "level", "there is no pyramid")
-    if not wanted or not all(size > 0 for size in wanted.values()):
+    if not wanted or not all(map(_is_distance, wanted.values())):
         raise ValueError(f"level is {dict(wanted)}; a positive distance by dimension is needed")
     chosen = next(iter(levels))
     for name, image in levels.items():
@@ -182,3 +184,8 @@ def _fitting(
         if all(abs(axes[dim].step) <= size * (1 + _SAME) for dim, size in wanted.items()):
             chosen = name
     return chosen
+
+
+def _is_distance(size: object) -> bool:
+    number = isinstance(size, int | float | np.number) and not isinstance(size, bool)
+    return number and bool(size > 0)  # type: ignore[operator]

@@ -35,6 +35,7 @@ __all__ = [
     "Node",
     "PyramidDialect",
     "geometry_of",
+    "hear",
     "lost",
     "register_dialect",
     "write_geometry",
@@ -93,7 +94,16 @@ def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geome
     ValueError
         If there is no such dialect.
     """
+    geometry, complaints = hear(node, dialect)
+    for text in complaints:
+        warn(f"{node.path or '/'}: {text}")
+    return geometry
+
+
+def hear(node: Node, dialect: str | Iterable[str] | None = None) -> tuple[Geometry, list[str]]:
+    """Return the geometry of an array, and what is odd about its attributes."""
     said: list[tuple[str, Geometry]] = []
+    odd: list[str] = []
     node = node.without_units_of_values()
     for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
@@ -102,17 +112,14 @@ def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geome
             # Most errors name the attribute themselves.
             told = any(repr(key) in str(error) for key in each.keys) or not each.keys
             keys = "" if told else f" ({', '.join(each.keys)})"
-            warn(f"{node.path or '/'}: {each.name} metadata{keys} are ignored: {error}")
+            odd.append(f"{each.name} metadata{keys} are ignored: {error}")
             continue
         if heard is not None and heard.ndim == len(node.shape):
             said.append((each.name, heard))
     if dialect is not None and not said:
-        asked = " or ".join(_listed(dialect))
-        warn(f"{node.path or '/'}: nothing describes its axes as {asked} metadata do")
+        odd.append(f"nothing describes its axes as {' or '.join(_listed(dialect))} metadata do")
     geometry, against = combine(said, len(node.shape))
-    for text in against:
-        warn(f"{node.path or '/'}: {text}")
-    return geometry
+    return geometry, odd + against
 
 
 def write_geometry(

@@ -40,15 +40,20 @@ class Node:
         return replace(self, path=path, attributes=attributes, shape=shape, base=None)
 
     def without_units_of_values(self) -> Node:
-        """Return the node without ``units`` that is a text and no unit of a place.
-
-        It is the unit of the values, as CF has it.
-        """
-        text = self.attributes.get("units")
-        if not isinstance(text, str) or unit_of(text) is not None:
+        """Return the node without ``units`` that are those of the values."""
+        if not units_of_values(self.attributes):
             return self
         rest = {key: value for key, value in self.attributes.items() if key != "units"}
         return replace(self, attributes=rest)
+
+
+def units_of_values(attributes: Attributes) -> bool:
+    """Return whether ``units`` is a text about the values, as CF has it, and not about axes.
+
+    Made by hand, it may stand for the list of all axes' units: beside a ``resolution``.
+    """
+    text = attributes.get("units")
+    return isinstance(text, str) and ("resolution" not in attributes or unit_of(text) is None)
 
 
 class Dialect(Protocol):

@@ -31,9 +31,6 @@ class TensorStore:
         """
         ndim = len(node.shape)
         found = {key: node.attributes.get(key) for key in self.keys}
-        if isinstance(found["units"], str) and found["axes"] is found["resolution"] is None:
-            # One text alone is the unit of the values, as CF has it.
-            found["units"] = None
         if found["axes"] is found["units"] is None:
             return None  # a resolution alone is Paintera's
         names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
