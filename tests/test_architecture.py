@@ -29,14 +29,16 @@ LADDER = [
     {"metadata"},
     {"formats", "dialects"},
     {"chunks", "attributes"},
-    {"points", "surroundings"},
+    {"points", "reprs", "surroundings"},
     {"array"},
     {"nodes"},
     {"creation", "describing"},
     {"group"},
-    {"coordinates", "decoding", "graphs", "images", "lazy"},
-    {"dask", "picking"},
-    {"backend", "accessor"},
+    {"coordinates", "decoding", "graphs", "images", "lazy", "packing"},
+    {"dask", "picking", "encoding"},
+    {"building"},
+    {"backend", "writer"},
+    {"accessor"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""
 

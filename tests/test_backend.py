@@ -400,8 +400,8 @@ def test_what_was_opened_can_be_written_by_xarrays_engines(
         opened.to_zarr(tmp_path / "out", zarr_format=2)
     else:
         opened.to_netcdf(tmp_path / "out", engine=engine)
-    again = xr.open_dataset(tmp_path / "out", engine=engine)
-    np.testing.assert_array_equal(again["raw"], VALUES)
+    with xr.open_dataset(tmp_path / "out", engine=engine) as again:
+        np.testing.assert_array_equal(again["raw"], VALUES)
 
 
 @pytest.mark.parametrize(

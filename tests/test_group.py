@@ -484,3 +484,28 @@ def test_an_array_at_the_root_holds_no_nodes(store: Store) -> None:
         with pytest.raises(NodeExistsError, match="cannot hold"):
             create_group(store, path)
     assert (open_array(store)[...] == 1).all()
+
+
+def test_what_is_shown_in_notebooks_is_text_and_never_markup(tmp_path: Path) -> None:
+    import xarray as xr
+
+    odd = "<b>bold</b>"
+    create_group(tmp_path, "g", attributes={odd: 1})
+    axis = Axis(name=odd, unit="nm", scale=2.0)
+    array = create_array(tmp_path, "g/a", shape=(3,), dtype="u1", axes=[axis])
+    group = open_group(tmp_path, "g")
+    opened = xr.open_dataset(tmp_path, engine="n5", group="g/a")
+    shown: Any
+    for shown in (array, group, opened.n5, opened["a"].n5):
+        html = shown._repr_html_()
+        assert odd not in html
+        assert "&lt;b&gt;bold" in html
+        assert odd in repr(shown)
+    assert "0 + 2 i nm" in repr(array)
+    assert "attributes" in repr(group)
+
+
+def test_a_group_of_many_shows_some(tmp_path: Path) -> None:
+    for number in range(50):
+        create_group(tmp_path, f"g{number}")
+    assert "10 more" in repr(open_group(tmp_path))

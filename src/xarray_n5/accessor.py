@@ -3,16 +3,118 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from xarray_n5.coordinates import geometry_from
+from xarray_n5.reprs import as_html, as_text, show_geometry
+from xarray_n5.writer import Writing, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from dask.delayed import Delayed
 
     from xarray_n5.axes import Geometry
+    from xarray_n5.encoding import Encoding
+    from xarray_n5.writer import Mode
+
+_NAMELESS = "__xarray_dataarray_variable__"
+"""What xarray calls the variable of a DataArray without a name."""
+
+
+@xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
+class DatasetAccessor:
+    """N5's view of a Dataset."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show the geometry of each variable."""
+        shown = [show_geometry(each)[1] for each in self.geometry.values()]
+        return "\n".join(map(as_text, self.geometry, shown))
+
+    def _repr_html_(self) -> str:
+        shown = [show_geometry(each)[1] for each in self.geometry.values()]
+        return "".join(map(as_html, self.geometry, shown))
+
+    @property
+    def geometry(self) -> Mapping[str, Geometry]:
+        """The axes of each data variable by name; see :attr:`DataArrayAccessor.geometry`."""
+        return {
+            str(name): DataArrayAccessor(array).geometry
+            for name, array in self._dataset.data_vars.items()
+        }
+
+    def to_n5(
+        self,
+        url: object,
+        group: str | None = None,
+        mode: Mode = "w-",
+        encoding: Encoding | None = None,
+        compute: bool = True,
+        *,
+        align_chunks: bool = True,
+        write_empty_chunks: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        dialect: str | Iterable[str] | None = None,
+        format: str | None = None,  # noqa: A002
+    ) -> Delayed | None:
+        """Store the Dataset: each variable an array of a group, all of them in one computation.
+
+        It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``. Times,
+        masks, scales, booleans and texts are encoded as xarray encodes them for netCDF.
+        Coordinates that scale and offset give exactly stand in the axes of the variables, where
+        every reader of N5 finds them; others are arrays beside them.
+
+        Parameters
+        ----------
+        url
+            The container; as in :func:`~xarray_n5.open_array`.
+        group
+            The path of a group in it, which is created; the container itself by default.
+        mode
+            "w-" raises where the group holds something; "w" replaces its arrays and attributes;
+            "a" adds to them, and replaces arrays of the same names.
+        encoding
+            By variable: "chunks" (a shape, one side, "auto"), "compression", and what xarray's
+            own coders take, such as "dtype", "scale_factor", "_FillValue", "units", "calendar".
+            What a variable was opened with counts where nothing is given.
+        compute
+            Whether to write the data now; the metadata are written in any case.
+        align_chunks, write_empty_chunks
+            As in :func:`~xarray_n5.to_n5`.
+        storage_options
+            What fsspec's filesystem takes.
+        dialect
+            How axes are written; by default as TensorStore, Neuroglancer and Fiji read them.
+        format
+            The container's format.
+
+        Returns
+        -------
+        None or Delayed
+            With ``compute=False``, what computes to the number of chunks that were written.
+
+        Raises
+        ------
+        MetadataError
+            If something cannot be held, such as complex numbers. Nothing was written then.
+        NodeExistsError
+            If there is something that `mode` does not allow to replace.
+        """
+        how = Writing(
+            url=url,
+            mode=mode,
+            storage_options=storage_options,
+            format=format,
+            dialect=dialect,
+            align_chunks=align_chunks,
+            write_empty_chunks=write_empty_chunks,
+        )
+        return write([(self._dataset, group or "", encoding)], how, compute=compute)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
@@ -29,7 +131,10 @@ class DataArrayAccessor:
 
     def __repr__(self) -> str:
         """Show the geometry."""
-        return repr(self.geometry)
+        return as_text(*show_geometry(self.geometry))
+
+    def _repr_html_(self) -> str:
+        return as_html(*show_geometry(self.geometry))
 
     @property
     def geometry(self) -> Geometry:
@@ -41,22 +146,74 @@ class DataArrayAccessor:
         found = geometry_from(self._array)
         return replace(found, sources=dict(told)) if isinstance(told, dict) else found
 
+    def to_n5(self, url: object, group: str | None = None, **options: Any) -> Delayed | None:
+        """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
-@xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
-class DatasetAccessor:
-    """N5's view of a Dataset."""
+        Parameters are those of :meth:`DatasetAccessor.to_n5`. A DataArray without a name is
+        stored under the name that xarray gives it.
+        """
+        name = self._array.name
+        dataset = self._array.to_dataset(name=_NAMELESS if name is None else name)
+        return DatasetAccessor(dataset).to_n5(url, group, **options)
 
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
 
-    def __repr__(self) -> str:
-        """Show the geometry of each variable."""
-        return "\n".join(f"{name}: {each!r}" for name, each in self.geometry.items())
+@xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
+class DataTreeAccessor:
+    """N5's view of a DataTree."""
 
-    @property
-    def geometry(self) -> Mapping[str, Geometry]:
-        """The axes of each data variable by name; see :attr:`DataArrayAccessor.geometry`."""
-        return {
-            str(name): DataArrayAccessor(array).geometry
-            for name, array in self._dataset.data_vars.items()
-        }
+    def __init__(self, tree: xr.DataTree) -> None:
+        self._tree = tree
+
+    def to_n5(
+        self,
+        url: object,
+        group: str | None = None,
+        mode: Mode = "w-",
+        encoding: Mapping[str, Encoding] | None = None,
+        compute: bool = True,
+        *,
+        align_chunks: bool = True,
+        write_empty_chunks: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        dialect: str | Iterable[str] | None = None,
+        format: str | None = None,  # noqa: A002
+    ) -> Delayed | None:
+        """Store the tree, each node a group; all data in one computation.
+
+        Parameters
+        ----------
+        encoding
+            Encodings of variables by the path of their node, such as ``"/"`` and ``"/a/b"``.
+        mode
+            As in :meth:`DatasetAccessor.to_n5`, for each node by itself; groups that are no nodes
+            of the tree stay.
+        url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format
+            As in :meth:`DatasetAccessor.to_n5`.
+
+        Raises
+        ------
+        KeyError
+            If an encoding is for no node.
+        """
+        asked = dict(encoding or {})
+        if unknown := asked.keys() - set(self._tree.groups):
+            raise KeyError(f"the encoding is for {sorted(unknown)}, none of {self._tree.groups}")
+        how = Writing(
+            url=url,
+            mode=mode,
+            storage_options=storage_options,
+            format=format,
+            dialect=dialect,
+            align_chunks=align_chunks,
+            write_empty_chunks=write_empty_chunks,
+        )
+        nodes = []
+        for node in self._tree.subtree:
+            inner = node.relative_to(self._tree)
+            place = "/".join(
+                part for part in ((group or "").strip("/"), inner) if part not in {"", "."}
+            )
+            # Coordinates that come from above the tree are its root's.
+            own = node.to_dataset(inherit=node is self._tree)
+            nodes.append((own, place, asked.get(node.path)))
+        return write(nodes, how, compute=compute)

@@ -20,6 +20,7 @@ from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.paths import join
 from xarray_n5.points import read_points
+from xarray_n5.reprs import as_html, as_text, show_array
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.storage import name_of_root
 from xarray_n5.surroundings import look_around
@@ -179,10 +180,10 @@ class Array:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return (
-            f"<xarray_n5.Array {self.url!r} {self.dtype} shape={self.shape} chunks={self.chunks} "
-            f"{self.metadata.compression}>"
-        )
+        return as_text(*show_array(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(*show_array(self))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

@@ -250,7 +250,7 @@ def to_n5(
         shape = _stored_shape(source, chunks, existing)
         if mode == "w":
             store, inner = open_container(url, normalize_path(path), storage_options)
-            check_independent(source, store.place(inner))
+            check_independent(source, [store.place(inner)])
         aligned = _aligned(source, shape, start, strict=not align_chunks)
         target = create_array(
             url,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
@@ -30,7 +31,9 @@ def decode(
     whole = dict(variables)
     for name, variable in variables.items():
         try:
-            decoder({name: variable.copy(deep=False)}, {}, **chosen)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the others, which it does not see alone
+                decoder({name: variable.copy(deep=False)}, {}, **chosen)
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             if any(asked.values()):
                 raise

@@ -13,18 +13,20 @@ from xarray_n5.array import Array
 from xarray_n5.errors import NodeExistsError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import dask.array as da
 
 
-def check_independent(source: da.Array, place: object) -> None:
-    """Raise where `source` is to be read from the array that it replaces.
+def check_independent(source: da.Array, places: Collection[object]) -> None:
+    """Raise where `source` is to be read from an array that is replaced.
 
     Parameters
     ----------
     source
         What is to be written.
-    place
-        The place of the array that goes, as its store tells it from others.
+    places
+        Those of the arrays that go, as their stores tell them from others.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def check_independent(source: da.Array, place: object) -> None:
         """Visit every object that the graph holds; what it writes goes nowhere."""
 
         def persistent_id(self, item: object) -> None:
-            if isinstance(item, Array) and item.place == place:
+            if isinstance(item, Array) and item.place in places:
                 found.append(item)
 
     # A graph for threads alone may not pickle: what was found until then counts.

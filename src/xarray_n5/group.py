@@ -24,6 +24,7 @@ from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import Opening, exists, hint, locate, read, where
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path, normalize_path
+from xarray_n5.reprs import as_html, as_text, show_group
 from xarray_n5.storage import open_container
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ class Group(Mapping[str, "Array | Group"]):
         self._metadata = GroupMetadata(attributes=attributes)
 
     def __repr__(self) -> str:
-        return f"<xarray_n5.Group {self.url!r} {list(self)}>"
+        return as_text(*show_group(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(*show_group(self))
 
     def __iter__(self) -> Iterator[str]:
         folders, _ = self._store.list(self._path)
@@ -119,10 +123,7 @@ class Group(Mapping[str, "Array | Group"]):
         return self._options.array(self._store, path, self._format, metadata)
 
     def nodes(self, names: Iterable[str]) -> dict[str, Array | Group]:
-        """Return what is at some places below the group, in one batch of reads.
-
-        One that cannot be read is left out with a warning, so that it does not hide the others.
-        """
+        """Return what is at places below the group; what cannot be read is warned of, left out."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
         documents = self._store.get_many([join(p, self._format.document) for p in paths.values()])
         found = {}

@@ -20,19 +20,31 @@ class LazyArray(BackendArray):
     """An array that reads what xarray asks for, when it asks for it."""
 
     def __init__(self, array: Array) -> None:
-        self.array = array
+        self.stored = array
         self.shape = array.shape
         self.dtype = array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects: each chunk that it touches is read once."""
         if isinstance(key, indexing.VectorizedIndexer):
-            return np.asarray(self.array.vindex[key.tuple])
-        return np.asarray(self.array[key.tuple])
+            return np.asarray(self.stored.vindex[key.tuple])
+        return np.asarray(self.stored[key.tuple])
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects, read in another thread."""
         return await asyncio.to_thread(self.__getitem__, key)
+
+
+class LazyText(LazyArray):
+    """An array of characters, stored as the numbers of their bytes."""
+
+    def __init__(self, array: Array) -> None:
+        super().__init__(array)
+        self.dtype = np.dtype("S1")
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        """Return what `key` selects."""
+        return super().__getitem__(key).view("S1")
 
 
 class LazyStack(BackendArray):
@@ -47,7 +59,7 @@ class LazyStack(BackendArray):
     """
 
     def __init__(self, image: Image, missing: str) -> None:
-        self.arrays = {place: array.bare() for place, array in image.arrays.items()}
+        self.storeds = {place: array.bare() for place, array in image.arrays.items()}
         self.coords, self.turned, self.missing = image.coords, image.turned, missing
         self.shape, self.inner = image.shape, image.first.shape
         self.dtype = image.first.dtype
@@ -73,8 +85,8 @@ class LazyStack(BackendArray):
         result = np.zeros((*(each.size for each in chosen), *within), self.dtype)
         for spot in np.ndindex(result.shape[:count]):
             place = tuple(int(each.flat[at]) for each, at in zip(chosen, spot, strict=True))
-            if place in self.arrays:
-                result[spot] = self.arrays[place][inner]
+            if place in self.storeds:
+                result[spot] = self.storeds[place][inner]
             elif self.missing == "error":
                 raise self._missing(place)
         left = [size for each in chosen for size in each.shape]
@@ -86,7 +98,7 @@ class LazyStack(BackendArray):
     def _missing(self, place: tuple[int, ...]) -> MissingChunkError:
         named = zip(self.coords.items(), place, strict=True)
         at = ", ".join(f"{name}={numbers[spot]}" for (name, numbers), spot in named)
-        url = next(iter(self.arrays.values())).url
+        url = next(iter(self.storeds.values())).url
         return MissingChunkError("decode", url, at, "no such array is stored beside this one")
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:

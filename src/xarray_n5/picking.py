@@ -14,6 +14,7 @@ from xarray_n5.array import Array
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images import PART, Image, numbered, together
+from xarray_n5.packing import is_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -66,6 +67,8 @@ def pick(
             raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
         return {node.name: alone(node, **how)}
     arrays = node.arrays(without=without)
+    if level is None and not arrays and is_dataset(node.attrs):
+        return {}  # groups below it are what they are called, and no parts of an image
     if arrays and level is None:
         shared = next(iter(arrays.values())).node(inherit=inherit)
         sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}

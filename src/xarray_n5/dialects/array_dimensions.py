@@ -31,8 +31,8 @@ class ArrayDimensions:
         are named like its axes have the sizes of the reversed list, it is taken reversed.
         """
         found = node.attributes.get("_ARRAY_DIMENSIONS")
-        if found is None:
-            return None
+        if found is None or (found == [] and node.shape == (1,)):
+            return None  # one number has no axes, but N5 gives it one
         proper = isinstance(found, list) and all(isinstance(name, str) for name in found)
         if not proper or len(found) != len(node.shape) or len(set(found)) != len(found):
             raise ValueError(

@@ -1,0 +1,218 @@
+"""Datasets into groups: every variable an array, every regular coordinate axes metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from dask.base import compute as compute_now
+from dask.base import is_dask_collection
+from dask.delayed import Delayed, delayed
+
+from xarray_n5.building import Options, build
+from xarray_n5.dask import to_n5
+from xarray_n5.dialects import write_geometry
+from xarray_n5.encoding import check_name, plan
+from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
+from xarray_n5.graphs import check_independent
+from xarray_n5.group import create_group, open_group
+from xarray_n5.options import check_option
+from xarray_n5.packing import NOTE
+from xarray_n5.paths import join
+from xarray_n5.picking import pick
+from xarray_n5.planning import align
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.encoding import Encoding, Plan, Stored
+    from xarray_n5.group import Group
+
+Mode: TypeAlias = Literal["w-", "w", "a"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Where and how datasets are written."""
+
+    url: object
+    mode: Mode = "w-"
+    storage_options: Mapping[str, Any] | None = None
+    format: str | None = None
+    dialect: str | Iterable[str] | None = None
+    align_chunks: bool = True
+    write_empty_chunks: bool = True
+
+    def __post_init__(self) -> None:
+        check_option("mode", self.mode, "w-", "w", "a")
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """How the container is found."""
+        return {"storage_options": self.storage_options, "format": self.format}
+
+
+def write(
+    datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]],
+    how: Writing,
+    *,
+    compute: bool = True,
+) -> Delayed | None:
+    """Create groups and arrays, then write the data of all of them in one computation.
+
+    Parameters
+    ----------
+    datasets
+        Datasets, the paths of their groups, and the encodings of their variables.
+    how
+        Where and how they are written.
+    compute
+        Whether to write the data now.
+
+    Returns
+    -------
+    None or Delayed
+        With ``compute=False``, what computes to the number of chunks that were written.
+
+    Raises
+    ------
+    NodeExistsError
+        If there is something that the mode does not allow to replace.
+    ValueError
+        If a dimension has another size in the arrays that stay.
+    """
+    for _, path, _ in datasets:
+        for part in path.split("/") if path else []:
+            check_name(part, "group")
+    groups = [_existing(path, how) for _, path, _ in datasets]
+    plans = []
+    for (dataset, path, encoding), group in zip(datasets, groups, strict=True):
+        stays = group is not None and how.mode == "a"
+        whole = _with_places(dataset, group) if group is not None and stays else dataset
+        plans.append(plan(whole, path, encoding, beside=stays))
+        _check(plans[-1], how)
+        if group is not None:
+            _check_room(plans[-1], group, how)
+    tasks: list[Any] = []
+    for each, group in zip(plans, groups, strict=True):
+        tasks += _write_group(each, group, how)
+    total = cast("Delayed", delayed(sum)(tasks))
+    if not compute:
+        return total
+    compute_now(total)
+    return None
+
+
+def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
+    """Return a dataset with the coordinates that the axes of arrays tell, which it may replace."""
+    arrays = group.arrays()
+    if not arrays:
+        return dataset
+    images = pick(group, level=None, dialect=None, inherit=False)
+    stored = build(images, {}, (), {}, Options())
+    places = {
+        dim: stored.variables[dim]
+        for dim in stored.dims
+        if dim in stored.coords and dim not in arrays and dim not in dataset.variables
+        if dataset.sizes.get(dim, stored.sizes[dim]) == stored.sizes[dim]
+    }
+    return dataset.assign_coords(places) if places else dataset
+
+
+def _check(plan: Plan, how: Writing) -> None:
+    """Raise where creating an array would raise, before the first is created."""
+    for name, stored in plan.variables.items():
+        data = stored.packed.data
+        if any(axis.scale is not None for axis in stored.geometry.axes):
+            try:
+                write_geometry(stored.geometry, data.shape, how.dialect)
+            except ValueError as error:
+                raise MetadataError(f"variable {name!r}: {error}") from error
+        if not how.align_chunks and is_dask_collection(data):
+            sides = stored.chunks or tuple(max(1, *sizes) for sizes in data.chunks)
+            for axis, (sizes, side) in enumerate(zip(data.chunks, sides, strict=True)):
+                align(sizes, side, 0, axis=axis, strict=True)
+
+
+def _write_group(plan: Plan, group: Group | None, how: Writing) -> list[Any]:
+    """Create a group and its arrays, and its own attributes last; return the tasks that write."""
+    if group is not None and how.mode == "w":
+        for name in group.arrays():
+            group.delete(name)
+        group.attrs.clear()
+    if group is None:
+        group = create_group(how.url, plan.path, mode="a", **how.place)
+    tasks = [_write_variable(join(plan.path, n), v, how) for n, v in plan.variables.items()]
+    group = open_group(how.url, plan.path, mode="r+", **how.place)
+    attributes = dict(plan.attributes)
+    if how.mode == "a" and isinstance(before := group.attrs.get(NOTE), dict):
+        attributes[NOTE] = _joined(before, attributes[NOTE])
+    group.attrs.update(attributes)
+    return tasks
+
+
+def _joined(before: Mapping[str, Any], note: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the note of a group with what was in it before."""
+    attributes = {**before.get("attributes", {}), **note.get("attributes", {})}
+    return {**before, **note, **({"attributes": attributes} if attributes else {})}
+
+
+def _write_variable(path: str, stored: Stored, how: Writing) -> Any:
+    packed = stored.packed
+    attributes, note = dict(packed.attributes), dict(packed.attributes.get(NOTE, {}))
+    placed = any(axis.scale is not None for axis in stored.geometry.axes)
+    if placed and "units" in attributes:
+        # N5's units are those of the axes.
+        note["attributes"] = {**note.get("attributes", {}), "units": attributes.pop("units")}
+    note["axes"] = list(stored.told)
+    return to_n5(
+        packed.data,
+        how.url,
+        path,
+        compute=False,
+        mode="w-" if how.mode == "w-" else "w",
+        chunks=stored.chunks,
+        compression=stored.compression,
+        attributes={**attributes, NOTE: note, "_ARRAY_DIMENSIONS": list(packed.dims)},
+        axes=stored.geometry if placed else None,
+        dialect=how.dialect if placed else None,
+        align_chunks=how.align_chunks,
+        write_empty_chunks=how.write_empty_chunks,
+        **how.place,
+    )
+
+
+def _existing(path: str, how: Writing) -> Group | None:
+    try:
+        return open_group(how.url, path, mode="r+", **how.place)
+    except NodeNotFoundError:
+        return None
+
+
+def _check_room(plan: Plan, group: Group, how: Writing) -> None:
+    arrays, groups = group.arrays(), group.groups()
+    if taken := sorted(groups.keys() & plan.variables.keys()):
+        raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
+    if how.mode == "w-" and (arrays or group.attrs):
+        what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"
+        raise NodeExistsError(group.url, "", "a group that is not empty", what)
+    gone = [each.place for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
+    for stored in plan.variables.values():
+        if gone and is_dask_collection(stored.packed.data):
+            check_independent(stored.packed.data, gone)
+    if how.mode != "a":
+        return
+    sizes: dict[str, int] = {}
+    for stored in plan.variables.values():
+        sizes |= dict(zip(stored.packed.dims, stored.packed.data.shape, strict=False))
+    for name, array in arrays.items():
+        found = array.attrs.get("_ARRAY_DIMENSIONS")
+        dims = found if isinstance(found, list) else []
+        for dim, size in zip(dims, array.shape, strict=False):
+            if sizes.get(dim, size) != size:
+                raise ValueError(
+                    f"Unable to update size for existing dimension {dim!r} of {name!r} in "
+                    f"{group.url!r}: it is {size}, not {sizes[dim]}; write all with mode='w'"
+                )
