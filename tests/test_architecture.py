@@ -35,9 +35,10 @@ LADDER = [
     {"creation", "describing"},
     {"group"},
     {"coordinates", "decoding", "graphs", "images", "lazy", "packing"},
-    {"dask", "picking", "encoding"},
+    {"dask", "picking", "encoding", "fitting"},
     {"building"},
     {"backend", "writer"},
+    {"updating"},
     {"accessor"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""

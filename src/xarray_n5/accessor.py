@@ -9,6 +9,7 @@ import xarray as xr
 
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.reprs import as_html, as_text, show_geometry
+from xarray_n5.updating import update
 from xarray_n5.writer import Writing, write
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.axes import Geometry
     from xarray_n5.encoding import Encoding
+    from xarray_n5.fitting import Region
     from xarray_n5.writer import Mode
 
 _NAMELESS = "__xarray_dataarray_variable__"
@@ -55,6 +57,8 @@ class DatasetAccessor:
         mode: Mode = "w-",
         encoding: Encoding | None = None,
         compute: bool = True,
+        append_dim: str | None = None,
+        region: Region | None = None,
         *,
         align_chunks: bool = True,
         write_empty_chunks: bool = True,
@@ -84,6 +88,12 @@ class DatasetAccessor:
             What a variable was opened with counts where nothing is given.
         compute
             Whether to write the data now; the metadata are written in any case.
+        append_dim
+            Write behind what is there along this dimension: every array that has it grows, and
+            only the new part is written, as what is there is encoded.
+        region
+            Write into a part of what is there: a slice for each dimension, or "auto" to find the
+            part by its coordinates. Variables without these dimensions are to be dropped.
         align_chunks, write_empty_chunks
             As in :func:`~xarray_n5.to_n5`.
         storage_options
@@ -114,7 +124,18 @@ class DatasetAccessor:
             align_chunks=align_chunks,
             write_empty_chunks=write_empty_chunks,
         )
-        return write([(self._dataset, group or "", encoding)], how, compute=compute)
+        if append_dim is None and region is None:
+            return write([(self._dataset, group or "", encoding)], how, compute=compute)
+        if encoding or mode == "w" or (append_dim is not None and region is not None):
+            raise ValueError("append_dim, region, encoding and mode='w' exclude each other")
+        return update(
+            self._dataset,
+            group or "",
+            how,
+            append_dim=append_dim,
+            region=region,
+            compute=compute,
+        )
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]

@@ -117,6 +117,20 @@ def plan(
     return Plan(path, stored, described)
 
 
+def encode_into(dataset: xr.Dataset, stored: xr.Dataset) -> dict[str, Packed]:
+    """Return a dataset's variables encoded as those of the same names are, into which they go."""
+    variables, _ = conventions.encode_dataset_coordinates(dataset)
+    own: dict[Hashable, xr.Variable] = {}
+    for name, variable in variables.items():
+        own[name] = variable.copy(deep=False)
+        there = stored.variables[name].encoding
+        kept = _CF - {"char_dim_name"}
+        own[name].encoding = {key: value for key, value in there.items() if key in kept}
+        own[name].attrs.pop("coordinates", None)
+    encoded, _ = conventions.cf_encoder(own, {})
+    return {str(name): _packed(str(name), variable) for name, variable in encoded.items()}
+
+
 def _packed(name: str, variable: xr.Variable) -> Packed:
     try:
         return pack(name, ensure_dtype_not_object(variable, name=name))

@@ -1,0 +1,170 @@
+"""More of a Dataset behind what is stored, or into a part of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.test_writer import again, days
+from xarray_n5 import NodeExistsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_appending_equals_concatenating(tmp_path: Path, chunked: bool) -> None:
+    first, second = days(0, 5), days(5, 7)
+    first.n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (2, 4)}})
+    second = second.chunk(time=3) if chunked else second
+    second.n5.to_n5(tmp_path, "g", append_dim="time")
+    expected = xr.concat([first, second.compute()], "time", data_vars="minimal")
+    xr.testing.assert_identical(again(tmp_path, "g"), expected)
+
+
+@pytest.mark.parametrize("start", [3.0, 9.0])
+def test_appending_places_keeps_them(tmp_path: Path, start: float) -> None:
+    def line(values: list[float]) -> xr.Dataset:
+        return xr.Dataset({"a": (("y", "x"), [values] * 2)}, {"x": values, "y": [0.0, 5.0]})
+
+    first, second = line([0.0, 1.0, 2.0]), line([start, start + 1])
+    first.n5.to_n5(tmp_path, "g")
+    second.n5.to_n5(tmp_path, "g", append_dim="x")
+    xr.testing.assert_identical(again(tmp_path, "g"), xr.concat([first, second], "x"))
+    assert (tmp_path / "g/x").exists() == (start == 9)
+
+
+def test_texts_that_are_appended_may_be_longer(tmp_path: Path) -> None:
+    first = xr.Dataset({"a": ("x", ["a", "bc"])})
+    second = xr.Dataset({"a": ("x", ["longer than before", ""])})
+    third = xr.Dataset({"a": ("x", ["é"])})
+    first.n5.to_n5(tmp_path, "g")
+    for each in (second, third):
+        each.n5.to_n5(tmp_path, "g", append_dim="x")
+    xr.testing.assert_identical(again(tmp_path, "g"), xr.concat([first, second, third], "x"))
+
+
+def test_what_does_not_fit_is_not_appended(tmp_path: Path) -> None:
+    days(0, 5).n5.to_n5(tmp_path, "g")
+    before = again(tmp_path, "g")
+    for wrong, message in (
+        (days(5, 2).drop_vars("wet"), "append to all"),
+        (days(5, 2).isel(x=slice(3)), "'x' has 6"),
+        (days(5, 2).assign(new=("time", [1, 2])), "no variable 'new'"),
+        (days(5, 2).assign(station="Paris"), "'station' is another"),
+        (days(5, 2).transpose("x", "time"), "dimensions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong.n5.to_n5(tmp_path, "g", append_dim="time")
+    with pytest.raises(ValueError, match="no dimension of both"):
+        days(5, 2).n5.to_n5(tmp_path, "g", append_dim="nowhere")
+    xr.testing.assert_identical(again(tmp_path, "g"), before)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("auto", [False, True])
+def test_a_region_equals_assigning(tmp_path: Path, chunked: bool, auto: bool) -> None:
+    whole = days(0, 9)
+    whole.n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (4, 4)}})
+    part = whole[["count", "temperature"]].isel(time=slice(2, 7), x=slice(1, 4)) * 2
+    part = part.drop_vars(["uneven", "name", "step"])
+    part["count"] = part["count"].astype("u2")
+    part = part.chunk(time=2) if chunked else part
+    region: Any = "auto" if auto else {"time": slice(2, 7), "x": slice(1, 4)}
+    part.n5.to_n5(tmp_path, "g", region=region)
+    for name in ("count", "temperature"):
+        whole[name][2:7, 1:4] = part[name].to_numpy()
+    xr.testing.assert_identical(again(tmp_path, "g"), whole)
+
+
+def test_what_does_not_fit_a_region_is_refused(tmp_path: Path) -> None:
+    whole = days(0, 9)
+    whole.n5.to_n5(tmp_path, "g")
+    part = whole[["count"]].isel(time=slice(2, 4)).drop_vars(["uneven", "name", "step"])
+    for region, message in (
+        ({"time": slice(0, 9)}, "is for 9, not for 2"),
+        ({"time": slice(0, 4, 2)}, "step 1"),
+        ({"nowhere": slice(0, 2)}, "no dimension of both"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            part.n5.to_n5(tmp_path, "g", region=region)
+    with pytest.raises(ValueError, match="no dimension of the region"):
+        part.assign(station="Berlin").n5.to_n5(tmp_path, "g", region={"time": slice(2, 4)})
+    moved = part.assign_coords(x=part.x + 1)
+    with pytest.raises(ValueError, match="another than that of the region"):
+        moved.n5.to_n5(tmp_path, "g", region={"time": slice(2, 4), "x": slice(0, 6)})
+    with pytest.raises(ValueError, match="no contiguous part"):
+        moved.n5.to_n5(tmp_path, "g", region="auto")
+    with pytest.raises(ValueError, match="exclude each other"):
+        part.n5.to_n5(tmp_path, "g", region="auto", append_dim="time")
+    xr.testing.assert_identical(again(tmp_path, "g"), whole)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            np.array(["2000-01-01", "2000-01-02"], "M8[ns]"),
+            np.array(["2000-01-03T00:30:00.5"], "M8[ns]"),
+        ),
+        (np.array([86400, 172800], "m8[s]"), np.array([1], "m8[ns]")),
+        (np.array([1, 2], "i2"), np.array([1.5])),
+        (np.array([1, 2], "i2"), np.array([99999], "i8")),
+        (np.array([1.0, 2.0]), np.array([1j])),
+        (np.array([1, 2]), np.array(["text"])),
+        (np.array(["text", "b"]), np.array([1])),
+        (np.array([True, False]), np.array([2])),
+    ],
+)
+def test_values_that_would_be_others_are_not_appended(
+    tmp_path: Path, first: np.ndarray, second: np.ndarray
+) -> None:
+    xr.Dataset({"v": ("x", first)}).n5.to_n5(tmp_path, "g")
+    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    with pytest.raises((ValueError, TypeError)):
+        xr.Dataset({"v": ("x", second)}).n5.to_n5(tmp_path, "g", append_dim="x")
+    with pytest.raises((ValueError, TypeError)):
+        xr.Dataset({"v": ("x", second)}).n5.to_n5(tmp_path, "g", region={"x": slice(0, 1)})
+    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
+
+
+def test_what_is_refused_grows_nothing(tmp_path: Path) -> None:
+    first = days(0, 6).drop_vars(["name", "station"])
+    first.n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (4, 6)}})
+    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    more = days(6, 5).drop_vars(["name", "station"])
+    wrong: list[tuple[xr.Dataset, dict[str, Any], str]] = [
+        (more.assign(wet=("time", np.arange(5))), {}, "'wet' has the type bool"),
+        (
+            more.assign_coords(step=more["name"] if "name" in more else ("time", list("abcde"))),
+            {},
+            "'step'",
+        ),
+        (more.chunk(time=2), {"align_chunks": False}, "cuts a stored"),
+        (more, {"encoding": {"wet": {}}}, "exclude"),
+        (more, {"mode": "w"}, "exclude"),
+    ]
+    for dataset, options, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            dataset.n5.to_n5(tmp_path, "g", append_dim="time", **options)
+    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
+
+
+def test_a_region_that_reads_what_it_overwrites_is_refused(tmp_path: Path) -> None:
+    xr.Dataset({"v": ("x", np.arange(10.0))}).n5.to_n5(tmp_path, encoding={"v": {"chunks": 5}})
+    lazy = xr.open_dataset(tmp_path, engine="n5", chunks={}).isel(x=slice(None, None, -1))
+    with pytest.raises(NodeExistsError, match="computed from"):
+        lazy.n5.to_n5(tmp_path, region={"x": slice(0, 10)})
+    assert again(tmp_path)["v"].values.tolist() == list(range(10))
+
+
+def test_a_coordinate_goes_on_in_its_own_unit(tmp_path: Path) -> None:
+    def line(values: list[float], units: str) -> xr.Dataset:
+        return xr.Dataset({"v": ("x", values)}, {"x": ("x", values, {"units": units})})
+
+    line([0.0, 1.0], "nm").n5.to_n5(tmp_path, "g")
+    with pytest.raises(ValueError, match="unit"):
+        line([2.0], "um").n5.to_n5(tmp_path, "g", append_dim="x")
