@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.test_writer import again, days
 from xarray_n5 import NodeExistsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -168,3 +169,64 @@ def test_a_coordinate_goes_on_in_its_own_unit(tmp_path: Path) -> None:
     line([0.0, 1.0], "nm").n5.to_n5(tmp_path, "g")
     with pytest.raises(ValueError, match="unit"):
         line([2.0], "um").n5.to_n5(tmp_path, "g", append_dim="x")
+
+
+# Any dataset, cut in two
+
+LENGTHS = st.integers(1, 7)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> tuple[xr.Dataset, int, int]:
+    """A dataset along x and y, and where it is cut along x."""
+    rows, size = draw(LENGTHS), draw(st.integers(2, 9))
+    cut = draw(st.integers(1, size - 1))
+    dtype = draw(st.sampled_from(["u1", "i8", "f4", "f8", "?", "M8[ns]", "S2"]))
+    numbers = np.arange(rows * size).reshape(rows, size)
+    # Whole days: finer times than those that are stored are refused.
+    days_ = numbers.astype("M8[D]").astype("M8[ns]")
+    dataset = xr.Dataset(
+        {
+            "v": (("y", "x"), days_ if dtype == "M8[ns]" else numbers.astype(dtype)),
+            "w": (("x",), numbers[0] * 0.5, {"units": "K"}),
+        }
+    )
+    kind = draw(st.sampled_from(["even", "uneven", "whole", "text", "none"]))
+    places: dict[str, Any] = {
+        "even": 3.0 + 0.5 * np.arange(size),
+        "uneven": 1.1 ** np.arange(size),
+        "whole": np.arange(size) * 2,
+        "text": [f"n{number * 10**number}" for number in range(size)],
+    }
+    if kind != "none":
+        dataset.coords["x"] = ("x", places[kind])
+    return dataset, cut, draw(st.integers(1, 4))
+
+
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@FEW
+@given(lines(), st.booleans())
+def test_any_two_parts_are_one_again(drawn: tuple[xr.Dataset, int, int], chunked: bool) -> None:
+    whole, cut, side = drawn
+    first, second = whole.isel(x=slice(None, cut)), whole.isel(x=slice(cut, None))
+    with tempfile.TemporaryDirectory() as folder:
+        first.n5.to_n5(folder, encoding={"v": {"chunks": side}})
+        (second.chunk(x=2) if chunked else second).n5.to_n5(folder, append_dim="x")
+        xr.testing.assert_identical(again(Path(folder)), whole)
+
+
+@FEW
+@given(lines(), st.booleans())
+def test_any_part_is_written_where_it_belongs(
+    drawn: tuple[xr.Dataset, int, int], chunked: bool
+) -> None:
+    whole, cut, side = drawn
+    part = whole[["w"]].isel(x=slice(0, cut)) * 2
+    part["w"].attrs = whole["w"].attrs
+    with tempfile.TemporaryDirectory() as folder:
+        whole.n5.to_n5(folder, encoding={"w": {"chunks": side}})
+        (part.chunk(x=2) if chunked else part).n5.to_n5(folder, region={"x": slice(0, cut)})
+        whole["w"][:cut] = part["w"].to_numpy()
+        xr.testing.assert_identical(again(Path(folder)), whole)
