@@ -172,6 +172,31 @@ def test_variables_do_not_swap_places_on_the_way(tmp_path: Path) -> None:
     assert again(tmp_path)["a"].values.tolist() == [3, 4]
 
 
+def test_replacing_a_dataset_takes_nothing_of_others_along(tmp_path: Path) -> None:
+    days(0, 3).n5.to_n5(tmp_path, "g")
+    before = again(tmp_path, "g")
+    for stray in ("count/notes.txt", "wet/.git/config"):
+        place = tmp_path / "g" / stray
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("mine")
+        for dataset in (days(0, 3), xr.Dataset({"other": ("x", [1])})):
+            with pytest.raises(NodeExistsError, match="which would go with it"):
+                dataset.n5.to_n5(tmp_path, "g", mode="w")
+        assert place.read_text() == "mine"
+        xr.testing.assert_identical(again(tmp_path, "g"), before)
+        place.unlink()
+
+
+def test_groups_may_be_named_with_slashes(tmp_path: Path) -> None:
+    days(0, 3).n5.to_n5(tmp_path, "/a/b/")
+    days(3, 2).n5.to_n5(tmp_path, "/a/b", append_dim="time")
+    assert again(tmp_path, "a/b").sizes["time"] == 5
+    xr.DataTree(days(0, 3)).n5.to_n5(tmp_path, "/c/")
+    assert again(tmp_path, "c").sizes["time"] == 3
+    with pytest.raises(ValueError, match="leaves the container"):
+        days(0, 3).n5.to_n5(tmp_path, "../x")
+
+
 def test_writing_can_wait(tmp_path: Path) -> None:
     dataset = days(0, 4).chunk(time=2)
     task = dataset.n5.to_n5(tmp_path, "g", compute=False)

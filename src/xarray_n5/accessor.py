@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.coordinates import geometry_from
+from xarray_n5.paths import normalize_path
 from xarray_n5.reprs import as_html, as_text, show_geometry
 from xarray_n5.updating import update
 from xarray_n5.writer import Writing, write
@@ -124,13 +125,14 @@ class DatasetAccessor:
             align_chunks=align_chunks,
             write_empty_chunks=write_empty_chunks,
         )
+        place = normalize_path(group or "")
         if append_dim is None and region is None:
-            return write([(self._dataset, group or "", encoding)], how, compute=compute)
+            return write([(self._dataset, place, encoding)], how, compute=compute)
         if encoding or mode == "w" or (append_dim is not None and region is not None):
             raise ValueError("append_dim, region, encoding and mode='w' exclude each other")
         return update(
             self._dataset,
-            group or "",
+            place,
             how,
             append_dim=append_dim,
             region=region,

@@ -124,7 +124,6 @@ def _open(
     form: str | None,
     options: Options,
 ) -> Array | Group:
-
     return open_node(
         url,
         path,

@@ -122,7 +122,6 @@ def _key(name: str, dims: Mapping[str, tuple[str, ...]], taken: Container[str]) 
 def _variable(
     image: Image, dims: tuple[str, ...], geometry: Geometry, options: Options
 ) -> xr.Variable:
-
     array = image.first
     lazy: LazyArray | LazyStack = (LazyText if is_text(array.attrs) else LazyArray)(array.bare())
     if image.numbers:

@@ -18,6 +18,7 @@ from xarray_n5.planning import auto_chunks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from xarray_n5.array import Array
     from xarray_n5.formats import Format
     from xarray_n5.storage import Store
 
@@ -130,6 +131,12 @@ def make_room(
     if marked is not None:
         store.set(form.document, marked)
     return None
+
+
+def stranger(array: Array) -> str | None:
+    """Return what lies in an array's directory and is not its own, or None."""
+    chunks = array._chunks  # noqa: SLF001 - the array as it is stored
+    return next(_others(chunks.store, chunks.path, chunks.format, [chunks.metadata]), None)
 
 
 def _others(

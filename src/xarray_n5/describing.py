@@ -36,9 +36,8 @@ def describe(
     """Return an array's metadata with attributes for its axes, and attributes that are to go.
 
     Where the array that is there says the same already, nothing changes. What it says of other
-    places goes. What the groups around say may speak
-    louder than the default attributes; then COSEM's ``transform`` is written, too, which is
-    heard before all others.
+    places goes. What the groups around say may speak louder than the default attributes; then
+    COSEM's ``transform`` is written, too, which is heard before all others.
 
     Parameters
     ----------

@@ -37,7 +37,6 @@ _CF = frozenset(
 _ENCODINGS = _CF | {"chunks", "compression", "n5_compression"}
 """What may be asked for of a variable."""
 
-
 _LONGEST_NAME = 255
 """How many bytes file systems allow a name."""
 

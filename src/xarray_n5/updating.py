@@ -16,7 +16,6 @@ from xarray_n5.building import Options, build
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.dask import to_n5
 from xarray_n5.encoding import encode_into
-from xarray_n5.errors import MetadataError
 from xarray_n5.fitting import (
     appended,
     check_alignment,
@@ -159,8 +158,6 @@ def _write(
         places.get(dim, slice(0, size)) for dim, size in zip(dims, data.shape, strict=False)
     )
     region += tuple(slice(0, size) for size in array.shape[len(region) :])
-    if data.dtype != array.dtype:
-        raise MetadataError(f"{array.url} holds {array.dtype}, not {data.dtype}")
     return to_n5(
         data,
         how.url,

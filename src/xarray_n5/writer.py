@@ -10,6 +10,7 @@ from dask.base import is_dask_collection
 from dask.delayed import Delayed, delayed
 
 from xarray_n5.building import Options, build
+from xarray_n5.creation import stranger
 from xarray_n5.dask import to_n5
 from xarray_n5.dialects import write_geometry
 from xarray_n5.encoding import check_name, plan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.array import Array
     from xarray_n5.encoding import Encoding, Plan, Stored
     from xarray_n5.group import Group
 
@@ -198,12 +200,21 @@ def _check_room(plan: Plan, group: Group, how: Writing) -> None:
     if how.mode == "w-" and (arrays or group.attrs):
         what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"
         raise NodeExistsError(group.url, "", "a group that is not empty", what)
-    gone = [each.place for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
+    replaced = [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
+    for array in replaced:
+        if other := stranger(array):
+            hint = f"it holds {other!r}, which would go with it; move that away first"
+            raise NodeExistsError(group.url, array.name, "an array with more in it", hint)
+    gone = [array.place for array in replaced]
     for stored in plan.variables.values():
         if gone and is_dask_collection(stored.packed.data):
             check_independent(stored.packed.data, gone)
-    if how.mode != "a":
-        return
+    if how.mode == "a":
+        _check_sizes(plan, group.url, arrays)
+
+
+def _check_sizes(plan: Plan, url: str, arrays: Mapping[str, Array]) -> None:
+    """Raise where a dimension has another size in the arrays that are there."""
     sizes: dict[str, int] = {}
     for stored in plan.variables.values():
         sizes |= dict(zip(stored.packed.dims, stored.packed.data.shape, strict=False))
@@ -214,5 +225,5 @@ def _check_room(plan: Plan, group: Group, how: Writing) -> None:
             if sizes.get(dim, size) != size:
                 raise ValueError(
                     f"Unable to update size for existing dimension {dim!r} of {name!r} in "
-                    f"{group.url!r}: it is {size}, not {sizes[dim]}; write all with mode='w'"
+                    f"{url!r}: it is {size}, not {sizes[dim]}; write all with mode='w'"
                 )
