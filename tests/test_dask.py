@@ -417,7 +417,7 @@ def test_a_cluster_reads_and_writes(tmp_path: Path) -> None:
     source = da.from_array(VALUES, chunks=(7, 9, 22))
     with (
         LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=2, threads_per_worker=1, dashboard_address=None
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
         Client(cluster),  # type: ignore[no-untyped-call]
     ):

@@ -99,9 +99,38 @@ def test_what_does_not_fit_a_region_is_refused(tmp_path: Path) -> None:
         moved.n5.to_n5(tmp_path, "g", region={"time": slice(2, 4), "x": slice(0, 6)})
     with pytest.raises(ValueError, match="no contiguous part"):
         moved.n5.to_n5(tmp_path, "g", region="auto")
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="exclude"):
         part.n5.to_n5(tmp_path, "g", region="auto", append_dim="time")
     xr.testing.assert_identical(again(tmp_path, "g"), whole)
+
+
+def test_new_values_for_all_that_is_there(tmp_path: Path) -> None:
+    old, new = days(0, 6), days(1, 6)
+    old.n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (4, 4)}})
+    new["station"] = ((), "Paris")
+    new.attrs = {"title": "other"}
+    documents = {f: f.read_bytes() for f in tmp_path.rglob("attributes.json")}
+    new.chunk(time=4).n5.to_n5(tmp_path, "g", mode="r+")
+    xr.testing.assert_identical(again(tmp_path, "g"), new.assign_attrs(old.attrs))
+    assert {f: f.read_bytes() for f in tmp_path.rglob("attributes.json")} == documents
+    for wrong, options in (
+        (days(0, 5), {}),
+        (days(0, 6).assign(other=1), {}),
+        (days(6, 1), {"append_dim": "time"}),
+    ):
+        with pytest.raises(ValueError, match=r"6 samples|no variable|larger"):
+            wrong.n5.to_n5(tmp_path, "g", mode="r+", **options)
+
+
+def test_new_values_for_all_of_a_tree(tmp_path: Path) -> None:
+    top = xr.Dataset({"top": ("y", [1, 2])})
+    xr.DataTree.from_dict({"/": top, "/a": days(0, 3)}).n5.to_n5(tmp_path)
+    new = xr.DataTree.from_dict({"/a": days(4, 3)})
+    with pytest.raises(ValueError, match="encoded already"):
+        new.n5.to_n5(tmp_path, mode="r+", encoding={"/a": {"count": {}}})
+    new.n5.to_n5(tmp_path, mode="r+")
+    xr.testing.assert_identical(again(tmp_path, "a"), days(4, 3))
+    xr.testing.assert_identical(again(tmp_path), top)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import xarray as xr
+from dask.base import compute as compute_now
+from dask.delayed import Delayed, delayed
 
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.paths import normalize_path
@@ -15,8 +17,6 @@ from xarray_n5.writer import Writing, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from dask.delayed import Delayed
 
     from xarray_n5.axes import Geometry
     from xarray_n5.encoding import Encoding
@@ -82,7 +82,8 @@ class DatasetAccessor:
             The path of a group in it, which is created; the container itself by default.
         mode
             "w-" raises where the group holds something; "w" replaces its arrays and attributes;
-            "a" adds to them, and replaces arrays of the same names.
+            "a" adds to them, and replaces arrays of the same names; "r+" writes new values into
+            arrays that are there, and changes nothing else.
         encoding
             By variable: "chunks" (a shape, one side, "auto"), "compression", and what xarray's
             own coders take, such as "dtype", "scale_factor", "_FillValue", "units", "calendar".
@@ -126,18 +127,17 @@ class DatasetAccessor:
             write_empty_chunks=write_empty_chunks,
         )
         place = normalize_path(group or "")
-        if append_dim is None and region is None:
-            return write([(self._dataset, place, encoding)], how, compute=compute)
+        if append_dim is None and region is None and mode != "r+":
+            return _run(write([(self._dataset, place, encoding)], how), compute=compute)
         if encoding or mode == "w" or (append_dim is not None and region is not None):
-            raise ValueError("append_dim, region, encoding and mode='w' exclude each other")
-        return update(
-            self._dataset,
-            place,
-            how,
-            append_dim=append_dim,
-            region=region,
-            compute=compute,
-        )
+            raise ValueError(
+                "append_dim, region and mode='r+' write into what is there: they exclude encoding, "
+                "mode='w' and each other"
+            )
+        if append_dim is not None and mode == "r+":
+            raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
+        written = update(self._dataset, place, how, append_dim=append_dim, region=region)
+        return _run(written, compute=compute)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
@@ -239,4 +239,16 @@ class DataTreeAccessor:
             # Coordinates that come from above the tree are its root's.
             own = node.to_dataset(inherit=node is self._tree)
             nodes.append((own, place, asked.get(node.path)))
-        return write(nodes, how, compute=compute)
+        if mode != "r+":
+            return _run(write(nodes, how), compute=compute)
+        if asked:
+            raise ValueError("mode='r+' writes into what is there, which is encoded already")
+        parts = [update(own, place, how) for own, place, _ in nodes if own.variables]
+        return _run(cast("Delayed", delayed(sum)(parts)), compute=compute)
+
+
+def _run(total: Delayed, *, compute: bool) -> Delayed | None:
+    if not compute:
+        return total
+    compute_now(total)
+    return None

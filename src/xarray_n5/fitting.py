@@ -69,13 +69,25 @@ def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region) -> dict[s
 
 
 def fitting(
-    dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice], append_dim: str | None
+    dataset: xr.Dataset,
+    stored: xr.Dataset,
+    places: Mapping[str, slice],
+    append_dim: str | None,
+    *,
+    whole: bool = False,
 ) -> xr.Dataset:
-    """Return the variables that are to be written; those without the region's dimensions stay."""
+    """Return the variables that are to be written; those without the region's dimensions stay.
+
+    Where the dataset goes into all of what is there, all of its variables are.
+    """
     for dim, size in dataset.sizes.items():
-        if dim not in places and stored.sizes.get(dim) != size:
+        if (whole or dim not in places) and stored.sizes.get(dim) != size:
             raise ValueError(f"{dim!r} has {stored.sizes.get(dim)} samples there, not {size}")
-    apart = [name for name, each in dataset.variables.items() if not set(each.dims) & set(places)]
+    apart = [
+        name
+        for name, each in dataset.variables.items()
+        if not whole and not set(each.dims) & set(places)
+    ]
     if append_dim is None and apart:
         raise ValueError(
             f"the variables {apart} have no dimension of the region {list(places)}; drop them, or "

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
 import numpy as np
-from dask.base import compute as compute_now
 from dask.base import is_dask_collection
 from dask.delayed import Delayed, delayed
 
@@ -50,9 +49,11 @@ def update(
     *,
     append_dim: str | None = None,
     region: Region | None = None,
-    compute: bool = True,
-) -> Delayed | None:
-    """Write a dataset into the arrays of a group, which are as they were but for that.
+) -> Delayed:
+    """Make ready to write a dataset into the arrays of a group; all else stays as it is.
+
+    Without `append_dim` and `region`, each variable replaces the values of the one there.
+    Returned is what computes to the number of chunks that were written.
 
     Raises
     ------
@@ -65,9 +66,13 @@ def update(
     arrays = {name: image.first for name, image in images.items()}
     if append_dim is not None:
         places = appended(dataset, stored, append_dim)
+    elif region is not None:
+        places = places_of(dataset, stored, region)
     else:
-        places = places_of(dataset, stored, cast("Region", region))
-    written = fitting(dataset, stored, places, append_dim)
+        places = {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
+    written = fitting(
+        dataset, stored, places, append_dim, whole=append_dim is None and region is None
+    )
     check_types(written, stored)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what would be encoded in another way is refused below
@@ -80,7 +85,7 @@ def update(
         check_numbers(name, each, arrays[name])
         where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
         check_alignment(each, arrays[name], where, how)
-        if region is not None and is_dask_collection(each.data):
+        if append_dim is None and is_dask_collection(each.data):
             check_independent(each.data, [arrays[name].place])
     if append_dim is not None:
         # Everything is checked; from here on, arrays change.
@@ -92,11 +97,7 @@ def update(
         _write(arrays[name], stored.variables[name].dims, each, places, how)
         for name, each in packed.items()
     ]
-    total = cast("Delayed", delayed(sum)(tasks))
-    if not compute:
-        return total
-    compute_now(total)
-    return None
+    return cast("Delayed", delayed(sum)(tasks))
 
 
 def _grow(array: Array, dims: tuple[Any, ...], dim: str, size: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from dask.base import compute as compute_now
 from dask.base import is_dask_collection
 from dask.delayed import Delayed, delayed
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.encoding import Encoding, Plan, Stored
     from xarray_n5.group import Group
 
-Mode: TypeAlias = Literal["w-", "w", "a"]
+Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class Writing:
     write_empty_chunks: bool = True
 
     def __post_init__(self) -> None:
-        check_option("mode", self.mode, "w-", "w", "a")
+        check_option("mode", self.mode, "w-", "w", "a", "r+")
 
     @property
     def place(self) -> dict[str, Any]:
@@ -56,13 +55,8 @@ class Writing:
         return {"storage_options": self.storage_options, "format": self.format}
 
 
-def write(
-    datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]],
-    how: Writing,
-    *,
-    compute: bool = True,
-) -> Delayed | None:
-    """Create groups and arrays, then write the data of all of them in one computation.
+def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Delayed:
+    """Create groups and arrays, and make ready to write the data of all of them.
 
     Parameters
     ----------
@@ -70,13 +64,11 @@ def write(
         Datasets, the paths of their groups, and the encodings of their variables.
     how
         Where and how they are written.
-    compute
-        Whether to write the data now.
 
     Returns
     -------
-    None or Delayed
-        With ``compute=False``, what computes to the number of chunks that were written.
+    Delayed
+        What computes to the number of chunks that were written.
 
     Raises
     ------
@@ -100,11 +92,7 @@ def write(
     tasks: list[Any] = []
     for each, group in zip(plans, groups, strict=True):
         tasks += _write_group(each, group, how)
-    total = cast("Delayed", delayed(sum)(tasks))
-    if not compute:
-        return total
-    compute_now(total)
-    return None
+    return cast("Delayed", delayed(sum)(tasks))
 
 
 def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
