@@ -12,6 +12,7 @@ import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import xarray_n5
 from tests.test_writer import again, days
 from xarray_n5 import NodeExistsError
 
@@ -259,3 +260,163 @@ def test_any_part_is_written_where_it_belongs(
         (part.chunk(x=2) if chunked else part).n5.to_n5(folder, region={"x": slice(0, cut)})
         whole["w"][:cut] = part["w"].to_numpy()
         xr.testing.assert_identical(again(Path(folder)), whole)
+
+
+# What would be lost, or mean something else
+
+
+def line(places: Any, **values: Any) -> xr.Dataset:
+    """Variables along x."""
+    size = len(places)
+    return xr.Dataset({"v": ("x", np.ones(size)), **values}, {"x": ("x", places)})
+
+
+def documents(folder: Path) -> dict[Path, bytes]:
+    """All that is stored."""
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "encoding"),
+    [
+        ([1.0, 2.0], [1.5, 40000.0], {"dtype": "i2", "_FillValue": -1}),
+        ([1.0, 2.0], [-1.0], {"dtype": "i2", "_FillValue": -1}),
+        ([1.0, 2.0], [np.nan], {"dtype": "i2", "scale_factor": 0.5}),
+        ([1.0, 2.0], [1e6], {"dtype": "i1", "scale_factor": 0.5, "_FillValue": -128}),
+        (np.array([1, 2], "f4"), np.array([1e300]), {}),
+        (np.array([1, 2], "f4"), np.array([2**24 + 1]), {}),
+        (
+            np.array(["2000-01-01", "2000-01-02"], "M8[ns]"),
+            np.array(["2003-01-03"], "M8[ns]"),
+            {"dtype": "i1", "units": "days since 2000-01-01"},
+        ),
+        (
+            np.array(["2000-01-01", "2000-01-02"], "M8[ns]"),
+            np.array(["1999-01-03"], "M8[ns]"),
+            {"dtype": "u2", "units": "days since 2000-01-01"},
+        ),
+        (["a", "b"], np.array([b"\xff"]), {}),
+        (np.array([b"a", b"b"]), ["é"], {}),
+    ],
+)
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.filterwarnings("ignore:saving variable v with floating point data")
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_numbers_that_cannot_tell_the_values_are_refused(
+    tmp_path: Path, first: Any, second: Any, encoding: dict[str, Any], chunked: bool
+) -> None:
+    xr.Dataset({"v": ("x", first)}).n5.to_n5(tmp_path, encoding={"v": encoding})
+    before = documents(tmp_path)
+    more = xr.Dataset({"v": ("x", second)})
+    with pytest.raises((ValueError, TypeError)):
+        (more.chunk(1) if chunked else more).n5.to_n5(tmp_path, append_dim="x")
+    if not chunked:
+        assert documents(tmp_path) == before
+    np.testing.assert_array_equal(again(tmp_path)["v"][: len(first)], first)
+
+
+def test_scales_round_to_half_a_step(tmp_path: Path) -> None:
+    encoding = {"dtype": "i2", "scale_factor": 0.25, "add_offset": 3.0, "_FillValue": -99}
+    first = xr.Dataset({"v": ("x", [3.1, np.nan])})
+    first.n5.to_n5(tmp_path, encoding={"v": encoding})
+    for more in (xr.Dataset({"v": ("x", [7.3, np.nan])}), xr.Dataset({"v": ("x", [-5.0])}).chunk()):
+        more.n5.to_n5(tmp_path, append_dim="x")
+    found = again(tmp_path)["v"]
+    np.testing.assert_array_equal(found, [3.0, np.nan, 7.25, np.nan, -5.0])
+
+
+@pytest.mark.parametrize("start", ["2000-01-01T06:30", "1999-12-31T23:59:59.5", "2000-01-01"])
+@pytest.mark.parametrize("step", [np.timedelta64(1, "h"), np.timedelta64(250, "ms")])
+def test_times_of_any_start_go_on(tmp_path: Path, start: str, step: np.timedelta64) -> None:
+    time = np.datetime64(start, "ns") + np.arange(5) * step
+    whole = xr.Dataset({"v": ("time", np.arange(5.0))}, {"time": time})
+    whole.isel(time=slice(3)).n5.to_n5(tmp_path)
+    whole.isel(time=slice(3, 5)).chunk(time=1).n5.to_n5(tmp_path, append_dim="time")
+    xr.testing.assert_identical(again(tmp_path), whole)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.filterwarnings("ignore:Variable time has datetime type and a bounds variable")
+def test_bounds_go_on_in_the_units_of_their_times(tmp_path: Path, chunked: bool) -> None:
+    time = np.datetime64("2000-01-01", "ns") + np.arange(5) * np.timedelta64(1, "D")
+    bounds = np.stack([time, time + np.timedelta64(1, "D")], axis=1)
+    whole = xr.Dataset(
+        {"time_bnds": (("time", "nv"), bounds)}, {"time": ("time", time, {"bounds": "time_bnds"})}
+    )
+    whole.isel(time=slice(3)).n5.to_n5(tmp_path)
+    part = whole.isel(time=slice(3, 5))
+    (part.chunk(time=1) if chunked else part).n5.to_n5(tmp_path, append_dim="time")
+    xr.testing.assert_identical(again(tmp_path), whole)
+
+
+def test_places_may_go_on_more_than_once(tmp_path: Path) -> None:
+    parts = [line(places) for places in ([0.0, 1.0, 2.0], [9.0, 10.0], [20.0], [21.0, 22.0])]
+    parts[0].n5.to_n5(tmp_path)
+    for part in parts[1:]:
+        part.n5.to_n5(tmp_path, append_dim="x")
+    xr.testing.assert_identical(again(tmp_path), xr.concat(parts, "x"))
+
+
+@pytest.mark.parametrize("places", [[0.0, 2.0, 4.0], [0, 2, 4]])
+def test_axes_do_not_keep_places_that_have_changed(tmp_path: Path, places: list[float]) -> None:
+    first, second = line(places), line(np.array([50, 51]).astype(np.array(places).dtype))
+    first.n5.to_n5(tmp_path, "g")
+    second.n5.to_n5(tmp_path, "g", append_dim="x")
+    xr.testing.assert_identical(again(tmp_path, "g"), xr.concat([first, second], "x"))
+    assert "x" not in xr.open_dataset(tmp_path, engine="n5", group="g/v").coords
+
+
+def test_texts_with_places_may_grow(tmp_path: Path) -> None:
+    first = line([0.0, 1.0, 2.0], s=("x", list("abc")), r=("x", list("def")))
+    second = line([3.0, 4.0], s=("x", ["longer", "x"]), r=("x", ["q", "r"]))
+    first.n5.to_n5(tmp_path)
+    second.n5.to_n5(tmp_path, append_dim="x")
+    xr.testing.assert_identical(again(tmp_path), xr.concat([first, second], "x"))
+
+
+def test_variables_do_not_swap_places_in_a_region(tmp_path: Path) -> None:
+    xr.Dataset({"a": ("x", np.arange(4)), "b": ("x", np.arange(4) * 2)}).n5.to_n5(tmp_path)
+    lazy = xr.open_dataset(tmp_path, engine="n5", chunks={})
+    for options in ({"region": {"x": slice(0, 4)}}, {"mode": "r+"}):
+        with pytest.raises(NodeExistsError, match="computed from"):
+            lazy.rename(a="b", b="a").n5.to_n5(tmp_path, **options)
+
+
+def test_images_of_several_arrays_do_not_grow(tmp_path: Path) -> None:
+    xarray_n5.create_group(tmp_path)
+    for number in (0, 1):
+        array = xarray_n5.create_array(tmp_path, f"c{number}/s0", shape=(8, 8), dtype="i2")
+        array[...] = 1
+    before = documents(tmp_path)
+    opened = again(tmp_path)
+    more = opened.isel(c=[0]).assign_coords(c=[2])
+    for options in ({"append_dim": "c"}, {"append_dim": "y"}, {"region": {"y": slice(0, 8)}}):
+        with pytest.raises(ValueError, match="several arrays"):
+            more.n5.to_n5(tmp_path, **options)
+    assert documents(tmp_path) == before
+
+
+def test_a_write_that_waits_takes_nothing_away_from_a_later_one(tmp_path: Path) -> None:
+    xr.Dataset({"v": ("x", np.arange(6) + 1)}).n5.to_n5(tmp_path, encoding={"v": {"chunks": 4}})
+    waiting = xr.Dataset({"v": ("x", [50, 60])})
+    waiting = waiting.n5.to_n5(tmp_path, region={"x": slice(4, 6)}, compute=False)
+    xr.Dataset({"v": ("x", [7, 8])}).n5.to_n5(tmp_path, append_dim="x")
+    waiting.compute()
+    assert again(tmp_path)["v"].values.tolist() == [1, 2, 3, 4, 50, 60, 7, 8]
+
+
+def test_another_calendar_is_refused(tmp_path: Path) -> None:
+    cftime = pytest.importorskip("cftime")
+    days = [cftime.DatetimeNoLeap(2000, 1, day) for day in (1, 2)]
+    xr.Dataset({"v": ("t", days)}).n5.to_n5(tmp_path)
+    other = xr.Dataset({"v": ("t", [cftime.Datetime360Day(2000, 1, 30)])})
+    with pytest.raises(ValueError, match="calendar"):
+        other.n5.to_n5(tmp_path, append_dim="t")
+
+
+def test_what_cannot_be_read_would_not_grow(tmp_path: Path) -> None:
+    line([0.0, 1.0], w=("x", [1, 2])).n5.to_n5(tmp_path)
+    (tmp_path / "w/attributes.json").write_text("{")
+    with pytest.raises(xarray_n5.MetadataError):
+        line([2.0]).n5.to_n5(tmp_path, append_dim="x")
+    assert xarray_n5.open_array(tmp_path, "v").shape == (2,)

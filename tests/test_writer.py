@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -190,6 +191,106 @@ def test_replacing_a_dataset_takes_nothing_of_others_along(tmp_path: Path) -> No
         assert place.read_text() == "mine"
         xr.testing.assert_identical(again(tmp_path, "g"), before)
         place.unlink()
+
+
+def test_nodes_of_a_tree_do_not_read_what_others_replace(tmp_path: Path) -> None:
+    nodes = {name: xr.Dataset({"v": ("x", np.arange(4) * n)}) for n, name in ((1, "/a"), (2, "/b"))}
+    xr.DataTree.from_dict(nodes).n5.to_n5(tmp_path)
+    lazy: Any = xr.open_datatree(tmp_path, engine="n5", chunks={})
+    new = {"/a": nodes["/b"], "/b": lazy["a"].to_dataset() + 1}
+    with pytest.raises(NodeExistsError, match="computed from"):
+        xr.DataTree.from_dict(new).n5.to_n5(tmp_path, mode="w")
+    assert again(tmp_path, "a")["v"].values.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "encoding"),
+    [
+        (lambda: xr.Dataset({"v": ("x", unknown())}), {}),
+        (lambda: xr.Dataset({"v": ("x", [1, 2])}), {"v": {"chunks": 2**31}}),
+        (lambda: xr.Dataset({"v": ("x", [1, 2], {"a": np.longdouble(1)})}), {}),
+        (lambda: xr.Dataset({"v": ("x", np.array(["a\0"], object))}), {}),
+        (lambda: xr.Dataset({"v": ("x", np.array([b"a\0"], object))}), {}),
+    ],
+)
+def test_nothing_is_removed_for_what_cannot_be_stored(
+    tmp_path: Path, dataset: Any, encoding: Any
+) -> None:
+    kept = xr.Dataset({"keep": ("z", [1, 2])})
+    kept.n5.to_n5(tmp_path)
+    with pytest.raises(MetadataError):
+        dataset().n5.to_n5(tmp_path, mode="w", encoding=encoding)
+    xr.testing.assert_identical(again(tmp_path), kept)
+
+
+def unknown() -> Any:
+    """An array of which only computing tells the shape."""
+    numbers = da.arange(10, chunks=5)
+    return numbers[numbers > 2]
+
+
+def test_what_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
+    days(0, 2).n5.to_n5(tmp_path)
+    (tmp_path / "wet/attributes.json").write_text("{")
+    for mode in ("w", "a"):
+        with pytest.raises(MetadataError):
+            days(0, 2).n5.to_n5(tmp_path, mode=mode)
+    assert xarray_n5.open_array(tmp_path, "count").shape == (2, 6)
+
+
+def test_attributes_of_any_type_may_change(tmp_path: Path) -> None:
+    for value in (np.float32(2), "new", float("nan"), b"x", 3):
+        xr.Dataset({"v": ("x", [1])}, attrs={"a": value}).n5.to_n5(tmp_path, mode="a")
+        found = again(tmp_path).attrs["a"]
+        assert found == value or value != value  # noqa: PLR0124
+        assert isinstance(found, type(value))
+
+
+@pytest.mark.parametrize("value", [{"$": "x", "value": 1}, {"$": None}, {"a": [{"$": "bytes"}]}])
+def test_attributes_may_look_like_notes(tmp_path: Path, value: Any) -> None:
+    xr.Dataset(attrs={"a": value}).n5.to_n5(tmp_path)
+    assert again(tmp_path).attrs["a"] == value
+
+
+def test_characters_lie_along_no_dimension_of_others(tmp_path: Path) -> None:
+    texts = ("x", ["ab", "cd", "ef"])
+    for number, (dataset, encoding) in enumerate(
+        (
+            (xr.Dataset({"a": texts, "b": ("string2", [1, 2, 3])}), {}),
+            (xr.Dataset({"a": texts, "b": ("y", [1, 2, 3])}), {"a": {"char_dim_name": "y"}}),
+            (xr.Dataset({"a": ("string2", texts[1])}), {}),
+        )
+    ):
+        dataset.n5.to_n5(tmp_path, f"g{number}", encoding=encoding)
+        xr.testing.assert_identical(again(tmp_path, f"g{number}"), dataset)
+
+
+def test_sizes_of_arrays_without_names_count_too(tmp_path: Path) -> None:
+    xarray_n5.create_group(tmp_path)
+    xarray_n5.create_array(tmp_path, "raw", shape=(4, 5), dtype="u1")
+    with pytest.raises(ValueError, match="'x'"):
+        xr.Dataset({"w": ("x", [1, 2])}).n5.to_n5(tmp_path, mode="a")
+    xr.Dataset({"w": ("x", np.arange(5))}).n5.to_n5(tmp_path, mode="a")
+    assert set(again(tmp_path)) == {"raw", "w"}
+
+
+def test_groups_and_coordinates_do_not_share_a_name(tmp_path: Path) -> None:
+    placed = xr.Dataset({"v": ("x", [1.0, 2.0])}, {"x": [0.0, 1.0]})
+    placed.n5.to_n5(tmp_path, "a")
+    other = xr.Dataset({"q": ("z", [1])})
+    with pytest.raises(NodeExistsError, match="coordinate"):
+        other.n5.to_n5(tmp_path, "a/x")
+    other.n5.to_n5(tmp_path, "b/x")
+    with pytest.raises(NodeExistsError, match="call the variable otherwise"):
+        placed.n5.to_n5(tmp_path, "b", mode="w")
+
+
+def test_a_tree_meets_no_array_halfway(tmp_path: Path) -> None:
+    xarray_n5.create_array(tmp_path, "g/a", shape=(2,), dtype="u1")
+    tree = xr.DataTree.from_dict({"/": xr.Dataset({"n": ("z", [1])}), "/a": days(0, 1)})
+    with pytest.raises(NodeExistsError, match="an array"):
+        tree.n5.to_n5(tmp_path, "g", mode="a")
+    assert not (tmp_path / "g/n").exists()
 
 
 def test_groups_may_be_named_with_slashes(tmp_path: Path) -> None:
@@ -451,31 +552,30 @@ def test_any_tree_comes_back_identical(nodes: list[xr.Dataset]) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """Two workers, which compute whatever dask does."""
+def cluster() -> Iterator[Client]:
+    """Two workers."""
     with (
         LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=2, threads_per_worker=1, dashboard_address=":0"
         ) as here,
-        Client(here),  # type: ignore[no-untyped-call]
+        Client(here, set_as_default=False) as client,  # type: ignore[no-untyped-call]
     ):
-        yield
+        yield client
 
 
-@pytest.mark.usefixtures("cluster")
-def test_a_cluster_writes_datasets(tmp_path: Path) -> None:
+def test_a_cluster_writes_datasets(tmp_path: Path, cluster: Client) -> None:
     dataset = days(0, 40).drop_vars(["name", "station"])
-    dataset.chunk(time=7).n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (4, 3)}})
-    xr.testing.assert_identical(again(tmp_path, "g", chunks={}), dataset)
+    with cluster.as_current():
+        dataset.chunk(time=7).n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (4, 3)}})
+        xr.testing.assert_identical(again(tmp_path, "g", chunks={}), dataset)
 
 
-@pytest.mark.usefixtures("cluster")
 @settings(FEW, max_examples=15)
-@given(datasets())
-def test_a_cluster_writes_any_dataset(dataset: xr.Dataset) -> None:
+@given(dataset=datasets())
+def test_a_cluster_writes_any_dataset(cluster: Client, dataset: xr.Dataset) -> None:
     texts = [name for name, each in dataset.variables.items() if each.dtype.kind in "US"]
     chunked = dataset.drop_vars(texts).chunk(2)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, cluster.as_current():
         chunked.n5.to_n5(folder, "g")
         check(chunked, again(Path(folder), "g", chunks={}))
 

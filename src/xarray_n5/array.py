@@ -380,6 +380,10 @@ class Array:
         self._invalidate()
         return self
 
+    def renewed(self) -> Array:
+        """Return a handle of the array as it is stored now, without user attributes."""
+        return self.bare().refresh().bare()
+
     def refresh(self) -> Self:
         """Read the metadata again, forget cached chunks, and return the array.
 

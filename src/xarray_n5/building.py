@@ -165,7 +165,9 @@ def _is_number(image: Image) -> bool:
 def _check_sizes(images: Mapping[str, Image], dims: Mapping[str, tuple[str, ...]]) -> None:
     sizes: dict[str, int] = {}
     for name, image in images.items():
-        for dim, size in zip(dims[name], image.shape, strict=False):
+        # How long the texts of a variable may be is its own affair.
+        shared = dims[name][:-1] if is_text(image.first.attrs) else dims[name]
+        for dim, size in zip(shared, image.shape, strict=False):
             if sizes.setdefault(dim, size) != size:
                 raise ValueError(
                     _clash(image.first, f"their {dim!r} has {sizes[dim]} and {size} samples")

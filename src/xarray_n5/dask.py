@@ -1,7 +1,4 @@
-"""Dask arrays from stored chunks and back: one task a chunk, or several whole ones.
-
-Two functions and their documentation; what they need is below them.
-"""
+"""Dask arrays from stored chunks and back: one task a chunk, or several whole ones."""
 
 from __future__ import annotations
 
@@ -344,9 +341,12 @@ def _run(
 def _write(
     block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
 ) -> np.ndarray:
-    """Write a block; return the number of chunks that it became, in an array of one."""
+    """Write a block; return how many chunks it became, in an array of one."""
     target.check_visible()
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
+    ends = zip(place, target.shape, target.chunks, strict=True)
+    if any(each.stop == size and size % side for each, size, side in ends):
+        target = target.renewed()  # its last chunks reach further where it has grown
     return np.full((1,) * block.ndim, target.write(place, block), np.int64)
 
 

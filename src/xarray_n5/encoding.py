@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import xarray as xr
+from dask.base import is_dask_collection
 from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 
@@ -17,24 +18,16 @@ from xarray_n5.compression import resolve
 from xarray_n5.coordinates import coords_of, geometry_from
 from xarray_n5.creation import chunk_shape
 from xarray_n5.errors import MetadataError, PathError
+from xarray_n5.faithful import CF, check_values
 from xarray_n5.packing import NAMELESS, NOTE, Packed, pack, pack_attributes
 from xarray_n5.paths import new_path
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Container, Hashable
 
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 
-_CF = frozenset(
-    {
-        *("dtype", "_FillValue", "missing_value", "scale_factor", "add_offset", "units"),
-        *("calendar", "coordinates", "_Unsigned", "_Encoding", "char_dim_name"),
-        *conventions.CF_RELATED_DATA,
-    }
-)
-"""What xarray's own coders take."""
-
-_ENCODINGS = _CF | {"chunks", "compression", "n5_compression"}
+_ENCODINGS = CF | {"chunks", "compression", "n5_compression"}
 """What may be asked for of a variable."""
 
 _LONGEST_NAME = 255
@@ -95,7 +88,7 @@ def plan(
         own[name] = variable.copy(deep=False)
         known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
         own[name].encoding = asked.get(name, known)
-    axes = {str(dim): _axis(dataset, str(dim)) for dim in dataset.dims}
+    axes = {str(dim): axis_of(dataset, str(dim)) for dim in dataset.dims}
     several = {d for n, each in dataset.variables.items() for d in each.dims if each.dims != (n,)}
     alone = {
         dim
@@ -111,7 +104,8 @@ def plan(
     for key, variable in encoded.items():
         name = NAMELESS if key is None else str(key)
         if name not in alone:
-            stored[name] = _stored(name, _packed(name, variable), axes, alone, strict=key in asked)
+            packed = _packed(name, variable, dataset.dims)
+            stored[name] = _stored(name, packed, axes, alone, strict=key in asked)
     described = pack_attributes(attributes, f"group {path or '/'!r}", {"dataset": True})
     return Plan(path, stored, described)
 
@@ -123,16 +117,27 @@ def encode_into(dataset: xr.Dataset, stored: xr.Dataset) -> dict[str, Packed]:
     for name, variable in variables.items():
         own[name] = variable.copy(deep=False)
         there = stored.variables[name].encoding
-        kept = _CF - {"char_dim_name"}
+        kept = CF - {"char_dim_name"}
         own[name].encoding = {key: value for key, value in there.items() if key in kept}
+        if own[name].dtype.kind == "f":
+            # Where nothing stands for NaN, NaN does; xarray would have that noted.
+            own[name].encoding.setdefault("_FillValue", None)
         own[name].attrs.pop("coordinates", None)
-    encoded, _ = conventions.cf_encoder(own, {})
-    return {str(name): _packed(str(name), variable) for name, variable in encoded.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what would be encoded in another way is refused later
+        encoded, _ = conventions.cf_encoder(own, {})
+    return {
+        str(name): check_values(dataset[name].variable, _packed(str(name), variable), str(name))
+        for name, variable in encoded.items()
+    }
 
 
-def _packed(name: str, variable: xr.Variable) -> Packed:
+def _packed(name: str, variable: xr.Variable, taken: Container[Hashable] = ()) -> Packed:
+    _check_texts(name, variable)
     try:
-        return pack(name, ensure_dtype_not_object(variable, name=name))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
+            packed = pack(name, ensure_dtype_not_object(variable, name=name))
     except ValueError as error:
         if isinstance(error, MetadataError):
             raise
@@ -140,6 +145,22 @@ def _packed(name: str, variable: xr.Variable) -> Packed:
             f"variable {name!r} cannot be held: {error}; convert it to numbers, or to texts with "
             "astype(str)"
         ) from error
+    while packed.is_text and packed.dims[-1] in taken:
+        # What characters lie along is nobody else's dimension.
+        packed = replace(packed, dims=(*packed.dims[:-1], f"{packed.dims[-1]}_"))
+    return packed
+
+
+def _check_texts(name: str, variable: xr.Variable) -> None:
+    """Raise where a text ends with NUL, which nothing tells from its padding."""
+    if variable.dtype.kind != "O" or is_dask_collection(variable.data):
+        return
+    for text in np.ravel(variable.data):
+        if isinstance(text, str | bytes) and text[-1:] in {"\0", b"\0"}:
+            raise MetadataError(
+                f"variable {name!r} holds {text!r}: NUL at the end of a text would be lost; strip "
+                "it, or store the bytes as numbers"
+            )
 
 
 def _stored(
@@ -183,7 +204,7 @@ def _chunks(packed: Packed, asked: Any, *, strict: bool) -> tuple[int, ...] | No
     return chunk_shape(sides, shape)
 
 
-def _axis(dataset: xr.Dataset, dim: str) -> Axis | None:
+def axis_of(dataset: xr.Dataset, dim: str) -> Axis | None:
     """Return the axis that a dimension's coordinate tells, if that is regular numbers."""
     found = dataset.variables.get(dim)
     if found is None or found.dims != (dim,) or found.dtype.kind not in "iuf" or not found.size:
@@ -197,7 +218,7 @@ def _axis(dataset: xr.Dataset, dim: str) -> Axis | None:
 def _is_axis_alone(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
     """Return whether a coordinate is exactly what its axis gives again."""
     found = dataset.variables[dim]
-    if set(found.encoding) & (_CF - {"dtype"}):
+    if set(found.encoding) & (CF - {"dtype"}):
         return False
     again = coords_of(Geometry((axis,)), (found.size,)).get(dim)
     return again is not None and found.dtype == again.dtype and bool(again.identical(found))  # type: ignore[no-untyped-call]

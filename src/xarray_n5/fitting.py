@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from xarray_n5.packing import Packed
     from xarray_n5.writer import Writing
 
-_ENCODED = frozenset({"scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"})
+_SCALED = frozenset({"scale_factor", "add_offset"})
 """What makes other numbers of a variable's values."""
 
-_MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
-"""What does not change a time that others are counted from."""
+_ENCODED = _SCALED | {"_FillValue", "missing_value", "_Unsigned", "_Encoding"}
+"""What numbers mean."""
+
+_TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?$")
+"""What a time of the day looks like, behind that from which others are counted."""
 
 Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
 
@@ -39,8 +42,10 @@ def appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, sli
     return {dim: slice(start, start + dataset.sizes[dim])}
 
 
-def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region) -> dict[str, slice]:
-    """Return where along each dimension of a region a dataset goes."""
+def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region | None) -> dict[str, slice]:
+    """Return where along each dimension of a region, or of all there is, a dataset goes."""
+    if region is None:
+        return {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
     if not isinstance(region, Mapping) and region != "auto":
         raise TypeError(f"region is {region!r}; slices by dimension or 'auto' are needed")
     wanted = dict.fromkeys(map(str, dataset.dims), "auto") if region == "auto" else dict(region)
@@ -144,19 +149,38 @@ def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:
     for name in dataset.variables:
         ours, theirs = dataset[name].dtype, stored[name].dtype
         kinds = {ours.kind, theirs.kind}
-        scaled = _ENCODED & stored[name].encoding.keys() and kinds <= set("iuf")
+        encoding = stored[name].encoding
+        # Whether their numbers can tell the values is seen when these are encoded.
+        packed = encoding.get("dtype", theirs) != theirs or _SCALED & encoding.keys()
+        numbers = packed and kinds <= set("iuf")
         times = len(kinds) == 1 and ours.kind in "Mm"
-        if ours != theirs and not (kinds <= set("USO") or scaled or times):
+        if ours != theirs and not (kinds <= set("USO") or numbers or times):
             raise ValueError(f"{name!r} has the type {theirs} there, not {ours}; use astype()")
+        if "calendar" in encoding and ours.kind == "O" and dataset[name].size:
+            calendar = dataset[name].dt.calendar
+            if calendar != encoding["calendar"]:
+                raise ValueError(
+                    f"{name!r} has the calendar {encoding['calendar']!r} there, not {calendar!r}; "
+                    "use convert_calendar()"
+                )
 
 
-def check_numbers(name: str, packed: Packed, array: Array) -> None:
-    """Raise where numbers would mean something else in the array that is there."""
+def check_numbers(
+    name: str, packed: Packed, array: Array, parent: Mapping[str, Any] | None = None
+) -> None:
+    """Raise where numbers would mean something else in the array that is there.
+
+    Bounds without units of their own have those of their `parent`.
+    """
     if packed.data.dtype != array.dtype:
         raise ValueError(f"{name!r} is stored as {array.dtype}, not as {packed.data.dtype}")
     before, after = (unpack_attributes(each) for each in (dict(array.attrs), packed.attributes))
     for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
         have, want = (_plain(each.get(key)) for each in (before, after))
+        if parent and key in {"units", "calendar"} and "None" in {have, want}:
+            have, want = (
+                each if each != "None" else _plain(parent.get(key)) for each in (have, want)
+            )
         if have != want:
             raise ValueError(
                 f"{name!r} is stored with {key} {have!r}, which cannot tell the new values "
@@ -177,4 +201,11 @@ def check_alignment(packed: Packed, array: Array, start: list[int], how: Writing
 
 def _plain(value: Any) -> str:
     """Return an attribute to be compared; a list of units is that of the axes."""
-    return "None" if isinstance(value, list) else _MIDNIGHT.sub("", str(value))
+    return "None" if isinstance(value, list) else _TIME.sub(_time, str(value))
+
+
+def _time(found: re.Match[str]) -> str:
+    time, fraction = found.groups("")
+    if time == "00:00:00" and not fraction:
+        return ""
+    return f" {time}.{fraction}" if fraction else f" {time}"

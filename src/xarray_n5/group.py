@@ -85,8 +85,7 @@ class Group(Mapping[str, "Array | Group"]):
         return as_html(*show_group(self))
 
     def __iter__(self) -> Iterator[str]:
-        folders, _ = self._store.list(self._path)
-        return (name for name in folders if not name.startswith("."))
+        return (name for name in self._store.list(self._path)[0] if not name.startswith("."))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -122,8 +121,8 @@ class Group(Mapping[str, "Array | Group"]):
             return Group(self._store, path, self._format, metadata, options=self._options)
         return self._options.array(self._store, path, self._format, metadata)
 
-    def nodes(self, names: Iterable[str]) -> dict[str, Array | Group]:
-        """Return what is at places below the group; what cannot be read is warned of, left out."""
+    def nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
+        """Return what is at places below; what cannot be read is left out, or raises."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
         documents = self._store.get_many([join(p, self._format.document) for p in paths.values()])
         found = {}
@@ -132,6 +131,8 @@ class Group(Mapping[str, "Array | Group"]):
             try:
                 found[name] = self._node(path, self._format.read(document, at))
             except N5Error as error:
+                if strict:
+                    raise
                 warn(f"{name!r} is left out: {error}")
         return found
 

@@ -31,6 +31,9 @@ NAMELESS = "__values__"
 _MARK = "$"
 """The member of a JSON object that says of which type its value is."""
 
+_WIDEST = 8
+"""How many bytes a number of JSON holds."""
+
 _TYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
 _TYPES |= {"float32", "float64"}
 
@@ -57,6 +60,11 @@ class Packed:
     """What stands in the document; without ``_ARRAY_DIMENSIONS``."""
     encoding: dict[str, Any] = field(default_factory=dict)
     """What is asked for of the way it is stored."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the numbers are characters, and the last axis theirs."""
+        return is_text(self.attributes)
 
 
 def pack(name: str, variable: xr.Variable) -> Packed:
@@ -131,6 +139,13 @@ def is_text(attributes: Mapping[str, Any]) -> bool:
     return isinstance(note, Mapping) and note.get("dtype") == "S1"
 
 
+def told_by(attributes: Mapping[str, Any]) -> Collection[str]:
+    """Return the coordinates of a Dataset that an array's axes tell, and nothing else does."""
+    note = attributes.get(NOTE)
+    told = note.get("axes") if isinstance(note, Mapping) else None
+    return told if isinstance(told, list) else ()
+
+
 def is_dataset(attributes: Mapping[str, Any]) -> bool:
     """Return whether a group was written as one Dataset."""
     note = attributes.get(NOTE)
@@ -154,7 +169,8 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("the keys of its mappings must be texts")
-        return {key: _to_json(item) for key, item in value.items()}
+        inner = {key: _to_json(item) for key, item in value.items()}
+        return {_MARK: "mapping", "value": list(inner.items())} if _MARK in inner else inner
     if isinstance(value, list | tuple):
         return [_to_json(item) for item in value]
     if value is None or isinstance(value, str | bool | int | float):
@@ -163,7 +179,8 @@ def _to_json(value: Any) -> Any:
 
 
 def _numbers(value: np.ndarray | np.generic) -> Any:
-    if value.dtype.kind not in "biufSU":
+    wide = value.dtype.kind == "f" and value.dtype.itemsize > _WIDEST
+    if value.dtype.kind not in "biufSU" or wide:
         raise TypeError(f"attributes cannot be {value.dtype}")
     inner = _texts(value.tolist())
     natural = value.dtype.name in {"int64", "float64", "bool"} or value.dtype.kind == "U"
@@ -191,6 +208,8 @@ def _from_json(value: Any) -> Any:
     kind = value.get(_MARK)
     if kind is None:
         return {key: _from_json(item) for key, item in value.items()}
+    if kind == "mapping":
+        return {key: _from_json(item) for key, item in value["value"]}
     if kind == "bytes":
         return str(value["value"]).encode("latin-1")
     dtype = np.dtype(str(kind))
@@ -205,6 +224,8 @@ def _from_json(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Return what of a value JSON holds without notes, or None."""
     if isinstance(value, dict) and _MARK in value:
+        if value[_MARK] == "mapping":
+            return None
         value = value["value"]
         bare = value
         while isinstance(bare, list) and bare:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
@@ -14,7 +14,9 @@ from xarray_n5.axes import Axis, Geometry
 from xarray_n5.building import Options, build
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.dask import to_n5
-from xarray_n5.encoding import encode_into
+from xarray_n5.dialects import DIALECTS
+from xarray_n5.encoding import axis_of, encode_into
+from xarray_n5.errors import NodeExistsError
 from xarray_n5.fitting import (
     appended,
     check_alignment,
@@ -26,7 +28,7 @@ from xarray_n5.fitting import (
 )
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_group
-from xarray_n5.packing import NOTE
+from xarray_n5.packing import NOTE, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 
@@ -61,43 +63,89 @@ def update(
         If the dataset does not fit there.
     """
     group = open_group(how.url, path, mode="r+", **how.place)
-    images = pick(group, level=None, dialect=None, inherit=False)
-    stored = build(images, dict(group.attrs), (), {}, Options())
-    arrays = {name: image.first for name, image in images.items()}
+    stored, arrays = _open(group)
     if append_dim is not None:
         places = appended(dataset, stored, append_dim)
-    elif region is not None:
-        places = places_of(dataset, stored, region)
     else:
-        places = {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
-    written = fitting(
-        dataset, stored, places, append_dim, whole=append_dim is None and region is None
-    )
+        places = places_of(dataset, stored, region)
+    whole = append_dim is None and region is None
+    written = fitting(dataset, stored, places, append_dim, whole=whole)
     check_types(written, stored)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what would be encoded in another way is refused below
-        packed = encode_into(written, stored)
+    packed = encode_into(written, stored)
     beside = [dim for dim in places if dim in written and dim not in arrays]
     for dim in beside:
         packed.pop(dim, None)
         check_places(dataset, stored, dim, places[dim], grows=dim == append_dim)
-    for name, each in packed.items():
-        check_numbers(name, each, arrays[name])
-        where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
-        check_alignment(each, arrays[name], where, how)
-        if append_dim is None and is_dask_collection(each.data):
-            check_independent(each.data, [arrays[name].place])
+        if dim in group.groups():
+            hint = "it has the name of the coordinate"
+            raise NodeExistsError(group.url, dim, "a group", hint)
+    packed = _checked(packed, stored, arrays, places, how)
+    _check_sources(packed, arrays, appending=append_dim is not None)
+    # Everything is checked; from here on, arrays change.
     if append_dim is not None:
-        # Everything is checked; from here on, arrays change.
         for name, array in arrays.items():
             _grow(array, stored.variables[name].dims, append_dim, places[append_dim].stop)
         if append_dim in beside:
             _keep_places(group, dataset, stored, append_dim, arrays, how)
+    for dim in _outdated(written, stored, {k: v for k, v in places.items() if k not in beside}):
+        for array in arrays.values():
+            _forget(array, dim, how)
     tasks = [
         _write(arrays[name], stored.variables[name].dims, each, places, how)
         for name, each in packed.items()
     ]
     return cast("Delayed", delayed(sum)(tasks))
+
+
+def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
+    """Return a group as a Dataset, and the array of each variable."""
+    group.nodes(iter(group), strict=True)  # what cannot be read would not grow with the others
+    images = pick(group, level=None, dialect=None, inherit=False)
+    if stacked := [name for name, image in images.items() if image.numbers]:
+        raise ValueError(
+            f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
+            "write into them one by one with xarray_n5.open_array"
+        )
+    stored = build(images, dict(group.attrs), (), {}, Options())
+    return stored, {name: image.first for name, image in images.items()}
+
+
+def _checked(
+    packed: Mapping[str, Packed],
+    stored: xr.Dataset,
+    arrays: Mapping[str, Array],
+    places: Mapping[str, slice],
+    how: Writing,
+) -> dict[str, Packed]:
+    """Return what is written as wide as it is stored; raise where it would mean something else."""
+    parents = _parents(stored, arrays)
+    found = {}
+    for name, each in packed.items():
+        check_numbers(name, each, arrays[name], parents.get(name))
+        found[name] = _as_wide(arrays[name], each) if each.is_text else each
+        where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
+        check_alignment(found[name], arrays[name], where, how)
+    return found
+
+
+def _check_sources(
+    packed: Mapping[str, Packed], arrays: Mapping[str, Array], *, appending: bool
+) -> None:
+    """Raise where a variable is computed from values that are overwritten."""
+    for each in packed.values():
+        if is_dask_collection(each.data) and not appending:
+            check_independent(each.data, [arrays[name].place for name in packed])
+
+
+def _parents(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
+    """Return, by the name of bounds, the attributes of the variable that they are bounds of."""
+    found = {}
+    for name, variable in stored.variables.items():
+        told = {**variable.encoding, **variable.attrs}
+        for key in ("bounds", "climatology"):
+            if key in told and name in arrays:
+                found[str(told[key])] = dict(arrays[str(name)].attrs)
+    return found
 
 
 def _grow(array: Array, dims: tuple[Any, ...], dim: str, size: int) -> None:
@@ -119,20 +167,35 @@ def _keep_places(
     (before,) = geometry_from(stored[dim]).axes
     if np.array_equal(before.offset + before.step * np.arange(whole.size), whole):
         return
-    for array in arrays.values():
-        _forget(array, dim, how)
     attributes = {**stored[dim].attrs, NOTE: {"axes": []}, "_ARRAY_DIMENSIONS": [dim]}
     to_n5(whole, how.url, join(group.path, dim), attributes=attributes, **how.place)
+    for array in arrays.values():
+        _forget(array, dim, how)
+
+
+def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]) -> list[str]:
+    """Return dimensions whose coordinate, an array, is no longer what axes may say of it."""
+    found = []
+    for dim, place in places.items():
+        if dim in dataset.variables and stored[dim].dtype.kind in "iuf" and stored[dim].size:
+            axis = axis_of(stored, dim)
+            numbers = np.arange(place.start, place.stop)
+            if axis and not np.array_equal(
+                axis.offset + axis.step * numbers, dataset[dim].to_numpy()
+            ):
+                found.append(dim)
+    return found
 
 
 def _forget(array: Array, dim: str, how: Writing) -> None:
     """Take a dimension's places out of an array's axes."""
-    note = dict(array.attrs.get(NOTE, {}))
-    if dim not in note.get("axes", ()):
+    geometry = array.geometry()
+    if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
         return
-    note["axes"] = [each for each in note["axes"] if each != dim]
-    axes = tuple(Axis(name=each.name) if each.name == dim else each for each in array.axes)
+    note = dict(array.attrs.get(NOTE, {}))
+    note["axes"] = [each for each in told_by(array.attrs) if each != dim]
     array.attrs[NOTE] = note
+    axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):
         create_array(
             how.url,
@@ -143,6 +206,9 @@ def _forget(array: Array, dim: str, how: Writing) -> None:
             axes=Geometry(axes),
             **how.place,
         )
+        return
+    keys = {key for name in geometry.spoken for key in DIALECTS[name].keys}
+    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", NOTE})
 
 
 def _write(
@@ -153,8 +219,8 @@ def _write(
     how: Writing,
 ) -> Any:
     data = packed.data
-    if data.ndim > len(dims) and data.shape[-1] != array.shape[-1]:
-        data = _as_wide(array, data)
+    if packed.is_text and data.shape[-1] > array.shape[-1]:
+        array.resize((*array.shape[:-1], data.shape[-1]))
     region = tuple(
         places.get(dim, slice(0, size)) for dim, size in zip(dims, data.shape, strict=False)
     )
@@ -171,13 +237,11 @@ def _write(
     )
 
 
-def _as_wide(array: Array, data: Any) -> Any:
-    """Return characters as wide as those that are stored, which become wider where they must."""
-    width = max(data.shape[-1], array.shape[-1])
-    if width > array.shape[-1]:
-        array.resize((*array.shape[:-1], width))
-        named = [*array.attrs["_ARRAY_DIMENSIONS"][:-1], f"string{width}"]
-        array.attrs["_ARRAY_DIMENSIONS"] = named
-    wider = [(0, 0)] * (data.ndim - 1) + [(0, width - data.shape[-1])]
-    pad: Any = da.pad if isinstance(data, da.Array) else np.pad
-    return pad(data, wider, mode="constant")
+def _as_wide(array: Array, packed: Packed) -> Packed:
+    """Return texts as wide as those that are there at least, their characters in one block."""
+    data = packed.data
+    short = array.shape[-1] - data.shape[-1]
+    if short > 0:
+        pad: Any = da.pad if isinstance(data, da.Array) else np.pad
+        data = pad(data, [(0, 0)] * (data.ndim - 1) + [(0, short)], mode="constant")
+    return replace(packed, data=data.rechunk({-1: -1}) if isinstance(data, da.Array) else data)

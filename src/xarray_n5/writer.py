@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from dask.base import is_dask_collection
 from dask.delayed import Delayed, delayed
 
+from xarray_n5.array import Array
+from xarray_n5.attributes import as_json
 from xarray_n5.building import Options, build
-from xarray_n5.creation import stranger
+from xarray_n5.creation import as_dtype, check_storable, chunk_shape, stranger
 from xarray_n5.dask import to_n5
 from xarray_n5.dialects import write_geometry
 from xarray_n5.encoding import check_name, plan
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
+from xarray_n5.formats import get_format
 from xarray_n5.graphs import check_independent
-from xarray_n5.group import create_group, open_group
+from xarray_n5.group import create_group, open_existing, open_group
+from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.options import check_option
-from xarray_n5.packing import NOTE
+from xarray_n5.packing import NOTE, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.planning import align
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.array import Array
     from xarray_n5.encoding import Encoding, Plan, Stored
     from xarray_n5.group import Group
 
@@ -81,6 +85,7 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
         for part in path.split("/") if path else []:
             check_name(part, "group")
     groups = [_existing(path, how) for _, path, _ in datasets]
+    gone: list[object] = []
     plans = []
     for (dataset, path, encoding), group in zip(datasets, groups, strict=True):
         stays = group is not None and how.mode == "a"
@@ -88,7 +93,13 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
         plans.append(plan(whole, path, encoding, beside=stays))
         _check(plans[-1], how)
         if group is not None:
-            _check_room(plans[-1], group, how)
+            gone += _check_room(plans[-1], group, how)
+        elif path:
+            _check_free(path, how)
+    for each in plans:
+        for stored in each.variables.values():
+            if gone and is_dask_collection(stored.packed.data):
+                check_independent(stored.packed.data, gone)
     tasks: list[Any] = []
     for each, group in zip(plans, groups, strict=True):
         tasks += _write_group(each, group, how)
@@ -97,7 +108,8 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
 
 def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
     """Return a dataset with the coordinates that the axes of arrays tell, which it may replace."""
-    arrays = group.arrays()
+    nodes = group.nodes(iter(group), strict=True)
+    arrays = {name: node for name, node in nodes.items() if isinstance(node, Array)}
     if not arrays:
         return dataset
     images = pick(group, level=None, dialect=None, inherit=False)
@@ -115,15 +127,35 @@ def _check(plan: Plan, how: Writing) -> None:
     """Raise where creating an array would raise, before the first is created."""
     for name, stored in plan.variables.items():
         data = stored.packed.data
+        where = f"variable {name!r}"
+        if any(math.isnan(size) for size in data.shape):
+            raise MetadataError(
+                f"{where} has blocks of unknown size; call its compute_chunk_sizes() first"
+            )
+        metadata = ArrayMetadata(
+            shape=data.shape,
+            chunks=_sides(stored),
+            dtype=as_dtype(data.dtype, where),
+            compression=stored.compression,
+            attributes=as_json(stored.packed.attributes, where),
+        )
+        check_storable(metadata, get_format(how.format), where)
         if any(axis.scale is not None for axis in stored.geometry.axes):
             try:
                 write_geometry(stored.geometry, data.shape, how.dialect)
             except ValueError as error:
-                raise MetadataError(f"variable {name!r}: {error}") from error
+                raise MetadataError(f"{where}: {error}") from error
         if not how.align_chunks and is_dask_collection(data):
-            sides = stored.chunks or tuple(max(1, *sizes) for sizes in data.chunks)
-            for axis, (sizes, side) in enumerate(zip(data.chunks, sides, strict=True)):
+            for axis, (sizes, side) in enumerate(zip(data.chunks, _sides(stored), strict=True)):
                 align(sizes, side, 0, axis=axis, strict=True)
+
+
+def _sides(stored: Stored) -> tuple[int, ...]:
+    """Return the shape of the chunks that a variable will have."""
+    data = stored.packed.data
+    if stored.chunks is None and is_dask_collection(data):
+        return tuple(max(1, *sizes) for sizes in data.chunks)
+    return stored.chunks or chunk_shape("auto", data.shape)
 
 
 def _write_group(plan: Plan, group: Group | None, how: Writing) -> list[Any]:
@@ -138,14 +170,21 @@ def _write_group(plan: Plan, group: Group | None, how: Writing) -> list[Any]:
     group = open_group(how.url, plan.path, mode="r+", **how.place)
     attributes = dict(plan.attributes)
     if how.mode == "a" and isinstance(before := group.attrs.get(NOTE), dict):
-        attributes[NOTE] = _joined(before, attributes[NOTE])
+        attributes[NOTE] = _joined(before, attributes)
+        if both := [
+            each["coordinates"] for each in (group.attrs, attributes) if "coordinates" in each
+        ]:
+            attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(both).split()))
     group.attrs.update(attributes)
     return tasks
 
 
-def _joined(before: Mapping[str, Any], note: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the note of a group with what was in it before."""
-    attributes = {**before.get("attributes", {}), **note.get("attributes", {})}
+def _joined(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the note of a group with what was in it before, but for what is `written` now."""
+    note = written[NOTE]
+    kept = {k: v for k, v in before.get("attributes", {}).items() if k not in written}
+    attributes = {**kept, **note.get("attributes", {})}
+    before = {key: value for key, value in before.items() if key != "attributes"}
     return {**before, **note, **({"attributes": attributes} if attributes else {})}
 
 
@@ -181,9 +220,26 @@ def _existing(path: str, how: Writing) -> Group | None:
         return None
 
 
-def _check_room(plan: Plan, group: Group, how: Writing) -> None:
-    arrays, groups = group.arrays(), group.groups()
-    if taken := sorted(groups.keys() & plan.variables.keys()):
+def _check_free(path: str, how: Writing) -> None:
+    """Raise where a group cannot be made, for what is there or above."""
+    parts = path.split("/")
+    for depth in range(len(parts) + 1):
+        inner = "/".join(parts[:depth])
+        if array := open_existing(how.url, inner, "r+", **how.place):
+            raise NodeExistsError(array.url, "", "an array", "it cannot hold other nodes")
+    above = _existing("/".join(parts[:-1]), how)
+    for array in above.arrays().values() if above else ():
+        if parts[-1] in told_by(array.attrs):
+            hint = "a group cannot be called like it"
+            raise NodeExistsError(array.url, parts[-1], "a coordinate, told by its axes", hint)
+
+
+def _check_room(plan: Plan, group: Group, how: Writing) -> list[object]:
+    """Return the places of arrays that are replaced; raise where there is no room."""
+    nodes = group.nodes(iter(group), strict=how.mode != "w-")
+    arrays = {name: node for name, node in nodes.items() if isinstance(node, Array)}
+    told = {dim for stored in plan.variables.values() for dim in stored.told}
+    if taken := sorted((nodes.keys() - arrays.keys()) & (plan.variables.keys() | told)):
         raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
     if how.mode == "w-" and (arrays or group.attrs):
         what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"
@@ -193,25 +249,25 @@ def _check_room(plan: Plan, group: Group, how: Writing) -> None:
         if other := stranger(array):
             hint = f"it holds {other!r}, which would go with it; move that away first"
             raise NodeExistsError(group.url, array.name, "an array with more in it", hint)
-    gone = [array.place for array in replaced]
-    for stored in plan.variables.values():
-        if gone and is_dask_collection(stored.packed.data):
-            check_independent(stored.packed.data, gone)
     if how.mode == "a":
-        _check_sizes(plan, group.url, arrays)
+        _check_sizes(plan, group, arrays)
+    return [array.place for array in replaced]
 
 
-def _check_sizes(plan: Plan, url: str, arrays: Mapping[str, Array]) -> None:
+def _check_sizes(plan: Plan, group: Group, arrays: Mapping[str, Array]) -> None:
     """Raise where a dimension has another size in the arrays that are there."""
     sizes: dict[str, int] = {}
     for stored in plan.variables.values():
-        sizes |= dict(zip(stored.packed.dims, stored.packed.data.shape, strict=False))
-    for name, array in arrays.items():
-        found = array.attrs.get("_ARRAY_DIMENSIONS")
-        dims = found if isinstance(found, list) else []
-        for dim, size in zip(dims, array.shape, strict=False):
-            if sizes.get(dim, size) != size:
-                raise ValueError(
-                    f"Unable to update size for existing dimension {dim!r} of {name!r} in "
-                    f"{url!r}: it is {size}, not {sizes[dim]}; write all with mode='w'"
-                )
+        packed = stored.packed
+        shared = packed.dims[:-1] if packed.is_text else packed.dims
+        sizes |= dict(zip(shared, packed.data.shape, strict=False))
+    if not arrays:
+        return
+    images = pick(group, level=None, dialect=None, inherit=False)
+    there = build(images, {}, (), {}, Options())
+    for dim, size in there.sizes.items():
+        if sizes.get(str(dim), size) != size:
+            raise ValueError(
+                f"Unable to update size for existing dimension {dim!r} of {list(there.variables)} "
+                f"in {group.url!r}: it is {size}, not {sizes[str(dim)]}; write all with mode='w'"
+            )
