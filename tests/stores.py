@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store, open_store
+from xarray_n5.storage import Found, FsspecStore, LocalStore, MemoryStore, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,6 +77,13 @@ class CountingStore:
         self.counts["get_many"] += 1
         return self.inner.get_many(keys)
 
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        self.counts["peek"] += 1
+        return self.inner.peek(key, count)
+
+    def durable(self) -> CountingStore:
+        return self
+
     def set(self, key: str, data: Buffer) -> None:
         with self.lock:
             self.counts["set"] += 1
@@ -107,6 +114,13 @@ class CountingStore:
     def walk(self, prefix: str) -> Iterator[str]:
         self.counts["walk"] += 1
         return self.inner.walk(prefix)
+
+    def survey(self, prefix: str) -> Iterator[Found]:
+        self.counts["survey"] += 1
+        return self.inner.survey(prefix)
+
+    def partials(self, prefix: str) -> Iterator[str]:
+        return self.inner.partials(prefix)
 
     def above(self) -> None:
         return None

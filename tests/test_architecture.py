@@ -22,21 +22,24 @@ SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
     {"alerts", "errors", "options"},
-    {"units", "paths", "selection", "planning"},
+    {"units", "paths", "selection", "planning", "receipts"},
     {"axes"},
     {"grid"},
     {"compression", "storage"},
-    {"metadata"},
+    {"metadata", "underway"},
     {"formats", "dialects"},
-    {"chunks", "attributes"},
+    {"chunks", "attributes", "orders"},
     {"points", "reprs", "surroundings"},
     {"array"},
     {"nodes"},
     {"creation", "describing"},
     {"group"},
-    {"coordinates", "decoding", "graphs", "images", "lazy", "packing"},
+    {"chunkmaps", "coordinates", "decoding", "gathering", "graphs", "images", "lazy", "packing"},
+    {"digests"},
+    {"storing"},
+    {"batches", "beginning"},
     {"dask", "faithful", "fitting", "picking"},
-    {"encoding"},
+    {"encoding", "integrity"},
     {"building"},
     {"backend", "writer"},
     {"updating"},
@@ -51,6 +54,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
+    *("chunk_map", "repair", "verify"),
     *("__version__", *errors.__all__),
 }
 
@@ -121,7 +125,7 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These two are mostly the documentation of what users call.
-    assert lines <= {"array.py": 440, "group.py": 480, "dask.py": 360}.get(path.name, 300)
+    assert lines <= {"array.py": 470, "group.py": 490, "dask.py": 360}.get(path.name, 300)
 
 
 def modules() -> list[str]:

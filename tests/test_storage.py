@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,32 @@ def test_what_was_set_is_got(store: Store, data: Any) -> None:
     store.set("deep/er/key", data)
     assert store.get("deep/er/key") == bytes(data)
     assert store.exists("deep/er/key")
+
+
+def test_peeking_reads_the_beginning_alone(store: Store) -> None:
+    store.set("a/key", b"0123456789")
+    store.set("a/empty", b"")
+    assert store.peek("a/key", 4) == (b"0123", 10)
+    assert store.peek("a/key", 40) == (b"0123456789", 10)
+    assert store.peek("a/empty", 4) == (b"", 0)
+    assert store.peek("a/none", 4) is None
+    assert store.peek("a", 4) is None
+
+
+def test_a_survey_tells_sizes_and_times(store: Store) -> None:
+    before = time.time() - 10
+    store.set("a/b/1", b"xyz")
+    store.set("a/0", b"")
+    found = {each.key: each for each in store.survey("a")}
+    assert {key: each.size for key, each in found.items()} == {"b/1": 3, "0": 0}
+    assert all(each.time is None or before < each.time < before + 60 for each in found.values())
+    assert list(store.survey("nothing")) == []
+
+
+def test_a_durable_store_is_the_same_place(store: Store) -> None:
+    store.durable().set("a/b", b"x")
+    assert store.get("a/b") == b"x"
+    assert store.durable().place("a") == store.place("a")
 
 
 def test_an_empty_value_is_not_a_missing_one(store: Store) -> None:

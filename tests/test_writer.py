@@ -55,7 +55,17 @@ def days(first: int, count: int) -> xr.Dataset:
 
 def test_a_dataset_comes_back_identical(tmp_path: Path) -> None:
     dataset = days(0, 5)
-    assert dataset.n5.to_n5(tmp_path / "a.n5", "g") is None
+    receipts = dataset.n5.to_n5(tmp_path / "a.n5", "g")
+    assert set(receipts) == {
+        "temperature",
+        "count",
+        "wet",
+        "station",
+        "time",
+        "uneven",
+        "name",
+        "step",
+    }
     xr.testing.assert_identical(again(tmp_path / "a.n5", "g"), dataset)
     xr.testing.assert_identical(again(tmp_path / "a.n5", "g", chunks={}), dataset)
 
@@ -307,7 +317,7 @@ def test_writing_can_wait(tmp_path: Path) -> None:
     dataset = days(0, 4).chunk(time=2)
     task = dataset.n5.to_n5(tmp_path, "g", compute=False)
     assert not again(tmp_path, "g")["count"].any()
-    assert task.compute() > 4
+    assert task.compute()["count"].sizes == {"time": 2, "x": 1}
     xr.testing.assert_identical(again(tmp_path, "g"), dataset.compute())
 
 
@@ -615,6 +625,6 @@ def test_requests_grow_with_variables_and_chunks_alone() -> None:
 
     one, two, large = asked(1, 1), asked(2, 1), asked(1, 50)
     assert large["set"] - one["set"] == 49
-    assert two["set"] - one["set"] == 2
+    assert two["set"] - one["set"] == 3  # the document, the mark and a chunk
     assert {key for key in one if large[key] != one[key]} <= {"set", "exists"}
-    assert sum(two.values()) - sum(one.values()) <= 9
+    assert sum(two.values()) - sum(one.values()) <= 16

@@ -11,6 +11,7 @@ import dask.array as _dask_array
 from xarray_n5 import accessor as _accessor  # noqa: F401 - registers itself
 from xarray_n5.array import Array
 from xarray_n5.axes import Axis, Geometry
+from xarray_n5.chunkmaps import chunk_map
 from xarray_n5.compression import register_compression
 from xarray_n5.dask import from_n5, to_n5
 from xarray_n5.dialects import register_dialect
@@ -25,10 +26,12 @@ from xarray_n5.errors import (
     NodeNotFoundError,
     PathError,
     ReadOnlyError,
+    ResumeError,
     UnknownCompressionError,
     VarlengthChunkError,
 )
 from xarray_n5.group import Group, create_array, create_group, open_array, open_group
+from xarray_n5.integrity import repair, verify
 
 __all__ = [
     "AlignmentError",
@@ -45,9 +48,11 @@ __all__ = [
     "NodeNotFoundError",
     "PathError",
     "ReadOnlyError",
+    "ResumeError",
     "UnknownCompressionError",
     "VarlengthChunkError",
     "__version__",
+    "chunk_map",
     "create_array",
     "create_group",
     "from_n5",
@@ -55,7 +60,9 @@ __all__ = [
     "open_group",
     "register_compression",
     "register_dialect",
+    "repair",
     "to_n5",
+    "verify",
 ]
 
 __version__ = version("xarray-n5")

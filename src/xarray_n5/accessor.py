@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 import xarray as xr
 from dask.base import compute as compute_now
-from dask.delayed import Delayed, delayed
 
+from xarray_n5.batches import Writing, together
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.paths import normalize_path
 from xarray_n5.reprs import as_html, as_text, show_geometry
 from xarray_n5.updating import update
-from xarray_n5.writer import Writing, write
+from xarray_n5.writer import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from dask.delayed import Delayed
+
     from xarray_n5.axes import Geometry
+    from xarray_n5.batches import Mode
+    from xarray_n5.beginning import Begun
     from xarray_n5.encoding import Encoding
     from xarray_n5.fitting import Region
-    from xarray_n5.writer import Mode
+    from xarray_n5.gathering import Written
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """What xarray calls the variable of a DataArray without a name."""
@@ -66,7 +70,10 @@ class DatasetAccessor:
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
         format: str | None = None,  # noqa: A002
-    ) -> Delayed | None:
+        resume: bool | str = False,
+        checksums: bool = False,
+        fsync: bool = False,
+    ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
         It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``. Times,
@@ -104,11 +111,14 @@ class DatasetAccessor:
             How axes are written; by default as TensorStore, Neuroglancer and Fiji read them.
         format
             The container's format.
+        resume, checksums, fsync
+            As in :func:`~xarray_n5.to_n5`, for all variables together.
 
         Returns
         -------
-        None or Delayed
-            With ``compute=False``, what computes to the number of chunks that were written.
+        xarray.DataTree or Delayed
+            The receipts of :func:`~xarray_n5.to_n5`, a node for each variable; with
+            ``compute=False``, what computes to them.
 
         Raises
         ------
@@ -125,6 +135,9 @@ class DatasetAccessor:
             dialect=dialect,
             align_chunks=align_chunks,
             write_empty_chunks=write_empty_chunks,
+            resume=resume,
+            checksums=checksums,
+            fsync=fsync,
         )
         place = normalize_path(group or "")
         if append_dim is None and region is None and mode != "r+":
@@ -136,8 +149,8 @@ class DatasetAccessor:
             )
         if append_dim is not None and mode == "r+":
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-        written = update(self._dataset, place, how, append_dim=append_dim, region=region)
-        return _run(written, compute=compute)
+        begun, marks = update(self._dataset, place, how, append_dim=append_dim, region=region)
+        return _run(together(begun, place, marks), compute=compute)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
@@ -169,7 +182,7 @@ class DataArrayAccessor:
         found = geometry_from(self._array)
         return replace(found, sources=dict(told)) if isinstance(told, dict) else found
 
-    def to_n5(self, url: object, group: str | None = None, **options: Any) -> Delayed | None:
+    def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
         """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
         Parameters are those of :meth:`DatasetAccessor.to_n5`. A DataArray without a name is
@@ -200,7 +213,10 @@ class DataTreeAccessor:
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
         format: str | None = None,  # noqa: A002
-    ) -> Delayed | None:
+        resume: bool | str = False,
+        checksums: bool = False,
+        fsync: bool = False,
+    ) -> xr.DataTree | Delayed:
         """Store the tree, each node a group; all data in one computation.
 
         Parameters
@@ -210,7 +226,8 @@ class DataTreeAccessor:
         mode
             As in :meth:`DatasetAccessor.to_n5`, for each node by itself; groups that are no nodes
             of the tree stay.
-        url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format
+        url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format, \
+        resume, checksums, fsync
             As in :meth:`DatasetAccessor.to_n5`.
 
         Raises
@@ -229,6 +246,9 @@ class DataTreeAccessor:
             dialect=dialect,
             align_chunks=align_chunks,
             write_empty_chunks=write_empty_chunks,
+            resume=resume,
+            checksums=checksums,
+            fsync=fsync,
         )
         nodes = []
         for node in self._tree.subtree:
@@ -243,12 +263,11 @@ class DataTreeAccessor:
             return _run(write(nodes, how), compute=compute)
         if asked:
             raise ValueError("mode='r+' writes into what is there, which is encoded already")
-        parts = [update(own, place, how) for own, place, _ in nodes if own.variables]
-        return _run(cast("Delayed", delayed(sum)(parts)), compute=compute)
+        begun: dict[str, Begun] = {}
+        for own, place, _ in nodes:
+            begun |= update(own, place, how)[0] if own.variables else {}
+        return _run(together(begun, nodes[0][1], []), compute=compute)
 
 
-def _run(total: Delayed, *, compute: bool) -> Delayed | None:
-    if not compute:
-        return total
-    compute_now(total)
-    return None
+def _run(total: Written, *, compute: bool) -> xr.DataTree | Delayed:
+    return cast("xr.DataTree", compute_now(total)[0]) if compute else total

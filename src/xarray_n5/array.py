@@ -26,11 +26,12 @@ from xarray_n5.storage import name_of_root
 from xarray_n5.surroundings import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import Chunks
     from xarray_n5.dialects import Node
+    from xarray_n5.storage import Store
 
 AxisOrder: TypeAlias = Literal["C", "F"]
 
@@ -119,6 +120,11 @@ class Array:
     def url(self) -> str:
         """The container's place and the array's path in one."""
         return join(self._chunks.store.url, self.path)
+
+    @property
+    def container(self) -> Store:
+        """Where the container's files are."""
+        return self._chunks.store
 
     @property
     def place(self) -> object:
@@ -234,6 +240,18 @@ class Array:
         TypeError
             If `value` is not numbers.
         """
+        return sum(1 for _ in self.writing(key, value))
+
+    def writing(
+        self, key: object, value: object, done: Container[tuple[int, ...]] = ()
+    ) -> Iterator[tuple[tuple[int, ...], np.ndarray, int]]:
+        """Write as :meth:`write` does, a chunk at a time, passing over those that are `done`.
+
+        Yields
+        ------
+        tuple
+            A chunk's index in the stored order, what it holds, and its bytes in the store.
+        """
         self._check_writable()
         selection = normalize(key, self.shape)
         values = broadcast(value, selection, self.dtype)
@@ -241,19 +259,9 @@ class Array:
         if self._axis_order == "F":
             axes, values = axes[::-1], values.T
         try:
-            return self._chunks.write(axes, values)
+            yield from self._chunks.write(axes, values, done)
         finally:
             self._invalidate()
-
-    def check_visible(self) -> None:
-        """Raise where this process does not see the array's metadata.
-
-        Raises
-        ------
-        ContainerNotVisibleError
-            On a worker without the file system that the array was created on.
-        """
-        self._chunks.check_visible()
 
     def stamp(self) -> object:
         """Return what changes whenever the metadata are written again; one request."""
@@ -332,6 +340,27 @@ class Array:
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Return whether one chunk is stored."""
         return self._chunks.store.exists(self._chunks.key(self._stored_index(index)))
+
+    @property
+    def document(self) -> str:
+        """The key, relative to the array, of what describes it."""
+        return self._chunks.format.document
+
+    def chunk_key(self, index: Sequence[int]) -> str:
+        """Return a chunk's key in the container."""
+        return self._chunks.key(self._stored_index(index))
+
+    def decode_chunk(self, index: Sequence[int], data: bytes) -> tuple[np.ndarray, bool]:
+        """Return what a chunk's bytes hold, and whether that is as much as the array has there."""
+        return self._chunks.decode(self._stored_index(index), data)
+
+    def peek_chunk(self, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape that a chunk's first bytes tell; raise where its size denies it."""
+        return self._chunks.format.peek(self.metadata, head, size)
+
+    def chunk_index(self, key: str) -> tuple[int, ...] | None:
+        """Return the chunk that a key relative to the array names, in the stored order, or None."""
+        return self._chunks.format.chunk_index(self.metadata, key)
 
     def stored_chunks(self) -> Iterator[tuple[int, ...]]:
         """Iterate over the indices of the chunks that are stored, by listing them."""

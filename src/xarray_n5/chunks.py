@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from operator import lt
+from operator import ge, lt
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from xarray_n5.errors import (
     ChunkError,
-    ContainerNotVisibleError,
     MetadataError,
     MissingChunkError,
     VarlengthChunkError,
@@ -24,7 +23,7 @@ from xarray_n5.paths import join
 from xarray_n5.selection import outer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
 
     from xarray_n5.formats import Format
     from xarray_n5.grid import Index, Piece
@@ -81,6 +80,13 @@ class Chunks:
         except Exception as error:  # whatever a codec raises, it gets the chunk's name here
             raise ChunkError("decode", self.store.url, key, _reason(error)) from error
 
+    def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
+        """Return what a chunk's bytes hold, and whether that is as much as the array has there."""
+        stored = self._decode(self.key(index), data)
+        extent = self.metadata.grid.extent(index)
+        whole = stored is not None and all(map(ge, stored.shape, extent))
+        return self._native(index, stored), whole
+
     def block(self, index: Index) -> np.ndarray:
         """Return a chunk as far as the array reaches, in native order: new, whole, writable."""
         return self._native(index, self.load(index))
@@ -98,8 +104,11 @@ class Chunks:
             result[overlap] = stored[overlap]
         return result
 
-    def save(self, index: Index, block: np.ndarray) -> None:
-        """Store a chunk, of the shape that the array has there: whole, in one request."""
+    def save(self, index: Index, block: np.ndarray) -> int:
+        """Store a chunk, of the shape that the array has there: whole, in one request.
+
+        Returned is the number of bytes that are stored: none of an empty chunk that need not be.
+        """
         key = self.key(index)
         if self.metadata.content is not Content.NUMBERS:
             raise MetadataError(
@@ -107,7 +116,7 @@ class Chunks:
             )
         if not self.write_empty and not np.ascontiguousarray(block).reshape(-1).view("u1").any():
             self.store.delete([key])
-            return
+            return 0
         if self.edges == "pad" and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
@@ -117,6 +126,7 @@ class Chunks:
         except Exception as error:  # as above
             raise ChunkError("encode", self.store.url, key, _reason(error)) from error
         self.store.set(key, data)
+        return len(data)
 
     # Selections
 
@@ -173,15 +183,23 @@ class Chunks:
                 known[index] = cache[index] = block
         yield from (known[index] for index in indices)
 
-    def write(self, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
-        """Write `values` where `axes` select; return the number of chunks that were written.
+    def write(
+        self, axes: Sequence[AxisIndex], values: np.ndarray, done: Container[Index] = ()
+    ) -> Iterator[tuple[Index, np.ndarray, int]]:
+        """Write `values` where `axes` select, a chunk each time that one is asked for.
 
         A chunk that the selection covers is not read; one that it cuts is read, merged and
-        replaced.
+        replaced; one that is `done` is passed over.
+
+        Yields
+        ------
+        tuple
+            A chunk's index, what it holds, and the number of its bytes in the store.
         """
-        written = 0
         for parts in product(*self.metadata.grid.project(axes)):
             index = tuple(part.chunk for part in parts)
+            if index in done:
+                continue
             part_of = values[outer([part.target for part in parts])]
             if all(part.whole for part in parts):
                 block = part_of.astype(self.metadata.dtype, copy=False)
@@ -189,9 +207,7 @@ class Chunks:
                 # What was never stored is zeros here, also for those who want to know of it.
                 block = replace(self, missing="fill").block(index)
                 block[outer([part.inside for part in parts])] = part_of
-            self.save(index, block)
-            written += 1
-        return written
+            yield index, block, self.save(index, block)
 
     # All chunks
 
@@ -237,12 +253,6 @@ class Chunks:
             if any(map(lt, grid.extent(index), before.grid.extent(index))):
                 self.save(index, replace(self, missing="fill").block(index))
 
-    def check_visible(self) -> None:
-        """Raise where this process does not see the array's metadata, before it writes."""
-        key = join(self.path, self.format.document)
-        if not self.store.exists(key):
-            raise ContainerNotVisibleError(self.store.url, key)
-
     @property
     def token(self) -> tuple[object, ...]:
         """What tells these chunks from others, the same in every process."""
@@ -261,8 +271,4 @@ def _unfit(block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -
 
 def _reason(error: Exception) -> str:
     text = str(error) or "no more is known"
-    return (
-        text
-        if isinstance(error, (ValueError, MetadataError))
-        else f"{type(error).__name__}: {text}"
-    )
+    return text if isinstance(error, (ValueError, EOFError)) else f"{type(error).__name__}: {text}"

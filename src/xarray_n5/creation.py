@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import ZARR
 from xarray_n5.nodes import where as _where
-from xarray_n5.paths import join
+from xarray_n5.paths import is_own, join, meant_by
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def _others(
     """Iterate over what is at a node and must stay.
 
     Beside new nodes hidden files may lie. Where `arrays` are removed, everything with them is:
-    all but their document, their chunks, and what stopped writes left of those must stay.
+    all but their document, their chunks, what is kept of writes, and what those left must stay.
     """
     if not arrays:
         folders, files = store.list(path)
@@ -155,8 +154,7 @@ def _others(
         return
     for name in store.walk(path):
         chunk = any(form.chunk_index(array, name) is not None for array in arrays)
-        left = re.fullmatch(r"\..+\.[0-9a-f]{32}\.partial", name.rpartition("/")[2])
-        if not (chunk or left or name == form.document):
+        if not (chunk or meant_by(name) or is_own(name) or name == form.document):
             yield name
 
 

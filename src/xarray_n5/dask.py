@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
 import numpy as np
-import xarray as xr
 from dask.array.core import PerformanceWarning, normalize_chunks
 from dask.base import compute as compute_now
-from dask.base import is_dask_collection, tokenize
-from dask.layers import ArraySliceDep
+from dask.base import tokenize
 from dask.utils import parse_bytes
 
 from xarray_n5.alerts import warn
 from xarray_n5.array import Array
-from xarray_n5.coordinates import geometry_from
-from xarray_n5.creation import chunk_shape
-from xarray_n5.errors import MetadataError
-from xarray_n5.graphs import check_independent
-from xarray_n5.group import create_array, open_array, open_existing
-from xarray_n5.paths import normalize_path
-from xarray_n5.planning import align, group_chunks
-from xarray_n5.selection import normalize
-from xarray_n5.storage import open_container
+from xarray_n5.beginning import start
+from xarray_n5.group import open_array
+from xarray_n5.orders import Order
+from xarray_n5.planning import group_chunks
+from xarray_n5.storing import write_lazily, write_when_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import xarray as xr
     from dask.delayed import Delayed
 
     from xarray_n5.array import AxisOrder
@@ -167,11 +161,15 @@ def to_n5(
     edge_chunks: EdgeChunks = "truncate",
     format: str | None = None,  # noqa: A002
     dialect: str | Iterable[str] | None = None,
-) -> da.Array | Delayed | None:
+    resume: bool | str = False,
+    checksums: bool = False,
+    fsync: bool = False,
+) -> xr.Dataset | da.Array | Delayed:
     """Store a dask array, each chunk by one task, once, whole.
 
     The metadata are written at once, the chunks when the result is computed. Blocks that cut
-    stored chunks are merged or split on the stored grid first.
+    stored chunks are merged or split on the stored grid first. Until the last chunk is written, a
+    hidden folder in the array's tells that the write goes on.
 
     Parameters
     ----------
@@ -199,160 +197,67 @@ def to_n5(
         Whether blocks may be merged or split on the stored grid.
     write_empty_chunks, edge_chunks
         As in :func:`~xarray_n5.open_array`.
+    resume
+        Whether to go on with this very write, where it was interrupted: blocks whose chunks have
+        been written are not computed again. Where it has not begun, it begins as `mode` says. The
+        array's name in dask must be the same in each run, as it is where its parts are known to
+        dask; a text here stands for one that is not.
+    checksums
+        Whether to keep a digest of each chunk beside the data, for :func:`verify`.
+    fsync
+        Whether each chunk is flushed to disk before the next: it outlives a power cut then.
 
     Returns
     -------
-    None, Delayed or dask.array.Array
-        Nothing if computed; with ``compute=False``, what computes to the number of chunks that
-        were written; with `return_stored`, the stored array (of which ``compute=False`` writes
-        each block when it is first computed).
+    xarray.Dataset, Delayed or dask.array.Array
+        Receipts on the chunk grid: each chunk's stored ``bytes``, the ``digest`` of its elements
+        (xxh64 of them in C order, little-endian, as far as the array reaches), the ``seconds``
+        that it took and the ``worker`` that wrote it. With ``compute=False``, what computes to
+        them; with `return_stored`, the stored array (of which ``compute=False`` writes each block
+        when it is first computed).
 
     Raises
     ------
     AlignmentError
         If blocks cut stored chunks, and `align_chunks` is false.
+    ResumeError
+        If an unfinished write is there, but another one than that to `resume`.
     NodeExistsError, MetadataError
         As in :func:`~xarray_n5.create_array`. Nothing was written then.
     """
-    if axes is None and region is None and isinstance(arr, xr.DataArray):
-        axes = geometry_from(arr)
-    source = arr if isinstance(arr, da.Array) else da.asarray(getattr(arr, "data", arr))
-    if any(math.isnan(size) for size in source.shape):
-        raise ValueError(
-            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
-        )
-    path = component or ""
-    options: dict[str, Any] = {
-        "storage_options": storage_options,
-        "format": format,
-        "write_empty_chunks": write_empty_chunks,
-        "edge_chunks": edge_chunks,
-    }
-    start = (0,) * source.ndim
-    if region is not None:
-        fixed = {"chunks": chunks, "attributes": attributes, "axes": axes, "dialect": dialect}
-        given = [name for name, value in fixed.items() if value is not None]
-        if given:
-            raise ValueError(f"a region goes into an array as it is; {given} cannot change it")
-        target = open_array(url, path, mode="r+", **options)
-        where = (region,) if isinstance(region, slice) else tuple(region)
-        if not all(isinstance(item, slice) for item in where):
-            raise ValueError(f"the region is {region!r}; one slice for each axis is needed")
-        start = _region_start(where, source, target)
-        aligned = _aligned(source, target.chunks, start, strict=not align_chunks)
-    else:
-        existing = open_existing(url, path, mode, **options)
-        if chunks is None and existing is None and not is_dask_collection(arr):
-            chunks = "auto"
-        shape = _stored_shape(source, chunks, existing)
-        if mode == "w":
-            store, inner = open_container(url, normalize_path(path), storage_options)
-            check_independent(source, [store.place(inner)])
-        aligned = _aligned(source, shape, start, strict=not align_chunks)
-        target = create_array(
-            url,
-            path,
-            shape=source.shape,
-            dtype=source.dtype,
-            chunks=shape,
-            compression=compression,
-            axes=axes,
-            attributes=attributes,
+    marked = compute or not return_stored
+    if not marked and (resume or checksums):
+        raise ValueError("a write whose blocks are returned has no end: no resume, no checksums")
+    begun = start(
+        arr,
+        url,
+        component or "",
+        marked=marked,
+        storage_options=storage_options,
+        fsync=fsync,
+        order=Order(
             mode=mode,
+            region=region,
+            chunks=chunks,
+            compression=compression,
+            attributes=attributes,
+            axes=axes,
             dialect=dialect,
-            **options,
-        )
-    return _run(aligned, target, start, compute=compute, return_stored=return_stored)
-
-
-def _stored_shape(
-    source: da.Array,
-    chunks: Sequence[int] | int | Literal["auto"] | None,
-    existing: Array | None,
-) -> tuple[int, ...]:
-    """Return the chunk shape to write: what was asked for, what is there, or dask's blocks."""
-    if chunks is not None:
-        return chunk_shape(chunks, source.shape)
-    if existing is not None:
-        return existing.chunks
-    return tuple(max(1, *sizes) for sizes in source.chunks)
-
-
-def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
-    """Return where `region` begins in `target`, having made sure that `source` fits into it."""
-    selection = normalize(region, target.shape)
-    plain = all(item.step in {None, 1} for item in region)
-    if not plain or selection.shape != source.shape:
-        raise ValueError(
-            f"the region {region} of {target.url}, whose shape is {target.shape}, covers "
-            f"{selection.shape}, not the {source.shape} of the array; resize or select "
-            "to fit, with steps of 1"
-        )
-    if target.dtype != source.dtype.newbyteorder("="):
-        raise MetadataError(
-            f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
-        )
-    return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
-
-
-def _aligned(
-    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
-) -> da.Array:
-    """Return `source` in blocks of which no two share a stored chunk."""
-    blocks = tuple(
-        align(sizes, side, first, axis=axis, strict=strict)
-        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
+            align_chunks=align_chunks,
+            write_empty_chunks=write_empty_chunks,
+            edge_chunks=edge_chunks,
+            format=format,
+            resume=resume,
+            checksums=checksums,
+        ),
     )
-    return source if blocks == source.chunks else source.rechunk(blocks)
-
-
-def _run(
-    source: da.Array, target: Array, start: tuple[int, ...], *, compute: bool, return_stored: bool
-) -> da.Array | Delayed | None:
-    token = tokenize(source.name, target, start)
-    # dask turns an ArraySliceDep among the arguments into each block's own slices.
-    arguments: Any = (target.bare(), ArraySliceDep(source.chunks))
-    if return_stored and not compute:
-        name, meta = f"stored-n5-{token}", source._meta  # noqa: SLF001 - map_blocks asks for it
-        writing: Any = source.map_blocks(
-            cast("Any", _write_and_return), *arguments, start=start, name=name, meta=meta
-        )
-        return cast("da.Array", writing)
-    counts: Any = source.map_blocks(
-        cast("Any", _write),
-        *arguments,
-        start=start,
-        name=f"to-n5-{token}",
-        dtype=np.int64,
-        chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
-        meta=np.empty((0,) * source.ndim, np.int64),
-    )
-    # A flat tree: few tasks more, and a lost worker takes few receipts with it.
-    total = cast("Delayed", counts.sum(split_every=1000).to_delayed().item())
+    if begun.write is None:
+        return write_when_read(begun.source, begun.target, begun.start)
+    total = write_lazily(begun.source, begun.write, begun.before)
     if not compute:
         return total
-    compute_now(total)
+    (receipts,) = compute_now(total)
     if not return_stored:
-        return None
-    where = tuple(slice(s, s + n) for s, n in zip(start, source.shape, strict=True))
-    return cast("da.Array", from_n5(target)[where])
-
-
-def _write(
-    block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
-) -> np.ndarray:
-    """Write a block; return how many chunks it became, in an array of one."""
-    target.check_visible()
-    place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
-    ends = zip(place, target.shape, target.chunks, strict=True)
-    if any(each.stop == size and size % side for each, size, side in ends):
-        target = target.renewed()  # its last chunks reach further where it has grown
-    return np.full((1,) * block.ndim, target.write(place, block), np.int64)
-
-
-def _write_and_return(
-    block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
-) -> np.ndarray:
-    """Write a block; return it as it is stored."""
-    _write(block, target, where, start)
-    return block
+        return cast("xr.Dataset", receipts)
+    where = tuple(slice(s, s + n) for s, n in zip(begun.start, begun.source.shape, strict=True))
+    return cast("da.Array", from_n5(begun.target)[where])

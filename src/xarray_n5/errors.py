@@ -10,6 +10,7 @@ Each is also the builtin that a caller would catch::
     ├── MetadataError            ValueError           metadata that cannot be understood or held
     ├── UnknownCompressionError  NotImplementedError  a compression nobody registered
     ├── AlignmentError           ValueError           dask blocks that would share a chunk
+    ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
@@ -36,6 +37,7 @@ __all__ = [
     "NodeNotFoundError",
     "PathError",
     "ReadOnlyError",
+    "ResumeError",
     "UnknownCompressionError",
     "VarlengthChunkError",
 ]
@@ -81,9 +83,9 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
     def __init__(self, url: str, key: str) -> None:
         self.url, self.key = url, key
         super().__init__(
-            f"this process does not see {key!r} in {url!r}, which existed when the write was "
-            "planned; nothing was written. Give every worker the same file system "
-            "(a shared mount) or an object store"
+            f"this process does not see {key!r} in {url!r}, which is there from a write's "
+            "beginning to its end; nothing was written. Give every worker the same file system (a "
+            "shared mount) or an object store; a write that has ended cannot be computed again"
         )
 
 
@@ -115,6 +117,19 @@ class AlignmentError(N5Error, ValueError):
         super().__init__(
             f"along axis {axis}, dask block {block} starts at {position}, which cuts a stored "
             f"chunk of {chunk}; rechunk to multiples of {chunk}, or leave align_chunks=True"
+        )
+
+
+class ResumeError(N5Error, ValueError):
+    """A write that was to go on, where another one has begun and not ended."""
+
+    def __init__(self, url: str, path: str, began: str) -> None:
+        self.url, self.path, self.began = url, path, began
+        super().__init__(
+            f"{path or '/'!r} in {url!r} holds an unfinished write of another array, or with other "
+            f"chunks or compression, that began {began}: give the array that was given then (its "
+            "name in dask must not change from run to run; resume='a name' stands for one that "
+            "does), or start anew with mode='w' and without resume"
         )
 
 

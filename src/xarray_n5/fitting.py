@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.array import Array
+    from xarray_n5.batches import Writing
     from xarray_n5.packing import Packed
-    from xarray_n5.writer import Writing
 
 _SCALED = frozenset({"scale_factor", "add_offset"})
 """What makes other numbers of a variable's values."""

@@ -28,7 +28,7 @@ from xarray_n5.reprs import as_html, as_text, show_group
 from xarray_n5.storage import open_container
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from xarray_n5.array import AxisOrder
     from xarray_n5.axes import Axis, Geometry
@@ -359,6 +359,7 @@ def create_array(
     chunk_aspect_ratio: Sequence[float] | None = None,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
+    announce: Callable[[Array], None] | None = None,
 ) -> Array:
     """Create an array, or open one that agrees.
 
@@ -387,6 +388,8 @@ def create_array(
         and adds the attributes; "r+" does only the latter.
     dialect
         How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
+    announce
+        What is called with a new array when there is room for it, just before it is written.
 
     Returns
     -------
@@ -427,8 +430,11 @@ def create_array(
     if mode == "r+":
         raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
     before = make_room(store, path, form, before, metadata if mode == "w" else None)
+    array = options.array(store, path, form, metadata)
+    if announce is not None:
+        announce(array)
     store.set(join(path, form.document), form.create(metadata, before, at))
-    return options.array(store, path, form, metadata)
+    return array
 
 
 def create_group(

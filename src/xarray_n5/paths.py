@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import re
+import uuid
 
 from xarray_n5.errors import PathError
+
+WRITING = ".writing-"
+"""How the name of a folder begins that is beside an array while it is written."""
+
+DIGESTS = ".digests.npz"
+"""The file beside an array that holds digests of its chunks."""
+
+QUARANTINE = ".quarantine"
+"""The folder beside an array that damaged chunks are moved to."""
+
+_PARTIAL = re.compile(r"((?:.*/)?)\.(.+)\.[0-9a-f]{32}\.partial")
 
 
 def join(*parts: str) -> str:
@@ -57,3 +69,24 @@ def new_path(path: str, document: str) -> str:
         if part.startswith(".") or part == document:
             raise PathError(f"no node can be called {part!r}; choose another name in {path!r}")
     return normal
+
+
+def partial_key(key: str) -> str:
+    """Return a key beside another one, hidden, whose like no other attempt to write it uses."""
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}.partial"
+
+
+def meant_by(partial: str) -> str | None:
+    """Return the key that a :func:`partial_key` was made of, or None where it is none.
+
+    >>> meant_by(partial_key("a/0"))
+    'a/0'
+    """
+    found = _PARTIAL.fullmatch(partial)
+    return None if found is None else "".join(found.groups())
+
+
+def is_own(key: str) -> bool:
+    """Return whether a key relative to a node is one of those that only writes here make."""
+    return key == DIGESTS or key.startswith((WRITING, f"{QUARANTINE}/"))

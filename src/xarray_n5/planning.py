@@ -63,6 +63,16 @@ def align(
     return tuple(high - low for low, high in pairwise(edges))
 
 
+def touched(start: int, size: int, chunk: int) -> range:
+    """Return the chunks along an axis that a piece of it touches.
+
+    >>> touched(5, 4, 3)
+    range(1, 3)
+    """
+    first = start // chunk
+    return range(first, -(-(start + size) // chunk) if size else first)
+
+
 def auto_chunks(
     shape: Sequence[int],
     *,

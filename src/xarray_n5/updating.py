@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
-from dask.delayed import Delayed, delayed
 
+from xarray_n5.array import Array
 from xarray_n5.axes import Axis, Geometry
+from xarray_n5.beginning import start
 from xarray_n5.building import Options, build
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.dask import to_n5
@@ -31,17 +32,19 @@ from xarray_n5.group import create_array, open_group
 from xarray_n5.packing import NOTE, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
+from xarray_n5.storing import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import xarray as xr
 
-    from xarray_n5.array import Array
+    from xarray_n5.batches import Writing
+    from xarray_n5.beginning import Begun
     from xarray_n5.fitting import Region
     from xarray_n5.group import Group
     from xarray_n5.packing import Packed
-    from xarray_n5.writer import Writing
+    from xarray_n5.underway import Underway
 
 
 def update(
@@ -51,11 +54,11 @@ def update(
     *,
     append_dim: str | None = None,
     region: Region | None = None,
-) -> Delayed:
+) -> tuple[dict[str, Begun], list[Underway]]:
     """Make ready to write a dataset into the arrays of a group; all else stays as it is.
 
     Without `append_dim` and `region`, each variable replaces the values of the one there.
-    Returned is what computes to the number of chunks that were written.
+    Returned are the writes, by the paths of their arrays, and the mark of the whole, if any.
 
     Raises
     ------
@@ -63,7 +66,13 @@ def update(
         If the dataset does not fit there.
     """
     group = open_group(how.url, path, mode="r+", **how.place)
+    mark = how.mark(path, dataset, append_dim, region)
+    began = mark.facts() if how.resume and append_dim is not None else None
+    if began:
+        _grow(group, began)
     stored, arrays = _open(group)
+    if began:
+        stored = stored.isel({append_dim: slice(0, began["start"])})
     if append_dim is not None:
         places = appended(dataset, stored, append_dim)
     else:
@@ -83,18 +92,20 @@ def update(
     _check_sources(packed, arrays, appending=append_dim is not None)
     # Everything is checked; from here on, arrays change.
     if append_dim is not None:
-        for name, array in arrays.items():
-            _grow(array, stored.variables[name].dims, append_dim, places[append_dim].stop)
+        facts = _growth(stored, arrays, append_dim, places[append_dim])
+        mark.begin({**facts, "by": writer_name(), "began": now()})
+        _grow(group, facts)
+        arrays = {name: array.refresh() for name, array in arrays.items()}
         if append_dim in beside:
             _keep_places(group, dataset, stored, append_dim, arrays, how)
     for dim in _outdated(written, stored, {k: v for k, v in places.items() if k not in beside}):
         for array in arrays.values():
             _forget(array, dim, how)
-    tasks = [
-        _write(arrays[name], stored.variables[name].dims, each, places, how)
+    begun = {
+        arrays[name].path: _write(arrays[name], stored.variables[name].dims, each, places, how)
         for name, each in packed.items()
-    ]
-    return cast("Delayed", delayed(sum)(tasks))
+    }
+    return begun, [mark] if append_dim is not None else []
 
 
 def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
@@ -148,10 +159,24 @@ def _parents(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[
     return found
 
 
-def _grow(array: Array, dims: tuple[Any, ...], dim: str, size: int) -> None:
-    if dim in dims:
-        axis = dims.index(dim)
-        array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
+def _growth(
+    stored: xr.Dataset, arrays: Mapping[str, Array], dim: str, place: slice
+) -> dict[str, Any]:
+    """Return from where on arrays grow, and along which axis to which size each of them."""
+    grows = {
+        name: [stored.variables[name].dims.index(dim), place.stop]
+        for name in arrays
+        if dim in stored.variables[name].dims
+    }
+    return {"start": place.start, "grows": grows}
+
+
+def _grow(group: Group, facts: Mapping[str, Any]) -> None:
+    """Let arrays grow that have not yet: who was stopped in between goes on here."""
+    for name, (axis, size) in facts["grows"].items():
+        array = group[name]
+        if isinstance(array, Array) and array.shape[axis] != size:
+            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
 
 
 def _keep_places(
@@ -217,7 +242,7 @@ def _write(
     packed: Packed,
     places: Mapping[str, slice],
     how: Writing,
-) -> Any:
+) -> Begun:
     data = packed.data
     if packed.is_text and data.shape[-1] > array.shape[-1]:
         array.resize((*array.shape[:-1], data.shape[-1]))
@@ -225,15 +250,13 @@ def _write(
         places.get(dim, slice(0, size)) for dim, size in zip(dims, data.shape, strict=False)
     )
     region += tuple(slice(0, size) for size in array.shape[len(region) :])
-    return to_n5(
+    return start(
         data,
         how.url,
         array.path,
-        region=region,
-        compute=False,
-        align_chunks=how.align_chunks,
-        write_empty_chunks=how.write_empty_chunks,
-        **how.place,
+        how.order(region=region),
+        storage_options=how.storage_options,
+        fsync=how.fsync,
     )
 
 

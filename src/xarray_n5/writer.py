@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
-from dask.delayed import Delayed, delayed
 
 from xarray_n5.array import Array
 from xarray_n5.attributes import as_json
+from xarray_n5.batches import together
+from xarray_n5.beginning import start
 from xarray_n5.building import Options, build
 from xarray_n5.creation import as_dtype, check_storable, chunk_shape, stranger
-from xarray_n5.dask import to_n5
 from xarray_n5.dialects import write_geometry
 from xarray_n5.encoding import check_name, plan
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
@@ -21,45 +20,26 @@ from xarray_n5.formats import get_format
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_group, open_existing, open_group
 from xarray_n5.metadata import ArrayMetadata
-from xarray_n5.options import check_option
 from xarray_n5.packing import NOTE, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.planning import align
+from xarray_n5.storing import now, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
+    from xarray_n5.batches import Writing
+    from xarray_n5.beginning import Begun
     from xarray_n5.encoding import Encoding, Plan, Stored
+    from xarray_n5.gathering import Written
     from xarray_n5.group import Group
-
-Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
-    """Where and how datasets are written."""
-
-    url: object
-    mode: Mode = "w-"
-    storage_options: Mapping[str, Any] | None = None
-    format: str | None = None
-    dialect: str | Iterable[str] | None = None
-    align_chunks: bool = True
-    write_empty_chunks: bool = True
-
-    def __post_init__(self) -> None:
-        check_option("mode", self.mode, "w-", "w", "a", "r+")
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """How the container is found."""
-        return {"storage_options": self.storage_options, "format": self.format}
+    from xarray_n5.underway import Underway
 
 
-def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Delayed:
+def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Written:
     """Create groups and arrays, and make ready to write the data of all of them.
 
     Parameters
@@ -71,8 +51,8 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
 
     Returns
     -------
-    Delayed
-        What computes to the number of chunks that were written.
+    Written
+        What computes to the receipts of all variables, in a tree.
 
     Raises
     ------
@@ -86,6 +66,8 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
             check_name(part, "group")
     groups = [_existing(path, how) for _, path, _ in datasets]
     gone: list[object] = []
+    mark = how.mark(datasets[0][1], datasets)
+    again = bool(how.resume) and mark.facts() is not None
     plans = []
     for (dataset, path, encoding), group in zip(datasets, groups, strict=True):
         stays = group is not None and how.mode == "a"
@@ -93,17 +75,28 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
         plans.append(plan(whole, path, encoding, beside=stays))
         _check(plans[-1], how)
         if group is not None:
-            gone += _check_room(plans[-1], group, how)
+            gone += _check_room(plans[-1], group, how, again=again)
         elif path:
             _check_free(path, how)
     for each in plans:
         for stored in each.variables.values():
             if gone and is_dask_collection(stored.packed.data):
                 check_independent(stored.packed.data, gone)
-    tasks: list[Any] = []
+    return _begin(plans, groups, mark, how)
+
+
+def _begin(
+    plans: Sequence[Plan], groups: Sequence[Group | None], mark: Underway, how: Writing
+) -> Written:
+    """Create what is planned, all checked, beneath a mark."""
+    root = plans[0].path
+    if groups[0] is None:
+        create_group(how.url, root, mode="a", **how.place)
+    mark.begin({"by": writer_name(), "began": now()})
+    begun: dict[str, Begun] = {}
     for each, group in zip(plans, groups, strict=True):
-        tasks += _write_group(each, group, how)
-    return cast("Delayed", delayed(sum)(tasks))
+        begun |= _write_group(each, group, how)
+    return together(begun, root, [mark])
 
 
 def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
@@ -158,15 +151,17 @@ def _sides(stored: Stored) -> tuple[int, ...]:
     return stored.chunks or chunk_shape("auto", data.shape)
 
 
-def _write_group(plan: Plan, group: Group | None, how: Writing) -> list[Any]:
-    """Create a group and its arrays, and its own attributes last; return the tasks that write."""
+def _write_group(plan: Plan, group: Group | None, how: Writing) -> dict[str, Begun]:
+    """Create a group and its arrays, and its own attributes last; return the writes by path."""
     if group is not None and how.mode == "w":
         for name in group.arrays():
-            group.delete(name)
+            if not (how.resume and name in plan.variables):
+                group.delete(name)
         group.attrs.clear()
     if group is None:
         group = create_group(how.url, plan.path, mode="a", **how.place)
-    tasks = [_write_variable(join(plan.path, n), v, how) for n, v in plan.variables.items()]
+    paths = {join(plan.path, name): each for name, each in plan.variables.items()}
+    begun = {path: _write_variable(path, each, how) for path, each in paths.items()}
     group = open_group(how.url, plan.path, mode="r+", **how.place)
     attributes = dict(plan.attributes)
     if how.mode == "a" and isinstance(before := group.attrs.get(NOTE), dict):
@@ -176,7 +171,7 @@ def _write_group(plan: Plan, group: Group | None, how: Writing) -> list[Any]:
         ]:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(both).split()))
     group.attrs.update(attributes)
-    return tasks
+    return begun
 
 
 def _joined(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +183,7 @@ def _joined(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, 
     return {**before, **note, **({"attributes": attributes} if attributes else {})}
 
 
-def _write_variable(path: str, stored: Stored, how: Writing) -> Any:
+def _write_variable(path: str, stored: Stored, how: Writing) -> Begun:
     packed = stored.packed
     attributes, note = dict(packed.attributes), dict(packed.attributes.get(NOTE, {}))
     placed = any(axis.scale is not None for axis in stored.geometry.axes)
@@ -196,20 +191,17 @@ def _write_variable(path: str, stored: Stored, how: Writing) -> Any:
         # N5's units are those of the axes.
         note["attributes"] = {**note.get("attributes", {}), "units": attributes.pop("units")}
     note["axes"] = list(stored.told)
-    return to_n5(
-        packed.data,
-        how.url,
-        path,
-        compute=False,
+    order = how.order(
         mode="w-" if how.mode == "w-" else "w",
         chunks=stored.chunks,
         compression=stored.compression,
         attributes={**attributes, NOTE: note, "_ARRAY_DIMENSIONS": list(packed.dims)},
         axes=stored.geometry if placed else None,
         dialect=how.dialect if placed else None,
-        align_chunks=how.align_chunks,
-        write_empty_chunks=how.write_empty_chunks,
-        **how.place,
+        dims=packed.dims if len(packed.dims) == packed.data.ndim else (),
+    )
+    return start(
+        packed.data, how.url, path, order, storage_options=how.storage_options, fsync=how.fsync
     )
 
 
@@ -234,14 +226,14 @@ def _check_free(path: str, how: Writing) -> None:
             raise NodeExistsError(array.url, parts[-1], "a coordinate, told by its axes", hint)
 
 
-def _check_room(plan: Plan, group: Group, how: Writing) -> list[object]:
+def _check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[object]:
     """Return the places of arrays that are replaced; raise where there is no room."""
     nodes = group.nodes(iter(group), strict=how.mode != "w-")
     arrays = {name: node for name, node in nodes.items() if isinstance(node, Array)}
     told = {dim for stored in plan.variables.values() for dim in stored.told}
     if taken := sorted((nodes.keys() - arrays.keys()) & (plan.variables.keys() | told)):
         raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
-    if how.mode == "w-" and (arrays or group.attrs):
+    if how.mode == "w-" and not again and (arrays or group.attrs):
         what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"
         raise NodeExistsError(group.url, "", "a group that is not empty", what)
     replaced = [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]

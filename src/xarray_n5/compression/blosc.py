@@ -52,6 +52,12 @@ class Blosc:
         )
         return frame
 
+    def stored_size(self, head: bytes, size: int) -> int:
+        """Return how many bytes a frame has that begins so."""
+        if len(head) < _HEADER.size:
+            return _HEADER.size if size else 0
+        return int(_HEADER.unpack_from(head)[-1])
+
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what the frame holds: it tells itself how it was made.
 
@@ -69,14 +75,14 @@ class Blosc:
 def _decoded_size(view: memoryview, size: int) -> int:
     """Return the size that the header tells, refusing what cannot be decoded."""
     if len(view) < _HEADER.size:
-        raise ValueError(f"a blosc header has {_HEADER.size} bytes, here are {len(view)}")
+        raise EOFError(f"a blosc header has {_HEADER.size} bytes, here are {len(view)}")
     _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
     if plain > size:
         raise ValueError(f"the blosc frame holds {plain} bytes, {size} were expected")
     if plain and packed <= _HEADER.size:
         raise ValueError("the blosc frame is a header alone, as n5-blosc writes with shuffle -1")
     if packed > len(view):
-        raise ValueError(f"the blosc frame has {packed} bytes, here are {len(view)}")
+        raise EOFError(f"the blosc frame has {packed} bytes, here are {len(view)}")
     if flags >> 5 == _SNAPPY and not flags & _COPIED:
         raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
     return int(plain)

@@ -97,7 +97,8 @@ def _decode_java(view: memoryview, size: int) -> bytes:
         payload = view[start : start + packed]
         left -= original
         if left < 0 or len(payload) < packed:
-            raise ValueError(f"the LZ4Block stream ends early, or holds more than {size} bytes")
+            error = ValueError if left < 0 else EOFError
+            raise error(f"the LZ4Block stream ends early, or holds more than {size} bytes")
         blocks.append(_decode_java_block(payload, token & 0xF0, original, checksum))
         start += packed
     return b"".join(blocks)

@@ -19,6 +19,10 @@ class Raw:
         """Return `data`."""
         return data
 
+    def stored_size(self, head: bytes, size: int) -> int:  # noqa: ARG002
+        """Return how many bytes hold `size` of them."""
+        return size
+
     def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
         """Return `data`, of whatever length."""
         return data

@@ -52,7 +52,12 @@ class Zstd:
             return memoryview(numcodecs.zstd.decompress(data))
         decoded = np.empty(size, np.uint8)
         if size:  # numcodecs takes a frame that tells 0 for damaged
-            numcodecs.zstd.decompress(data, decoded)
+            try:
+                numcodecs.zstd.decompress(data, decoded)
+            except RuntimeError as error:
+                if "Src size" in str(error):
+                    raise EOFError("the zstd frame ends early") from error
+                raise
         return decoded.data
 
 

@@ -70,6 +70,17 @@ class Format(Protocol):
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
 
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape that a chunk's first bytes tell.
+
+        Raises
+        ------
+        EOFError
+            If a file of `size` bytes cannot hold it.
+        ValueError
+            If that is no chunk's beginning.
+        """
+
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
         """Return the bytes that store `block`."""
 

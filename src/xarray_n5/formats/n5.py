@@ -166,6 +166,10 @@ class N5:
         """Return a chunk's elements."""
         return n5_chunk.decode(metadata, data)
 
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape that a chunk's header tells."""
+        return n5_chunk.peek(metadata, head, size)
+
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
         """Return a chunk's bytes."""
         return n5_chunk.encode(metadata, block)

@@ -49,6 +49,29 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     return decoders[metadata.content](metadata, payload, shape, count)
 
 
+def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+    """Return the shape that a chunk's header tells, as far as its size allows for that.
+
+    Raises
+    ------
+    EOFError
+        If the file is too small for what its header, or the compression's, tells.
+    ValueError
+        If the header is none.
+    """
+    _, shape, count, start = _header(metadata, head)
+    _check_size(metadata, shape, count)
+    stored_size = getattr(metadata.compression, "stored_size", None)
+    elements = math.prod(shape) if count is None else count
+    if stored_size is not None:
+        least = start + stored_size(head[start:], elements * metadata.dtype.itemsize)
+    else:
+        least = start + 1
+    if size < least:
+        raise EOFError(f"the file has {size} bytes, its header tells {least} at least")
+    return shape
+
+
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     """Return the bytes of a chunk that stores `block`, whose shape becomes the header's."""
     header = struct.pack(f">HH{block.ndim}I", _DEFAULT, block.ndim, *block.shape[::-1])
@@ -59,7 +82,7 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
 def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
     """Return the mode, the shape, the number of elements where it is given, the payload's place."""
     if not data:
-        raise ValueError(
+        raise EOFError(
             "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
         )
     try:
@@ -72,7 +95,7 @@ def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...],
     if (problem or doubtful) and metadata.legacy and (old := _legacy_header(metadata, data)):
         return old
     if problem:
-        raise ValueError(problem)
+        raise (EOFError if mode < 0 else ValueError)(problem)
     return mode, shape, count, start
 
 
@@ -138,7 +161,7 @@ def _check_size(metadata: ArrayMetadata, shape: tuple[int, ...], count: int | No
 def _decompress(metadata: ArrayMetadata, payload: memoryview, size: int) -> memoryview:
     decoded = memoryview(metadata.compression.decode(payload, size)).cast("B")
     if decoded.nbytes < size:
-        raise ValueError(
+        raise EOFError(
             f"the payload holds {decoded.nbytes} bytes, {size} were expected: the chunk is cut "
             "off, or its header or the dataset's dataType is wrong"
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 from xarray_n5.paths import join
+from xarray_n5.storage.found import Found
 from xarray_n5.storage.fsspec import FsspecStore
 from xarray_n5.storage.local import LocalStore
 from xarray_n5.storage.memory import MemoryStore
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STORES",
+    "Found",
     "FsspecStore",
     "Listing",
     "LocalStore",
@@ -63,8 +65,14 @@ class Store(Protocol):
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched in one batch where the store can."""
 
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first `count` bytes at `key`, and how many there are; None where no file."""
+
     def set(self, key: str, data: Buffer) -> None:
         """Replace what is at `key`, whole or not at all."""
+
+    def durable(self) -> Store:
+        """Return a store whose writes have reached the disk when they return."""
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -86,6 +94,12 @@ class Store(Protocol):
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""
+
+    def survey(self, prefix: str) -> Iterator[Found]:
+        """Iterate over all files under `prefix`, with their sizes and times."""
+
+    def partials(self, prefix: str) -> Iterator[str]:
+        """Iterate over the keys under `prefix`, relative to it, that stopped writes left."""
 
     def stamp(self, key: str) -> object:
         """Return what changes whenever `key` is written again, or None where that is unknown."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import re
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from urllib.parse import quote, unquote
 
-from xarray_n5.paths import join
+from xarray_n5.paths import join, meant_by, partial_key
+from xarray_n5.storage.filesystems import (
+    digest,
+    is_async,
+    is_http,
+    protocols,
+    split,
+    time_of,
+    url_of,
+)
+from xarray_n5.storage.found import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,13 +61,13 @@ class FsspecStore:
 
             fs, root = url_to_fs(place, **options)
             return cls(fs, root.rstrip("/"))
-        found = _split(place)
+        found = split(place)
         return None if found is None else cls(*found)
 
     @property
     def url(self) -> str:
         """The URL without credentials, for messages."""
-        return _CREDENTIALS.sub("", _url(self.fs, self.root))
+        return _CREDENTIALS.sub("", url_of(self.fs, self.root))
 
     def __repr__(self) -> str:
         """Name the place, not the options: they may hold secrets."""
@@ -78,10 +85,10 @@ class FsspecStore:
     def place(self, path: str) -> object:
         """Return what tells a node from others."""
         # A digest, since options may hold secrets.
-        return ("fsspec", join(self.root, path), _digest(self.fs))
+        return ("fsspec", join(self.root, path), digest(self.fs))
 
     def _path(self, key: str) -> str:
-        return join(self.root, quote(key) if _is_http(self.fs) else key)
+        return join(self.root, quote(key) if is_http(self.fs) else key)
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
@@ -92,7 +99,7 @@ class FsspecStore:
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently where the filesystem can."""
-        if len(keys) <= 1 or not _is_async(self.fs):
+        if len(keys) <= 1 or not is_async(self.fs):
             return [self.get(key) for key in keys]
         from fsspec.asyn import sync
 
@@ -102,15 +109,33 @@ class FsspecStore:
 
         return [_missing_or_raise(item) for item in sync(self.fs.loop, fetch)]
 
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first bytes at `key`, and how many there are."""
+        path = self._path(key)
+        try:
+            found = self.fs.info(path)
+            if found["type"] != "file":
+                return None
+            size = found["size"]
+            if size is None:  # a server that does not say
+                data = self.fs.cat_file(path)
+                return data[:count], len(data)
+            return (self.fs.cat_file(path, start=0, end=min(count, size)) if size else b""), size
+        except _MISSING:
+            return None
+
+    def durable(self) -> Self:
+        """Return the store itself: a server that has taken an object keeps it."""
+        return self
+
     def set(self, key: str, data: Buffer) -> None:
         """Put the bytes at `key`: in one request, or by a rename where there are real files."""
         path = self._path(key)
-        if not _protocols(self.fs) & _FILES:
+        if not protocols(self.fs) & _FILES:
             self.fs.pipe_file(path, bytes(data))
             return
-        folder, _, name = path.rpartition("/")
-        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.partial"
-        self.fs.makedirs(folder, exist_ok=True)
+        temporary = partial_key(path)
+        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         self.fs.pipe_file(temporary, bytes(data))
         self.fs.mv(temporary, path)
 
@@ -163,21 +188,32 @@ class FsspecStore:
             full = entry["name"].rstrip("/")
             name = full.rpartition("/")[2]
             if name and full.lstrip("/") != path.strip("/"):
-                name = unquote(name) if _is_http(self.fs) else name
+                name = unquote(name) if is_http(self.fs) else name
                 (folders if entry["type"] == "directory" else files).add(name)
         return tuple(sorted(folders)), tuple(sorted(files))
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the keys under `prefix`, relative to it."""
+        return (found.key for found in self.survey(prefix))
+
+    def partials(self, prefix: str) -> Iterator[str]:
+        """Iterate over what killed writes left where there are real files."""
+        if not protocols(self.fs) & _FILES:
+            return iter(())
+        return (key for key in self.walk(prefix) if meant_by(key))
+
+    def survey(self, prefix: str) -> Iterator[Found]:
+        """Iterate over the files under `prefix`, with their sizes and times."""
         path = self._path(prefix)
         self.fs.invalidate_cache(path)
         # Filesystems differ in whether their paths begin with a slash.
         start = self.fs._strip_protocol(path).strip("/") + "/" if path.strip("/") else ""  # noqa: SLF001
-        for found in self.fs.find(path):
+        for found, facts in self.fs.find(path, detail=True).items():
             name = found.lstrip("/")
             if not name.startswith(start):
                 raise OSError(f"{self.url!r} lists {found!r}, which does not lie in {path!r}")
-            yield unquote(name[len(start) :]) if _is_http(self.fs) else name[len(start) :]
+            key = unquote(name[len(start) :]) if is_http(self.fs) else name[len(start) :]
+            yield Found(key, facts.get("size") or 0, time_of(facts))
 
     def above(self) -> FsspecStore | None:
         """Return the directory around this one; None around a bucket or a host."""
@@ -194,77 +230,6 @@ class FsspecStore:
             return self.fs.ukey(self._path(key))
         except _MISSING:
             return None
-
-
-def local_path(place: object) -> str | None:
-    """Return the path of what fsspec calls a local file, or None where it is none."""
-    found = _split(place)
-    if found is None or not {"file", "local"} & set(_own_protocols(found[0])):
-        return None
-    return found[1]
-
-
-def _split(place: object) -> tuple[AbstractFileSystem, str] | None:
-    """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem; else None."""
-    match place:
-        case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
-            return pair_fs, path.rstrip("/") or path
-    if hasattr(place, "cat_file"):
-        return cast("AbstractFileSystem", place), ""
-    fs: Any = getattr(place, "fs", None)
-    root = getattr(place, "root" if hasattr(place, "getitems") else "path", None)
-    if hasattr(fs, "cat_file") and isinstance(root, str):
-        return fs, root.rstrip("/") or root
-    return None
-
-
-def _inner(fs: AbstractFileSystem) -> AbstractFileSystem | None:
-    """Return the filesystem that `fs` looks into, if it is a view of another."""
-    inner = getattr(fs, "fs", None)
-    return inner if hasattr(inner, "cat_file") else None
-
-
-def _own_protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
-
-
-def _protocols(fs: AbstractFileSystem) -> set[str]:
-    inner = _inner(fs)
-    return set(_own_protocols(fs)) | (_protocols(inner) if inner is not None else set())
-
-
-def _is_http(fs: AbstractFileSystem) -> bool:
-    return bool({"http", "https"} & set(_own_protocols(fs)))
-
-
-def _is_async(fs: AbstractFileSystem) -> bool:
-    from fsspec.asyn import AsyncFileSystem
-
-    inner = _inner(fs)
-    return isinstance(fs, AsyncFileSystem) and (inner is None or _is_async(inner))
-
-
-def _url(fs: AbstractFileSystem, root: str) -> str:
-    inner, folder = _inner(fs), getattr(fs, "path", None)
-    if inner is not None and isinstance(folder, str):
-        return _url(inner, join(folder, root))
-    # A file with files inside, such as a zip.
-    outer = fs.storage_options.get("fo")
-    behind = f"::{outer}" if isinstance(outer, str) else ""
-    return f"{fs.unstrip_protocol(root)}{behind}"
-
-
-def _digest(fs: AbstractFileSystem) -> str:
-    """Return a short name for a filesystem and its options, from which no secret can be read."""
-    inner = _inner(fs)
-    facts = [type(fs).__qualname__, fs.storage_args, fs.storage_options]
-    facts += [_digest(inner), getattr(fs, "path", None)] if inner is not None else []
-    text = json.dumps(facts, default=_named, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _named(value: Any) -> str:
-    return _digest(value) if hasattr(value, "cat_file") else type(value).__qualname__
 
 
 def _remove_folder(fs: AbstractFileSystem, path: str) -> None:

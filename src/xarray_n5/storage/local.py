@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import stat
-import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from xarray_n5.paths import join
-from xarray_n5.storage.fsspec import local_path
+from xarray_n5.paths import join, meant_by, partial_key
+from xarray_n5.storage.filesystems import local_path
+from xarray_n5.storage.found import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +39,8 @@ class LocalStore:
 
     root: str
     """The directory's absolute path."""
+    fsync: bool = False
+    """Whether a write waits until it would outlive a power cut."""
     batch: ClassVar[int] = 1
     """How many keys are worth one call of :meth:`get_many`: files come one by one."""
 
@@ -95,12 +97,29 @@ class LocalStore:
         """Return the bytes at each key."""
         return [self.get(key) for key in keys]
 
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first bytes at `key`, and how many there are."""
+        try:
+            file = os.open(self._path(key), _READ)
+        except _MISSING:
+            return None
+        try:
+            return os.read(file, count), os.fstat(file).st_size
+        except IsADirectoryError:
+            return None
+        finally:
+            os.close(file)
+
+    def durable(self) -> Self:
+        """Return the store with :attr:`fsync`."""
+        return replace(self, fsync=True)
+
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key`, whole or not at all."""
         path = self._path(key)
-        folder, _, name = path.rpartition("/")
+        folder = path.rpartition("/")[0]
         # Unique per attempt: a task that runs twice at once must not share it.
-        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.partial"
+        temporary = partial_key(path)
         try:
             file = os.open(temporary, _CREATE, 0o666)
         except FileNotFoundError:
@@ -111,9 +130,13 @@ class LocalStore:
                 view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
                 while view:
                     view = view[os.write(file, view) :]
+                if self.fsync:
+                    os.fsync(file)
             finally:
                 os.close(file)
             os.replace(temporary, path)  # noqa: PTH105
+            if self.fsync:
+                _flush_folder(folder)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
@@ -177,6 +200,17 @@ class LocalStore:
                 for key in self._walk(inner, above | {real}):
                     yield f"{folder}/{key}"
 
+    def survey(self, prefix: str) -> Iterator[Found]:
+        """Iterate over the files under `prefix`, with their sizes and times."""
+        for key in self.walk(prefix):
+            found = self._stat(join(prefix, key))
+            if found is not None:
+                yield Found(key, found.st_size, found.st_mtime)
+
+    def partials(self, prefix: str) -> Iterator[str]:
+        """Iterate over hidden files that killed writes left."""
+        return (key for key in self.walk(prefix) if meant_by(key))
+
     def above(self) -> LocalStore | None:
         """Return the directory around this one."""
         parent = os.path.dirname(self.root)  # noqa: PTH120
@@ -186,3 +220,14 @@ class LocalStore:
         """Return the file's time and size: a file that replaced another has a new one."""
         found = self._stat(key)
         return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+def _flush_folder(folder: str) -> None:
+    """Make a rename outlive a power cut, where the system lets folders be flushed."""
+    if os.name == "nt":
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from xarray_n5.paths import join
+from xarray_n5.storage.found import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,15 @@ class MemoryStore:
         """Return the bytes at each key."""
         return [self.items.get(key) for key in keys]
 
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first bytes at `key`, and how many there are."""
+        data = self.items.get(key)
+        return None if data is None else (data[:count], len(data))
+
+    def durable(self) -> Self:
+        """Return the store itself: memory outlives nothing."""
+        return self
+
     def set(self, key: str, data: Buffer) -> None:
         """Replace the bytes at `key`."""
         self.items[key] = bytes(data)
@@ -87,6 +97,15 @@ class MemoryStore:
         for key in sorted(self.items):
             if key.startswith(start):
                 yield key[len(start) :]
+
+    def survey(self, prefix: str) -> Iterator[Found]:
+        """Iterate over keys under `prefix`, with their sizes."""
+        for key in self.walk(prefix):
+            yield Found(key, len(self.items[join(prefix, key)]), None)
+
+    def partials(self, prefix: str) -> Iterator[str]:  # noqa: ARG002
+        """Iterate over nothing: writes are whole."""
+        return iter(())
 
     def above(self) -> None:
         """Return None: nothing is around it."""

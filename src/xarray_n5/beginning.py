@@ -1,0 +1,262 @@
+"""How a write begins: its array is found, made or gone on with, all checked before a byte goes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import dask.array as da
+import xarray as xr
+from dask.base import is_dask_collection, tokenize
+
+from xarray_n5.chunkmaps import dims_or_numbers
+from xarray_n5.compression import resolve
+from xarray_n5.coordinates import geometry_from
+from xarray_n5.creation import check_agreement, chunk_shape
+from xarray_n5.errors import MetadataError, ResumeError
+from xarray_n5.graphs import check_independent
+from xarray_n5.group import create_array, open_array, open_existing
+from xarray_n5.metadata import ArrayMetadata
+from xarray_n5.paths import normalize_path
+from xarray_n5.planning import align
+from xarray_n5.selection import normalize
+from xarray_n5.storage import open_container
+from xarray_n5.storing import Write, done_before, overlaps
+from xarray_n5.underway import REPAIRED, Underway, all_underway
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.array import Array
+    from xarray_n5.orders import Order
+    from xarray_n5.receipts import Receipts
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A write that can be computed."""
+
+    source: da.Array
+    """Blocks that share no chunks."""
+    target: Array
+    start: tuple[int, ...]
+    write: Write | None = None
+    """None where nobody will know of its end."""
+    before: Receipts | None = None
+    """What an earlier run has done."""
+
+
+def start(
+    arr: Any,
+    url: object,
+    path: str,
+    order: Order,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    fsync: bool = False,
+    marked: bool = True,
+) -> Begun:
+    """Begin to write anything that becomes a dask array, at a place that a user names.
+
+    Raises
+    ------
+    ValueError
+        If the array's shape is not known; else as :func:`begin`.
+    """
+    axes = order.axes
+    if axes is None and order.region is None and isinstance(arr, xr.DataArray):
+        axes = geometry_from(arr)
+    source = arr if isinstance(arr, da.Array) else da.asarray(getattr(arr, "data", arr))
+    if any(math.isnan(size) for size in source.shape):
+        raise ValueError(
+            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
+        )
+    store, path = open_container(url, normalize_path(path), storage_options)
+    chunks = order.chunks
+    if chunks is None and order.region is None and not is_dask_collection(arr):
+        there = open_existing(store, path, order.mode, format=order.format)
+        chunks = "auto" if there is None else None
+    complete = replace(
+        order,
+        store=store.durable() if fsync else store,
+        path=path,
+        axes=axes,
+        chunks=chunks,
+        dims=order.dims or _names(arr, axes, source.ndim),
+    )
+    return begin(source, complete, marked=marked)
+
+
+def _names(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
+    """Return what receipts call the axes."""
+    if isinstance(arr, xr.DataArray):
+        return tuple(map(str, arr.dims))
+    names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
+    return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
+
+
+def begin(source: da.Array, order: Order, *, marked: bool = True) -> Begun:
+    """Find or make the array of a write, and leave its mark.
+
+    Parameters
+    ----------
+    source
+        What is written.
+    order
+        Where and how.
+    marked
+        Whether the write has an end at which its mark is removed.
+
+    Raises
+    ------
+    AlignmentError, MetadataError, NodeExistsError, ResumeError, ValueError
+        As :func:`xarray_n5.to_n5` says. Nothing was written then.
+    """
+    there, start = _find(source, order)
+    if (order.mode == "w" and order.region is None) or (order.resume and there):
+        check_independent(source, [order.store.place(order.path)])
+    sides = _sides(source, order, there)
+    aligned = _aligned(source, sides, start, strict=not order.align_chunks)
+    kept = there.metadata.compression if there and order.stays else resolve(order.compression)
+    token = tokenize(
+        *(order.resume if isinstance(order.resume, str) else source.name, source.shape),
+        *(str(source.dtype), sides, start, repr(kept), order.checksums, order.opening),
+    )
+    if order.resume and there:
+        found = _resume(there, order, token, aligned, start)
+        if found is not None:
+            return found
+    begun: list[Write] = []
+
+    def announce(target: Array, *, fresh: bool = True) -> None:
+        if marked:
+            begun.append(_write(target, order, token, aligned, start, fresh=fresh))
+            begun[0].underway.begin(begun[0].facts())
+
+    if there is not None and order.region is not None:
+        target = there
+    else:
+        target = create_array(
+            order.store,
+            order.path,
+            shape=source.shape,
+            dtype=source.dtype,
+            chunks=sides,
+            compression=order.compression,
+            axes=order.axes,
+            attributes=order.attributes,
+            mode=order.mode,
+            dialect=order.dialect,
+            announce=announce,
+            **order.opening,
+        )
+    if not begun:
+        announce(target, fresh=False)
+    return Begun(aligned, target.bare(), start, begun[0] if begun else None)
+
+
+def _find(source: da.Array, order: Order) -> tuple[Array | None, tuple[int, ...]]:
+    """Return the array that is there, if the write may go into it, and where in it it begins."""
+    if order.region is None:
+        mode = "a" if order.resume else order.mode
+        return open_existing(order.store, order.path, mode, **order.opening), (0,) * source.ndim
+    target = open_array(order.store, order.path, mode="r+", **order.opening)
+    where = (order.region,) if isinstance(order.region, slice) else tuple(order.region)
+    if not all(isinstance(item, slice) for item in where):
+        raise ValueError(f"the region is {order.region!r}; one slice for each axis is needed")
+    return target, _region_start(where, source, target)
+
+
+def _write(
+    target: Array,
+    order: Order,
+    token: str,
+    source: da.Array,
+    start: tuple[int, ...],
+    *,
+    fresh: bool,
+) -> Write:
+    return Write(
+        target=target.bare(),
+        start=start,
+        shape=source.shape,
+        underway=Underway(store=order.store, path=order.path, token=token),
+        fresh=fresh,
+        # Where nothing tells that a chunk is this write's, or what it holds, records do.
+        journal=not fresh or order.checksums or not order.write_empty_chunks,
+        checksums=order.checksums,
+        dims=order.dims,
+    )
+
+
+def _resume(
+    target: Array, order: Order, token: str, source: da.Array, start: tuple[int, ...]
+) -> Begun | None:
+    """Return the same write, of which a part may be done; None where it has not begun."""
+    write = _write(target, order, token, source, start, fresh=True)
+    facts = write.underway.facts()
+    others = [] if facts else all_underway(order.store, order.path)
+    for other in others:
+        said = other.facts()
+        if other.token == REPAIRED and said is not None:
+            facts = {**said, "fresh": True}
+        elif said and overlaps(said, write):
+            began = f"{said.get('began')} at {said.get('by')}"
+            raise ResumeError(order.store.url, order.path, began)
+    if facts is None:
+        return None
+    wanted = ArrayMetadata(
+        shape=target.shape if order.region is not None else source.shape,
+        chunks=target.chunks,
+        dtype=source.dtype.newbyteorder("="),
+        compression=target.metadata.compression,
+    )
+    check_agreement(target.metadata, wanted, target.url, chunks_matter=False)
+    write = _write(target, order, token, source, start, fresh=bool(facts.get("fresh")))
+    repaired = any(other.token == REPAIRED for other in others)
+    if repaired:
+        # All that is there is right, whoever wrote it.
+        write = replace(write, journal=False)
+        write.underway.begin(write.facts())
+    elif "journal" in facts:
+        write = replace(write, journal=bool(facts["journal"]))
+    write = replace(write, resumed=not write.journal)
+    return Begun(source, target.bare(), start, write, done_before(write))
+
+
+def _sides(source: da.Array, order: Order, there: Array | None) -> tuple[int, ...]:
+    """Return the chunk shape to write: what was asked for, what is there, or dask's blocks."""
+    if order.chunks is not None:
+        return chunk_shape(order.chunks, source.shape)
+    if there is not None and (order.stays or order.resume):
+        return there.chunks
+    return tuple(max(1, *sizes) for sizes in source.chunks)
+
+
+def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
+    """Return where `region` begins in `target`, having made sure that `source` fits into it."""
+    selection = normalize(region, target.shape)
+    plain = all(item.step in {None, 1} for item in region)
+    if not plain or selection.shape != source.shape:
+        raise ValueError(
+            f"the region {region} of {target.url}, whose shape is {target.shape}, covers "
+            f"{selection.shape}, not the {source.shape} of the array; resize or select "
+            "to fit, with steps of 1"
+        )
+    if target.dtype != source.dtype.newbyteorder("="):
+        raise MetadataError(
+            f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
+        )
+    return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
+
+
+def _aligned(
+    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
+) -> da.Array:
+    """Return `source` in blocks of which no two share a stored chunk."""
+    blocks = tuple(
+        align(sizes, side, first, axis=axis, strict=strict)
+        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
+    )
+    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))

@@ -1,0 +1,239 @@
+"""What is stored, chunk by chunk: whether it is there, whether it is whole, and mending it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+from dask.array.core import normalize_chunks
+from dask.layers import ArraySliceDep
+
+from xarray_n5.chunkmaps import dims_of_grid, places, whole_grid
+from xarray_n5.digests import read_digests
+from xarray_n5.errors import ChunkError
+from xarray_n5.group import open_array
+from xarray_n5.metadata import Varlength
+from xarray_n5.options import check_option
+from xarray_n5.paths import QUARANTINE, is_own, join
+from xarray_n5.planning import group_chunks
+from xarray_n5.receipts import digest
+from xarray_n5.underway import REPAIRED, Underway, all_underway
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.array import Array
+    from xarray_n5.digests import Digests
+    from xarray_n5.grid import Index
+
+_STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
+_DAMAGED = _STATES[2:]
+
+_FACTS = np.dtype([("state", f"U{max(map(len, _STATES))}"), ("bytes", "i8"), ("digest", "u8")])
+
+_TOGETHER = 256
+"""How many chunks one task looks at."""
+
+_HEAD = 512
+"""How many bytes of a chunk tell what there is to be known without decoding it."""
+
+
+def verify(
+    url: object,
+    path: str = "",
+    *,
+    deep: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Return in which state each chunk of an array is: lazily, to be computed in parallel.
+
+    Parameters
+    ----------
+    url, path, storage_options
+        As in :func:`open_array`.
+    deep
+        Whether chunks are decoded, and compared with the digests that ``to_n5(...,
+        checksums=True)`` kept; else their headers and sizes alone are looked at, which finds what
+        is cut off without compression or with blosc, and little else.
+
+    Returns
+    -------
+    xarray.Dataset
+        On the chunk grid: ``state`` ("ok", "missing", "truncated", "undecodable", "wrong-shape",
+        "digest-differs"), ``bytes`` in the store, and ``digest``, the xxh64 of what is read (0
+        where it was not). Among the attributes, ``stray`` lists files of the array that are none
+        of its chunks, ``unfinished`` writes that have not ended, and ``digests`` says whether
+        there are any. A chunk that was never written is "missing"; whether it should be there
+        only its writer knows.
+
+    Raises
+    ------
+    NodeNotFoundError, MetadataError
+        As in :func:`open_array`.
+
+    Examples
+    --------
+    >>> report = verify("a.n5", "em/s0").compute()  # doctest: +SKIP
+    >>> report.where(report.state == "truncated", drop=True)  # doctest: +SKIP
+    """
+    array = open_array(url, path, storage_options=storage_options, missing="error")
+    box = whole_grid(array)
+    digests = read_digests(array) if deep else None
+    now = None if digests is None else digests.for_array(array)
+    counts = tuple(map(len, box))
+    blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
+    expected = _expected(now, counts)
+    dims = dims_of_grid(array)
+    facts: Any = da.map_blocks(
+        cast("Any", _look_at),
+        array.bare(),
+        ArraySliceDep(normalize_chunks(blocks, counts)),
+        *(da.from_array(each, chunks=blocks) for each in expected),
+        deep=deep,
+        name=f"verify-n5-{uuid.uuid4().hex}",  # what was found before may be different now
+        dtype=_FACTS,
+        meta=np.empty((0,) * array.ndim, _FACTS),
+    )
+    variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
+    attributes = {
+        "array": array.url,
+        "stray": _strays(array),
+        "unfinished": [each.token for each in all_underway(array.container, array.path)],
+        "digests": digests is not None,
+    }
+    return xr.Dataset(variables, places(box, dims), attributes)
+
+
+def _expected(digests: Digests | None, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    if digests is None:
+        zeros = np.broadcast_to(np.uint64(0), counts)
+        return zeros, np.broadcast_to(np.False_, counts)
+    return digests.values, digests.known
+
+
+def _look_at(
+    array: Array,
+    where: tuple[slice, ...],
+    expected: np.ndarray,
+    known: np.ndarray,
+    *,
+    deep: bool,
+) -> np.ndarray:
+    """Return what is found of some chunks."""
+    facts = np.zeros(expected.shape, _FACTS)
+    for spot in np.ndindex(facts.shape):
+        index = tuple(side.start + place for side, place in zip(where, spot, strict=True))
+        wanted = int(expected[spot]) if known[spot] else None
+        facts[spot] = _decoded(array, index, wanted) if deep else _peeked(array, index)
+    return facts
+
+
+def _decoded(array: Array, index: Index, wanted: int | None) -> tuple[str, int, int]:
+    data = array.container.get(array.chunk_key(index))
+    if data is None:
+        return "missing", 0, 0
+    try:
+        block, whole = array.decode_chunk(index, data)
+    except ChunkError as error:
+        return _damage(error.__cause__), len(data), 0
+    if not whole:
+        return "wrong-shape", len(data), 0
+    found = digest(block)
+    state = "ok" if wanted is None or found == wanted else "digest-differs"
+    return state, len(data), found
+
+
+def _peeked(array: Array, index: Index) -> tuple[str, int, int]:
+    found = array.container.peek(array.chunk_key(index), _HEAD)
+    if found is None:
+        return "missing", 0, 0
+    try:
+        shape = array.peek_chunk(*found)
+    except (ValueError, EOFError) as error:
+        return _damage(error), found[1], 0
+    extent = array.grid.extent(index)
+    whole = all(have >= need for have, need in zip(shape, extent, strict=True))
+    return "ok" if whole else "wrong-shape", found[1], 0
+
+
+def _damage(cause: BaseException | None) -> str:
+    """Return what a chunk suffers from that cannot be decoded."""
+    if isinstance(cause, Varlength):
+        return "wrong-shape"
+    return "truncated" if isinstance(cause, EOFError) else "undecodable"
+
+
+def repair(
+    url: object,
+    path: str = "",
+    report: xr.Dataset | None = None,
+    *,
+    how: Literal["quarantine", "remove"] = "quarantine",
+    missing: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Take damaged chunks away, so that ``to_n5(..., resume=True)`` writes exactly these again.
+
+    The array is marked as one whose write goes on. Who resumes it vouches for giving the same
+    values: of a write that had ended, nothing is kept by which they could be told from others.
+
+    Parameters
+    ----------
+    url, path, storage_options
+        As in :func:`open_array`.
+    report
+        What :func:`verify` found; by default it is asked to look deep.
+    how
+        "quarantine" moves damaged chunks into the folder ``.quarantine`` beside them; "remove"
+        removes them.
+    missing
+        Whether chunks that are missing are to be written again, too.
+
+    Returns
+    -------
+    xarray.Dataset
+        The report, computed; its attribute ``repaired`` counts the chunks that were taken away.
+
+    Raises
+    ------
+    NodeNotFoundError, MetadataError, ValueError
+        As in :func:`open_array`; if the report is about another array.
+    """
+    check_option("how", how, "quarantine", "remove")
+    array = open_array(url, path, mode="r+", storage_options=storage_options)
+    found = (
+        verify(url, path, storage_options=storage_options) if report is None else report
+    ).load()
+    if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
+        raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
+    store, states = array.container, found["state"].to_numpy()
+    damaged = [tuple(map(int, at)) for at in np.argwhere(np.isin(states, _DAMAGED))]
+    going_on = [each for each in all_underway(store, array.path) if each.facts()]
+    # Whatever stops from here on: who resumes finds the mark, and looks for what is there.
+    if not going_on and (damaged or (missing and (states == "missing").any())):
+        mark = Underway(store=store, path=array.path, token=REPAIRED)
+        facts = {"start": (0,) * array.ndim, "shape": array.shape, "fresh": True, "journal": False}
+        mark.begin({**facts, "by": "repair", "began": str(np.datetime64("now"))})
+    for index in damaged:
+        key = array.chunk_key(index)
+        data = store.get(key) if how == "quarantine" else None
+        if data is not None:
+            store.set(join(array.path, QUARANTINE, key[len(join(array.path, "x")) - 1 :]), data)
+        store.delete([key])
+    if not going_on:
+        store.delete([join(array.path, each) for each in store.partials(array.path)])
+    return found.assign_attrs(repaired=len(damaged))
+
+
+def _strays(array: Array) -> list[str]:
+    """Return the files beside an array's document that are none of its chunks, nor kept here."""
+    found = []
+    for key in array.container.walk(array.path):
+        index = array.chunk_index(key)
+        known = index in array.grid if index is not None else is_own(key) or key == array.document
+        if not known:
+            found.append(key)
+    return found

@@ -1,0 +1,61 @@
+"""What users ask for of a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from xarray_n5.storage import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from xarray_n5.axes import Axis, Geometry
+    from xarray_n5.chunks import EdgeChunks
+    from xarray_n5.compression import Compression
+    from xarray_n5.storage import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked for of a write; see :func:`xarray_n5.to_n5`."""
+
+    mode: Literal["w-", "w", "a", "r+"] = "w-"
+    region: slice | Sequence[slice] | None = None
+    chunks: Sequence[int] | int | Literal["auto"] | None = None
+    compression: str | Mapping[str, Any] | Compression | None = "gzip"
+    attributes: Mapping[str, Any] | None = None
+    axes: Iterable[Axis | str | None] | Geometry | None = None
+    dialect: str | Iterable[str] | None = None
+    align_chunks: bool = True
+    write_empty_chunks: bool = True
+    edge_chunks: EdgeChunks = "truncate"
+    format: str | None = None
+    resume: bool | str = False
+    checksums: bool = False
+    store: Store = field(default_factory=MemoryStore)
+    """Where the container is."""
+    path: str = ""
+    """The array's path in it."""
+    dims: tuple[str, ...] = ()
+    """What receipts call the axes."""
+
+    def __post_init__(self) -> None:
+        fixed = ("chunks", "attributes", "axes", "dialect")
+        given = [name for name in fixed if getattr(self, name) is not None]
+        if self.region is not None and given:
+            raise ValueError(f"a region goes into an array as it is; {given} cannot change it")
+
+    @property
+    def opening(self) -> dict[str, Any]:
+        """How the array is opened."""
+        return {
+            "format": self.format,
+            "write_empty_chunks": self.write_empty_chunks,
+            "edge_chunks": self.edge_chunks,
+        }
+
+    @property
+    def stays(self) -> bool:
+        """Whether an array that is there stays, with other values."""
+        return self.region is not None or self.mode in {"a", "r+"}

@@ -1,0 +1,105 @@
+"""What fsspec's filesystems say of themselves, each in its own way."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from xarray_n5.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fsspec import AbstractFileSystem
+
+
+def local_path(place: object) -> str | None:
+    """Return the path of what fsspec calls a local file, or None where it is none."""
+    found = split(place)
+    if found is None or not {"file", "local"} & set(_own_protocols(found[0])):
+        return None
+    return found[1]
+
+
+def split(place: object) -> tuple[AbstractFileSystem, str] | None:
+    """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem; else None."""
+    match place:
+        case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
+            return pair_fs, path.rstrip("/") or path
+    if hasattr(place, "cat_file"):
+        return cast("AbstractFileSystem", place), ""
+    fs: Any = getattr(place, "fs", None)
+    root = getattr(place, "root" if hasattr(place, "getitems") else "path", None)
+    if hasattr(fs, "cat_file") and isinstance(root, str):
+        return fs, root.rstrip("/") or root
+    return None
+
+
+def _inner(fs: AbstractFileSystem) -> AbstractFileSystem | None:
+    """Return the filesystem that `fs` looks into, if it is a view of another."""
+    inner = getattr(fs, "fs", None)
+    return inner if hasattr(inner, "cat_file") else None
+
+
+def _own_protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def protocols(fs: AbstractFileSystem) -> set[str]:
+    """Return the protocols of a filesystem and of those that it looks into."""
+    inner = _inner(fs)
+    return set(_own_protocols(fs)) | (protocols(inner) if inner is not None else set())
+
+
+def is_http(fs: AbstractFileSystem) -> bool:
+    """Return whether names are URLs there."""
+    return bool({"http", "https"} & set(_own_protocols(fs)))
+
+
+def is_async(fs: AbstractFileSystem) -> bool:
+    """Return whether several requests can be under way at once."""
+    from fsspec.asyn import AsyncFileSystem
+
+    inner = _inner(fs)
+    return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
+
+
+def url_of(fs: AbstractFileSystem, root: str) -> str:
+    """Return a place on a filesystem as a URL."""
+    inner, folder = _inner(fs), getattr(fs, "path", None)
+    if inner is not None and isinstance(folder, str):
+        return url_of(inner, join(folder, root))
+    # A file with files inside, such as a zip.
+    outer = fs.storage_options.get("fo")
+    behind = f"::{outer}" if isinstance(outer, str) else ""
+    return f"{fs.unstrip_protocol(root)}{behind}"
+
+
+def digest(fs: AbstractFileSystem) -> str:
+    """Return a short name for a filesystem and its options, from which no secret can be read."""
+    inner = _inner(fs)
+    facts = [type(fs).__qualname__, fs.storage_args, fs.storage_options]
+    facts += [digest(inner), getattr(fs, "path", None)] if inner is not None else []
+    text = json.dumps(facts, default=_named, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _named(value: Any) -> str:
+    return digest(value) if hasattr(value, "cat_file") else type(value).__qualname__
+
+
+def time_of(facts: Mapping[str, Any]) -> float | None:
+    """Return when a file was written, of what filesystems call that."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
+        found = facts.get(name)
+        if isinstance(found, datetime):
+            return found.timestamp()
+        if isinstance(found, int | float):
+            return float(found)
+        if isinstance(found, str):
+            with contextlib.suppress(ValueError):
+                return datetime.fromisoformat(found).timestamp()
+    return None

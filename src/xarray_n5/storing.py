@@ -1,0 +1,293 @@
+"""Blocks into chunks: the tasks of a write, what is left to do of one, and how it ends."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import prod
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from dask.layers import ArraySliceDep
+
+from xarray_n5.chunkmaps import on_grid
+from xarray_n5.digests import keep_digests
+from xarray_n5.errors import ContainerNotVisibleError
+from xarray_n5.gathering import gather
+from xarray_n5.paths import join, meant_by
+from xarray_n5.planning import touched
+from xarray_n5.receipts import Receipts, digest
+from xarray_n5.underway import Underway, all_underway
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    import dask.array as da
+    import xarray as xr
+
+    from xarray_n5.array import Array
+    from xarray_n5.gathering import Written
+    from xarray_n5.grid import Index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What a task must know to write its block, and the last one to end the write."""
+
+    target: Array
+    """The array, without its attributes."""
+    start: tuple[int, ...]
+    """Where in it the source begins."""
+    shape: tuple[int, ...]
+    """How far the source reaches."""
+    underway: Underway
+    """The write's mark."""
+    fresh: bool = True
+    """Whether the array was made for this write: the chunks that are there are its own."""
+    journal: bool = False
+    """Whether tasks keep records of what they wrote: that a chunk is there does not tell it."""
+    resumed: bool = False
+    """Whether chunks that are there have been written by this write already."""
+    checksums: bool = False
+    """Whether digests are kept beside the data."""
+    part: bool = False
+    """Whether this is one of several writes, which end together."""
+    dims: tuple[str, ...] = ()
+    """What the axes are called in the receipts."""
+
+    @property
+    def box(self) -> tuple[range, ...]:
+        """The chunks that are written, along each axis."""
+        return tuple(map(touched, self.start, self.shape, self.target.chunks))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is said of the write while it is under way."""
+        return {
+            "start": self.start,
+            "shape": self.shape,
+            "fresh": self.fresh,
+            "journal": self.journal,
+            "by": writer_name(),
+            "began": now(),
+        }
+
+    def __contains__(self, index: Index) -> bool:
+        """Whether a chunk is written."""
+        return len(index) == len(self.box) and all(
+            place in side for place, side in zip(index, self.box, strict=True)
+        )
+
+
+def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> Written:
+    """Return what computes the blocks that are still to be written, and writes them.
+
+    Parameters
+    ----------
+    source
+        Blocks that share no chunks.
+    write
+        Where and how they are written.
+    before
+        What has been written already; None where nothing can have been.
+    """
+    # A name of its own: a scheduler must not take an earlier write's results for this one's.
+    name = f"{write.underway.token}-{uuid.uuid4().hex[:8]}"
+    blocks: Any = source.map_blocks(
+        cast("Any", write_block),
+        ArraySliceDep(source.chunks),
+        write,
+        name=f"write-n5-{name}",
+        dtype=object,
+        chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
+        meta=np.empty((0,) * source.ndim, object),
+    )
+    chosen = None if before is None else _left(source, write, before)
+    last = functools.partial(finish, write=write, before=before)
+    return gather(blocks, chosen, Receipts.merge, last, f"to-n5-{name}")
+
+
+def write_block(block: np.ndarray, where: tuple[slice, ...], write: Write) -> Receipts:
+    """Write a block; return the receipts of its chunks."""
+    write.underway.check_visible()
+    place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
+    target = _as_it_is(write.target, place)
+    done: Container[Index] = _Stored(target) if write.resumed else ()
+    rows = []
+    clock = time.perf_counter()
+    for index, chunk, size in target.writing(place, block, done):
+        now = time.perf_counter()
+        rows.append((index, size, digest(chunk), now - clock))
+        clock = now
+    receipts = Receipts.of(rows, target.ndim, writer_name())
+    if write.journal and rows:
+        write.underway.note(".".join(map(str, rows[0][0])), receipts.to_json())
+    return receipts
+
+
+def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> da.Array:
+    """Return an array of which each block is written when it is computed."""
+    writing: Any = source.map_blocks(
+        cast("Any", write_and_return),
+        target,
+        ArraySliceDep(source.chunks),
+        start=start,
+        name=f"stored-n5-{uuid.uuid4().hex}",
+        meta=source._meta,  # noqa: SLF001 - map_blocks asks for it
+    )
+    return cast("da.Array", writing)
+
+
+def write_and_return(
+    block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
+) -> np.ndarray:
+    """Write a block; return it as it is stored."""
+    if target.stamp() is None:
+        raise ContainerNotVisibleError(target.url, "its metadata")
+    place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
+    _as_it_is(target, place).write(place, block)
+    return block
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The chunks of an array that are stored."""
+
+    array: Array
+
+    def __contains__(self, index: object) -> bool:
+        return self.array.chunk_exists(cast("Index", index))
+
+
+def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
+    """Return the array as it is now where `place` has chunks that its end cuts: it may have grown.
+
+    Such a chunk would be written as far as the array once reached, and take what is behind away.
+    """
+    ends = zip(place, target.shape, target.chunks, strict=True)
+    cut = any(where.stop == size and size % side for where, size, side in ends)
+    return target.renewed() if cut else target
+
+
+def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
+    """End a write: keep digests, remove what killed tasks left, and the mark last of all."""
+    several = [*parts, *([] if before is None else [before])]
+    ndim = write.target.ndim
+    receipts = Receipts.merge([Receipts.of([], ndim, ""), *several])
+    keep_digests(write.target, receipts, anew=write.checksums)
+    sweep(write)
+    for other in all_underway(write.underway.store, write.underway.path):
+        if other != write.underway and _is_over(other.facts(), write):
+            other.end()
+    if not write.part:
+        write.underway.end()
+    return as_dataset(receipts, write)
+
+
+def sweep(write: Write) -> None:
+    """Remove hidden files that killed tasks of this write left."""
+    store, path = write.underway.store, write.underway.path
+    left = []
+    for partial in store.partials(path):
+        index = write.target.chunk_index(meant_by(partial) or "")
+        if index is not None and index in write:
+            left.append(join(path, partial))
+    if left:
+        store.delete(left)
+
+
+def _is_over(facts: Mapping[str, Any] | None, write: Write) -> bool:
+    """Return whether nothing is left of an unfinished write, now that another one has ended.
+
+    Parts of an array may be written by several that know nothing of each other.
+    """
+    whole = write.box == tuple(map(range, write.target.grid.counts))
+    return facts is None or whole  # without a mark it has ended, but for its records
+
+
+def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
+    """Return whether an unfinished write is about chunks that another one is about, too."""
+    try:
+        box = tuple(map(touched, facts["start"], facts["shape"], write.target.chunks))
+    except (KeyError, TypeError):
+        return True
+    return all(
+        one.start < other.stop and other.start < one.stop
+        for one, other in zip(box, write.box, strict=False)
+    )
+
+
+def done_before(write: Write) -> Receipts:
+    """Return what an interrupted write has done, by its records or by the chunks that are there."""
+    ndim = write.target.ndim
+    stored = [index for index in write.target.stored_chunks() if index in write]
+    if not write.journal:
+        rows = [(index, 0, 0, 0.0) for index in stored]
+        return Receipts.of(rows, ndim, "an earlier run")
+    there = set(stored)
+    parts = [Receipts.of([], ndim, "")]
+    for record in write.underway.records():
+        part = Receipts.from_json(record, ndim)
+        # What has gone since is to be written again.
+        rows_kept = [
+            not size or tuple(index) in there
+            for index, size in zip(part.indices.tolist(), part.sizes.tolist(), strict=True)
+        ]
+        parts.append(part.chosen(np.array(rows_kept, bool)))
+    return Receipts.merge(parts)
+
+
+def _left(source: da.Array, write: Write, before: Receipts) -> list[tuple[int, ...]]:
+    """Return the blocks of which a chunk is still to be written."""
+    box = write.box
+    missing = np.ones(tuple(map(len, box)), bool)
+    missing[tuple(before.indices[:, axis] - side.start for axis, side in enumerate(box))] = False
+    if not missing.size:
+        return []
+    counts = missing.astype(np.int64)
+    for axis, (sizes, side, start) in enumerate(
+        zip(source.chunks, write.target.chunks, write.start, strict=True)
+    ):
+        edges = start + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        counts = np.add.reduceat(counts, (edges // side - box[axis].start).astype(int), axis=axis)
+    return [tuple(map(int, index)) for index in np.argwhere(counts)]
+
+
+def as_dataset(receipts: Receipts, write: Write) -> xr.Dataset:
+    """Return receipts on the part of the chunk grid that was written."""
+    names = np.array([*receipts.names, ""], object)
+    columns = {
+        "bytes": receipts.sizes,
+        "digest": receipts.digests,
+        "seconds": receipts.seconds,
+        "worker": names[receipts.writers],
+    }
+    fill = {"bytes": 0, "digest": 0, "seconds": 0, "worker": ""}
+    found = on_grid(receipts.indices, columns, write.box, write.dims, fill)
+    found["bytes"].attrs = {"long_name": "stored bytes"}
+    found["digest"].attrs = {"long_name": "xxh64 of the elements"}
+    found["seconds"].attrs = {"units": "s"}
+    found.attrs = {"array": write.target.url, "chunks": prod(map(len, write.box))}
+    return found
+
+
+def now() -> str:
+    """Return the time, as marks tell it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def writer_name() -> str:
+    """Return who writes: a worker's address, or a host and a process."""
+    if "distributed.worker" in sys.modules:
+        from distributed import get_worker
+
+        try:
+            return str(get_worker().address)
+        except ValueError:
+            pass
+    return f"{socket.gethostname()}:{os.getpid()}"
