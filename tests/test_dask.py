@@ -249,11 +249,8 @@ def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) 
     assert set(touched.values()) == {1}
     assert len(touched) == receipts["bytes"].size
     for index in np.ndindex(receipts["bytes"].shape):
-        found = {
-            name: int(side[at])
-            for (name, side), at in zip(receipts.coords.items(), index, strict=False)
-        }
-        key = array.chunk_key(tuple(found.values()))
+        sides = zip(receipts.coords.values(), index, strict=True)
+        key = array.chunk_key([int(side[at]) for side, at in sides])
         assert len(store.get(key) or b"") == receipts["bytes"][index]
 
 
