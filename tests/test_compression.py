@@ -410,7 +410,7 @@ def test_lz4_refuses_a_wrong_checksum(place: int) -> None:
 def test_lz4_refuses_a_header_that_cannot_be(place: int, value: int) -> None:
     stream = bytearray.fromhex(JAVA_LZ4[0][2])
     stream[place] = value
-    with pytest.raises(ValueError, match="LZ4Block stream"):
+    with pytest.raises((ValueError, EOFError), match="LZ4Block stream"):
         Lz4().decode(stream, 12)
 
 
@@ -496,7 +496,7 @@ def test_blosc_refuses_a_header_alone() -> None:
     header = bytes.fromhex("020196020c0000000c00000010000000")
     with pytest.raises(ValueError, match="header alone"):
         Blosc().decode(header, 12)
-    with pytest.raises(ValueError, match="16 bytes"):
+    with pytest.raises(EOFError, match="16 bytes"):
         Blosc().decode(header[:12], 12)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import xarray as xr
 from dask.base import compute as compute_now
 
-from xarray_n5.batches import Writing, together
+from xarray_n5.batches import Writing, side_by_side
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.paths import normalize_path
 from xarray_n5.reprs import as_html, as_text, show_geometry
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.axes import Geometry
     from xarray_n5.batches import Mode
-    from xarray_n5.beginning import Begun
     from xarray_n5.encoding import Encoding
     from xarray_n5.fitting import Region
     from xarray_n5.gathering import Written
@@ -149,8 +148,8 @@ class DatasetAccessor:
             )
         if append_dim is not None and mode == "r+":
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-        begun, marks = update(self._dataset, place, how, append_dim=append_dim, region=region)
-        return _run(together(begun, place, marks), compute=compute)
+        written = update(self._dataset, place, how, append_dim=append_dim, region=region)
+        return _run(written, compute=compute)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
@@ -263,10 +262,8 @@ class DataTreeAccessor:
             return _run(write(nodes, how), compute=compute)
         if asked:
             raise ValueError("mode='r+' writes into what is there, which is encoded already")
-        begun: dict[str, Begun] = {}
-        for own, place, _ in nodes:
-            begun |= update(own, place, how)[0] if own.variables else {}
-        return _run(together(begun, nodes[0][1], []), compute=compute)
+        parts = {place: update(own, place, how) for own, place, _ in nodes if own.variables}
+        return _run(side_by_side(parts, nodes[0][1]), compute=compute)
 
 
 def _run(total: Written, *, compute: bool) -> xr.DataTree | Delayed:

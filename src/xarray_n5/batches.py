@@ -18,7 +18,7 @@ from xarray_n5.storing import write_lazily
 from xarray_n5.underway import Underway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from xarray_n5.beginning import Begun
     from xarray_n5.gathering import Written
@@ -69,20 +69,42 @@ class Writing:
         return {"storage_options": self.storage_options, "format": self.format}
 
 
-def together(begun: Mapping[str, Begun], root: str, marks: Sequence[Underway]) -> Written:
-    """Return what computes several writes, which end together: `marks` first, then their own."""
-    names, ends, parts = [], list(marks), []
+def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Written:
+    """Return what computes several writes, which end together, beneath one mark."""
+    names, ends, parts = [], [], []
     for path, each in begun.items():
         write = replace(cast("Write", each.write), part=True)
         names.append(path.removeprefix(root).strip("/"))
         ends.append(write.underway)
         parts.append(write_lazily(each.source, write, each.before))
-    last = functools.partial(_end, names=names, marks=ends)
+    last = functools.partial(_end, names=names, mark=mark, ends=ends)
     return gather_all(parts, last, f"to-n5-{uuid.uuid4().hex}")
 
 
-def _end(receipts: list[xr.Dataset], names: list[str], marks: list[Underway]) -> xr.DataTree:
-    """End writes: from the moment when the first mark is gone, they are over."""
-    for mark in marks:
-        mark.end()
+def _end(
+    receipts: list[xr.Dataset], names: list[str], mark: Underway, ends: list[Underway]
+) -> xr.DataTree:
+    """End writes: from the moment when their mark says that all is done, they are over."""
+    mark.done({"parts": [[each.path, each.token] for each in ends]})
+    for each in ends:
+        each.end()
+    mark.end()
     return xr.DataTree.from_dict(dict(zip(names, receipts, strict=True)))
+
+
+def end_again(mark: Underway, facts: Mapping[str, Any]) -> Written:
+    """Return what ends writes of which nothing was left to be done when they were stopped."""
+    ends = [replace(mark, path=path, token=token) for path, token in facts.get("parts", ())]
+    last = functools.partial(_end, names=[], mark=mark, ends=ends)
+    return gather_all([], last, f"to-n5-{uuid.uuid4().hex}")
+
+
+def side_by_side(parts: Mapping[str, Written], root: str) -> Written:
+    """Return what computes several such writes, each of which ends by itself."""
+    names = [path.removeprefix(root).strip("/") for path in parts]
+    last = functools.partial(_as_tree, names=names)
+    return gather_all(parts.values(), last, f"to-n5-{uuid.uuid4().hex}")
+
+
+def _as_tree(trees: list[xr.DataTree], names: list[str]) -> xr.DataTree:
+    return xr.DataTree.from_dict(dict(zip(names, trees, strict=True)))

@@ -22,7 +22,7 @@ from xarray_n5.paths import normalize_path
 from xarray_n5.planning import align
 from xarray_n5.selection import normalize
 from xarray_n5.storage import open_container
-from xarray_n5.storing import Write, done_before, overlaps
+from xarray_n5.storing import Write, all_before, done_before, overlaps
 from xarray_n5.underway import REPAIRED, Underway, all_underway
 
 if TYPE_CHECKING:
@@ -222,14 +222,15 @@ def _resume(
     elif "journal" in facts:
         write = replace(write, journal=bool(facts["journal"]))
     write = replace(write, resumed=not write.journal)
-    return Begun(source, target.bare(), start, write, done_before(write))
+    before = all_before(write) if facts.get("done") else done_before(write)
+    return Begun(source, target.bare(), start, write, before)
 
 
 def _sides(source: da.Array, order: Order, there: Array | None) -> tuple[int, ...]:
     """Return the chunk shape to write: what was asked for, what is there, or dask's blocks."""
     if order.chunks is not None:
         return chunk_shape(order.chunks, source.shape)
-    if there is not None and (order.stays or order.resume):
+    if there is not None and order.stays:
         return there.chunks
     return tuple(max(1, *sizes) for sizes in source.chunks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
@@ -17,6 +18,7 @@ from xarray_n5.beginning import start
 from xarray_n5.group import open_array
 from xarray_n5.orders import Order
 from xarray_n5.planning import group_chunks
+from xarray_n5.sparse import read_stored
 from xarray_n5.storing import write_lazily, write_when_read
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def from_n5(
     metadata: Mapping[str, Any] | None = None,
     asarray: bool = True,
     label_multisets: LabelMultisets = "error",
+    skip_missing: bool = False,
 ) -> da.Array:
     """Return a stored array as a dask array, one block for each stored chunk.
 
@@ -77,6 +80,10 @@ def from_n5(
         As in :func:`~xarray_n5.open_array`.
     asarray
         As in :func:`dask.array.from_array`.
+    skip_missing
+        Whether to list the chunks that are stored now, and to read no others later: of a sparse
+        volume, a reduction then asks for existing files alone. A chunk that is written after
+        that is not seen.
 
     Returns
     -------
@@ -104,10 +111,14 @@ def from_n5(
         )
     blocks = _blocks(chunks, array)
     source = array.bare()
+    label = name or f"from-n5-{tokenize(source, array.stamp(), blocks)}"
+    if skip_missing:
+        # What is listed later may be something else: so is the name.
+        return read_stored(source, blocks, name or f"{label}-{uuid.uuid4().hex[:8]}")
     built: da.Array = da.from_array(
         source,
         chunks=blocks,
-        name=name or f"from-n5-{tokenize(source, array.stamp(), blocks)}",
+        name=label,
         inline_array=inline_array,
         asarray=asarray,
         fancy=True,

@@ -73,6 +73,7 @@ def keep_digests(array: Array, receipts: Receipts, *, anew: bool) -> None:
     counts = array.grid.counts
     empty = Digests(array.shape, np.zeros(counts, np.uint64), np.zeros(counts, bool))
     now = empty if found is None else found.for_array(array)
+    receipts = receipts.chosen(~np.isnan(receipts.seconds))  # of others nothing was seen
     spots = tuple(receipts.indices.T)
     if len(receipts):
         now.values[spots] = receipts.digests if spots else receipts.digests[-1]

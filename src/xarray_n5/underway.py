@@ -82,8 +82,17 @@ class Underway:
             found = self.store.get_many(keys[start : start + 1000])
             yield from (each for each in found if each is not None)
 
+    def done(self, facts: Mapping[str, Any]) -> None:
+        """Say that nothing is left to be written, whatever stops from here on."""
+        self.begin({**facts, "done": True})
+
     def end(self) -> None:
-        """Remove the mark, and the records."""
+        """Remove the records, and the mark last of all."""
+        _, files = self.store.list(self.folder)
+        records = [name for name in files if name != _MARK]
+        if records:
+            self.done({})
+            self.store.delete([join(self.folder, name) for name in records])
         self.store.delete_tree(self.folder, _MARK)
 
 

@@ -11,6 +11,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.array import Array
 from xarray_n5.axes import Axis, Geometry
+from xarray_n5.batches import end_again, together
 from xarray_n5.beginning import start
 from xarray_n5.building import Options, build
 from xarray_n5.coordinates import geometry_from
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     from xarray_n5.batches import Writing
     from xarray_n5.beginning import Begun
     from xarray_n5.fitting import Region
+    from xarray_n5.gathering import Written
     from xarray_n5.group import Group
     from xarray_n5.packing import Packed
-    from xarray_n5.underway import Underway
 
 
 def update(
@@ -54,11 +55,11 @@ def update(
     *,
     append_dim: str | None = None,
     region: Region | None = None,
-) -> tuple[dict[str, Begun], list[Underway]]:
+) -> Written:
     """Make ready to write a dataset into the arrays of a group; all else stays as it is.
 
     Without `append_dim` and `region`, each variable replaces the values of the one there.
-    Returned are the writes, by the paths of their arrays, and the mark of the whole, if any.
+    Returned is what computes to the receipts of all variables, in a tree.
 
     Raises
     ------
@@ -67,11 +68,12 @@ def update(
     """
     group = open_group(how.url, path, mode="r+", **how.place)
     mark = how.mark(path, dataset, append_dim, region)
-    began = mark.facts() if how.resume and append_dim is not None else None
-    if began:
-        _grow(group, began)
+    began = (mark.facts() if how.resume else None) or {}
+    if began.get("done"):
+        return end_again(mark, began)
+    _grow(group, began)
     stored, arrays = _open(group)
-    if began:
+    if append_dim is not None and began:
         stored = stored.isel({append_dim: slice(0, began["start"])})
     if append_dim is not None:
         places = appended(dataset, stored, append_dim)
@@ -91,9 +93,12 @@ def update(
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
     # Everything is checked; from here on, arrays change.
-    if append_dim is not None:
-        facts = _growth(stored, arrays, append_dim, places[append_dim])
-        mark.begin({**facts, "by": writer_name(), "began": now()})
+    facts: dict[str, Any] = {"by": writer_name(), "began": now()}
+    if append_dim is None:
+        mark.begin(facts)
+    else:
+        facts |= _growth(stored, arrays, append_dim, places[append_dim])
+        mark.begin(facts)
         _grow(group, facts)
         arrays = {name: array.refresh() for name, array in arrays.items()}
         if append_dim in beside:
@@ -105,7 +110,7 @@ def update(
         arrays[name].path: _write(arrays[name], stored.variables[name].dims, each, places, how)
         for name, each in packed.items()
     }
-    return begun, [mark] if append_dim is not None else []
+    return together(begun, path, mark)
 
 
 def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
@@ -173,7 +178,7 @@ def _growth(
 
 def _grow(group: Group, facts: Mapping[str, Any]) -> None:
     """Let arrays grow that have not yet: who was stopped in between goes on here."""
-    for name, (axis, size) in facts["grows"].items():
+    for name, (axis, size) in facts.get("grows", {}).items():
         array = group[name]
         if isinstance(array, Array) and array.shape[axis] != size:
             array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))

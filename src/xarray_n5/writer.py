@@ -9,7 +9,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.array import Array
 from xarray_n5.attributes import as_json
-from xarray_n5.batches import together
+from xarray_n5.batches import end_again, together
 from xarray_n5.beginning import start
 from xarray_n5.building import Options, build
 from xarray_n5.creation import as_dtype, check_storable, chunk_shape, stranger
@@ -67,7 +67,10 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
     groups = [_existing(path, how) for _, path, _ in datasets]
     gone: list[object] = []
     mark = how.mark(datasets[0][1], datasets)
-    again = bool(how.resume) and mark.facts() is not None
+    began = mark.facts() if how.resume else None
+    again = began is not None
+    if began and began.get("done"):
+        return end_again(mark, began)
     plans = []
     for (dataset, path, encoding), group in zip(datasets, groups, strict=True):
         stays = group is not None and how.mode == "a"
@@ -96,7 +99,7 @@ def _begin(
     begun: dict[str, Begun] = {}
     for each, group in zip(plans, groups, strict=True):
         begun |= _write_group(each, group, how)
-    return together(begun, root, [mark])
+    return together(begun, root, mark)
 
 
 def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
@@ -231,7 +234,10 @@ def _check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[
     nodes = group.nodes(iter(group), strict=how.mode != "w-")
     arrays = {name: node for name, node in nodes.items() if isinstance(node, Array)}
     told = {dim for stored in plan.variables.values() for dim in stored.told}
-    if taken := sorted((nodes.keys() - arrays.keys()) & (plan.variables.keys() | told)):
+    # A folder with nothing but a mark in it looks like a group.
+    if not again and (
+        taken := sorted((nodes.keys() - arrays.keys()) & (plan.variables.keys() | told))
+    ):
         raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
     if how.mode == "w-" and not again and (arrays or group.attrs):
         what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"

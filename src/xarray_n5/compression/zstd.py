@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _MAGIC = b"\x28\xb5\x2f\xfd"
 
 
+_REPEATED = 1
+"""The kind of block that holds one byte, however often it occurs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Zstd:
     """Zstandard at a level up to 22; negative ones are faster, 0 is its default.
@@ -55,10 +59,26 @@ class Zstd:
             try:
                 numcodecs.zstd.decompress(data, decoded)
             except RuntimeError as error:
-                if "Src size" in str(error):
+                if not _is_whole(bytes_of(data)):
                     raise EOFError("the zstd frame ends early") from error
                 raise
         return decoded.data
+
+
+def _is_whole(view: memoryview) -> bool:
+    """Return whether the first frame's blocks all lie within the data (RFC 8878, 3.1.1)."""
+    start = len(_MAGIC) + 1
+    if len(view) < start or bytes(view[: len(_MAGIC)]) != _MAGIC:
+        return len(view) >= start
+    descriptor = view[len(_MAGIC)]
+    code, single = descriptor >> 6, bool(descriptor & 0x20)
+    start += (int(single), 2, 4, 8)[code] + int(not single) + (0, 1, 2, 4)[descriptor & 0b11]
+    last = False
+    while not last and start + 3 <= len(view):
+        block = int.from_bytes(view[start : start + 3], "little")
+        last, kind, size = bool(block & 1), block >> 1 & 0b11, block >> 3
+        start += 3 + (1 if kind == _REPEATED else size)
+    return last and start + 4 * (descriptor >> 2 & 1) <= len(view)
 
 
 def _content_size(header: bytes) -> int | None:

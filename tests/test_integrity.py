@@ -1,0 +1,322 @@
+"""What is stored, chunk by chunk: maps, checks, repairs."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xxhash
+
+from tests.stores import STORES, CountingStore
+from xarray_n5 import (
+    ResumeError,
+    chunk_map,
+    create_array,
+    from_n5,
+    open_array,
+    repair,
+    to_n5,
+    verify,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from xarray_n5.storage import Store
+
+VALUES = np.arange(6 * 9 * 7, dtype="u2").reshape(6, 9, 7)
+
+COMPRESSIONS = ["raw", "gzip", "bzip2", "xz", "lz4", "blosc", "zstd", "lzma"]
+
+
+def states(report: Any) -> dict[str, int]:
+    """How many chunks are in each state."""
+    found, counts = np.unique(report.state.values, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def damage(place: Path, change: Callable[[bytes], bytes]) -> None:
+    place.write_bytes(change(place.read_bytes()))
+
+
+# Receipts
+
+
+def test_receipts_tell_what_was_written(tmp_path: Path) -> None:
+    receipts: Any = to_n5(da.from_array(VALUES, chunks=4), tmp_path, "a", axes=["z", "y", "x"])
+    assert receipts.sizes == {"z": 2, "y": 3, "x": 2}
+    assert receipts.z.values.tolist() == [0, 1]
+    assert receipts.attrs["chunks"] == 12
+    for index in np.ndindex(2, 3, 2):
+        chunk = VALUES[open_array(tmp_path, "a").grid.slices(index)]
+        assert receipts.digest.values[index] == xxhash.xxh64_intdigest(chunk.tobytes())
+        size = (tmp_path / "a" / "/".join(map(str, index[::-1]))).stat().st_size
+        assert receipts.bytes.values[index] == size
+    assert (receipts.seconds > 0).all()
+    assert ":" in receipts.worker.values.flat[0]
+
+
+def test_receipts_of_a_region_are_about_its_chunks() -> None:
+    store: Any = CountingStore()
+    to_n5(VALUES, store, "a", chunks=4)
+    receipts: Any = to_n5(
+        VALUES[:2, :1, :], store, "a", region=(slice(2, 4), slice(4, 5), slice(None))
+    )
+    assert [receipts[dim].values.tolist() for dim in receipts.dims] == [[0], [1], [0, 1]]
+
+
+def test_empty_chunks_have_no_bytes() -> None:
+    store: Any = CountingStore()
+    values = np.zeros((4, 4), "u1")
+    values[0, 0] = 1
+    receipts: Any = to_n5(values, store, "a", chunks=2, write_empty_chunks=False)
+    assert (receipts.bytes.values > 0).tolist() == [[True, False], [False, False]]
+
+
+# Maps
+
+
+@pytest.mark.parametrize("make", STORES.values(), ids=STORES)
+def test_a_map_shows_which_chunks_are_stored(make: Callable[[Path], Store], tmp_path: Path) -> None:
+    array = create_array(make(tmp_path), "a", shape=(10, 7), dtype="u1", chunks=(3, 4))
+    array[3:6, 4:] = 1
+    array[9:, :4] = 1
+    found = chunk_map(array.container, "a")
+    assert found.values.tolist() == [[0, 0], [0, 1], [0, 0], [1, 0]]
+    assert found.dtype == bool
+    assert (found.bytes.values > 0).tolist() == found.values.tolist()
+    assert found.sizes == {"dim_0": 4, "dim_1": 2}
+    if found.time.notnull().any():
+        assert found.time.notnull().values.tolist() == found.values.tolist()
+
+
+def test_a_map_of_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(1 << 40,), dtype="u1", chunks=64)
+    with pytest.raises(ValueError, match="stored_chunks"):
+        chunk_map(tmp_path, "a")
+
+
+@pytest.mark.filterwarnings("ignore::dask.array.core.PerformanceWarning")
+def test_a_sparse_array_is_read_where_it_is_stored() -> None:
+    store: Any = CountingStore()
+    array = create_array(store, "a", shape=(40, 40), dtype="i4", chunks=(4, 4))
+    expected = np.zeros((40, 40), "i4")
+    for place in ((0, 0), (5, 7), (9, 9), (3, 3)):
+        spot = tuple(slice(4 * at, 4 * at + 4) for at in place)
+        array[spot] = expected[spot] = 7
+    for chunks, reads in ((None, 4), ((8, 8), 4), ((40, 10), 3)):
+        lazy = from_n5(array, chunks=chunks, skip_missing=True)
+        assert lazy.numblocks == from_n5(array, chunks=chunks).numblocks
+        store.requests()
+        assert lazy.sum().compute(scheduler="sync") == expected.sum()
+        seen = store.requests()
+        asked = seen.get("get", 0) + seen.get("get_many", 0)
+        assert asked == reads if chunks != (8, 8) else asked <= 4
+        np.testing.assert_array_equal(lazy[3:25, 10:].compute(), expected[3:25, 10:])
+
+
+@pytest.mark.filterwarnings("ignore::dask.array.core.PerformanceWarning")
+def test_blocks_that_cut_chunks_are_read_where_any_is_stored() -> None:
+    store: Any = CountingStore()
+    array = create_array(store, "a", shape=(20,), dtype="i4", chunks=(6,))
+    array[6:12] = 3
+    lazy = from_n5(array, chunks=(4,), skip_missing=True)
+    np.testing.assert_array_equal(lazy.compute(), array[...])
+
+
+# Checks
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_each_kind_of_damage_has_its_name(tmp_path: Path, compression: str) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 50, (8, 12), "u2")
+    to_n5(values, tmp_path, "a", chunks=4, compression=compression, checksums=True)
+    assert states(verify(tmp_path, "a").compute()) == {"ok": 6}
+    folder = tmp_path / "a"
+    (folder / "0/0").unlink()
+    damage(folder / "0/1", lambda data: data[: len(data) * 2 // 3])
+    damage(folder / "1/0", lambda _: b"")
+    damage(folder / "1/1", lambda data: b"\0\0\0\7" + data[4:])
+    header = struct.pack(">HHII", 0, 2, 4, 3)
+    other = create_array(tmp_path, "b", shape=(3, 4), dtype="u2", compression=compression)
+    other[...] = 1
+    assert (tmp_path / "b/0/0").read_bytes().startswith(header)
+    (folder / "2/0").write_bytes((tmp_path / "b/0/0").read_bytes())
+    full = create_array(tmp_path, "c", shape=(4, 4), dtype="u2", compression=compression)
+    full[...] = 60000
+    (folder / "2/1").write_bytes((tmp_path / "c/0/0").read_bytes())
+    (folder / "notes.txt").write_text("mine")
+    (folder / "3").mkdir()
+    (folder / "3/0").write_bytes(b"beyond")
+    report = verify(tmp_path, "a").compute()
+    found = report.state.values
+    assert found[0, 0] == "missing"
+    assert found[1, 0] in {"truncated", "undecodable"}
+    if compression != "lzma":
+        assert found[1, 0] == "truncated"
+    assert found[0, 1] == "truncated"
+    assert found[1, 1] == "undecodable"
+    assert found[0, 2] == "wrong-shape"
+    assert found[1, 2] == "digest-differs"
+    assert report.attrs["stray"] == ["notes.txt", "3/0"]
+    quick = verify(tmp_path, "a", deep=False).compute().state.values
+    assert quick[0, 0] == "missing"
+    assert quick[0, 1] == "truncated"
+    assert quick[1, 1] == "undecodable"
+    assert quick[0, 2] == "wrong-shape"
+    assert quick[1, 2] == "ok"
+    if compression in {"raw", "blosc"}:
+        assert quick[1, 0] == "truncated"
+
+
+def test_checks_are_lazy_and_few(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(100, 100, 100), dtype="u1", chunks=1)
+    report = verify(tmp_path, "a")
+    assert report.state.shape == (100, 100, 100)
+    assert report.state.data.npartitions < 10000
+    part = report.isel(dim_0=slice(2), dim_1=slice(2), dim_2=slice(2)).compute()
+    assert states(part) == {"missing": 8}
+
+
+def test_no_digests_no_comparison(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path, "a", chunks=4)
+    to_n5(VALUES + 1, tmp_path, "b", chunks=4)
+    (tmp_path / "a/0/0/0").write_bytes((tmp_path / "b/0/0/0").read_bytes())
+    report = verify(tmp_path, "a").compute()
+    assert states(report) == {"ok": 12}
+    assert not report.attrs["digests"]
+
+
+def test_digests_follow_regions_and_sizes(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path, "a", chunks=4, checksums=True)
+    region = (slice(1, 3), slice(2, 6), slice(0, 1))
+    to_n5(VALUES[:2, :4, :1] * 3, tmp_path, "a", region=region)
+    assert states(verify(tmp_path, "a").compute()) == {"ok": 12}
+    array = open_array(tmp_path, "a", mode="r+")
+    array.resize((7, 8, 12))
+    assert set(states(verify(tmp_path, "a").compute())) == {"ok", "missing"}
+    array[0, 0, 0] = 999
+    assert states(verify(tmp_path, "a").compute())["digest-differs"] == 1
+    tail = np.ones((7, 8, 4), "u2")
+    to_n5(tail, tmp_path, "a", region=(slice(None), slice(None), slice(8, 12)))
+    assert states(verify(tmp_path, "a").compute())["digest-differs"] == 1
+
+
+# Repairs
+
+
+@pytest.mark.parametrize("how", ["quarantine", "remove"])
+def test_what_is_damaged_is_taken_away_and_written_again(tmp_path: Path, how: Any) -> None:
+    source = da.from_array(VALUES, chunks=4)
+    to_n5(source, tmp_path, "a", chunks=4, checksums=True)
+    whole = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    inodes = {f: f.stat().st_ino for f in whole}
+    bad = [tmp_path / "a/0/0/0", tmp_path / "a/1/2/1"]
+    for each in bad:
+        damage(each, lambda data: data[:-3])
+    report = repair(tmp_path, "a", how=how)
+    assert report.attrs["repaired"] == 2
+    assert not any(each.exists() for each in bad)
+    kept = sorted(f.name for f in tmp_path.rglob(".quarantine/**/*") if f.is_file())
+    assert len(kept) == (2 if how == "quarantine" else 0)
+    receipts: Any = to_n5(source, tmp_path, "a", chunks=4, checksums=True, resume=True)
+    assert (receipts.seconds > 0).sum() == 2
+    for each, content in whole.items():
+        assert each.read_bytes() == content
+        assert (each.stat().st_ino == inodes[each]) == (each not in bad and ".dig" not in each.name)
+    assert states(verify(tmp_path, "a").compute()) == {"ok": 12}
+    assert not list(tmp_path.rglob(".writing*"))
+
+
+def test_an_interrupted_write_is_repaired_too(tmp_path: Path) -> None:
+    source = da.from_array(VALUES, chunks=4)
+    every: Any = ({}, {"checksums": True}, {"write_empty_chunks": False})
+    for number, options in enumerate(every):
+        name = f"a{number}"
+        to_n5(source, tmp_path, name, chunks=4, **options)
+        other = f"b{number}"
+        to_n5(source, tmp_path, other, chunks=4, compute=False, **options)
+        # As if all but the end had been computed.
+        for file in (tmp_path / name).rglob("[0-9]"):
+            if file.is_file():
+                target = tmp_path / other / file.relative_to(tmp_path / name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read_bytes())
+        damage(tmp_path / other / "0/0/0", lambda data: data[:9])
+        repair(tmp_path, other)
+        with pytest.raises(ResumeError):
+            to_n5(source + 1, tmp_path, other, chunks=4, resume=True, **options)
+        to_n5(source, tmp_path, other, chunks=4, resume=True, **options)
+        np.testing.assert_array_equal(open_array(tmp_path, other)[...], VALUES)
+
+
+def test_missing_chunks_are_written_again_on_request(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path, "a", chunks=4)
+    (tmp_path / "a/0/0/0").unlink()
+    repair(tmp_path, "a")
+    with pytest.raises(FileExistsError):
+        to_n5(VALUES, tmp_path, "a", chunks=4, resume=True)
+    repair(tmp_path, "a", missing=True)
+    assert verify(tmp_path, "a").attrs["unfinished"] == ["repair"]
+    to_n5(VALUES, tmp_path, "a", chunks=4, resume=True)
+    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], VALUES)
+
+
+def test_a_report_about_another_array_repairs_nothing(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path, "a", chunks=4)
+    to_n5(VALUES, tmp_path, "b", chunks=4)
+    with pytest.raises(ValueError, match="about"):
+        repair(tmp_path, "a", verify(tmp_path, "b"))
+
+
+# What is under way
+
+
+def test_a_flushed_write_is_like_any_other(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path, "a", chunks=4, fsync=True)
+    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], VALUES)
+
+
+def test_a_write_under_way_is_seen_and_leaves_nothing(tmp_path: Path) -> None:
+    total: Any = to_n5(VALUES, tmp_path, "a", chunks=4, compute=False)
+    (mark,) = (tmp_path / "a").glob(".writing-*")
+    assert verify(tmp_path, "a").attrs["unfinished"] == [mark.name.removeprefix(".writing-")]
+    (tmp_path / "a/0/0").mkdir(parents=True)
+    stale = tmp_path / f"a/0/0/.1.{'0' * 32}.partial"
+    stale.write_bytes(b"half")
+    total.compute()
+    assert not mark.exists()
+    assert not stale.exists()
+
+
+def test_partials_of_others_stay_while_their_chunks_are_not_written(tmp_path: Path) -> None:
+    to_n5(VALUES, tmp_path, "a", chunks=4)
+    other = tmp_path / f"a/1/2/.1.{'0' * 32}.partial"
+    other.write_bytes(b"half")
+    to_n5(VALUES[:4, :4, :4], tmp_path, "a", region=(slice(4), slice(4), slice(4)))
+    assert other.exists()
+
+
+def test_plans_cost_nothing_however_many_chunks_there_are() -> None:
+    store: Any = CountingStore()
+    source = da.zeros((800, 400, 400), chunks=4, dtype="u1")
+    assert source.npartitions == 2_000_000
+    total: Any = to_n5(source, store, "a", compute=False)
+    layers = total.dask.layers.values()
+    assert not any(layer.is_materialized() for layer in layers)
+    assert sum(store.requests().values()) < 12
+
+
+def test_a_write_has_hardly_more_tasks_than_blocks() -> None:
+    store: Any = CountingStore()
+    source = da.zeros((90, 40, 40), chunks=2, dtype="u1") + 1
+    total: Any = to_n5(source, store, "a", compute=False)
+    from dask.base import optimize
+
+    (small,) = optimize(total)
+    assert len(dict(small.dask)) <= source.npartitions * 1.002 + 2
