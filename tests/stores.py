@@ -128,3 +128,32 @@ class CountingStore:
     def stamp(self, key: str) -> object:
         self.counts["stamp"] += 1
         return self.inner.stamp(key)
+
+
+class LoggingStore(LocalStore):
+    """A directory of which every process notes what it wrote."""
+
+    __slots__ = ("log",)
+    log: str
+
+    def __init__(self, root: str, log: str) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "log", log)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LoggingStore, (self.root, self.log)
+
+    def set(self, key: str, data: Buffer) -> None:
+        # One write of less than a page, at the file's end, is whole.
+        with open(self.log, "a") as file:  # noqa: PTH123
+            file.write(f"{key}\n")
+        super().set(key, data)
+
+    def written(self) -> list[str]:
+        """The keys that were written, as often as they were."""
+        with open(self.log) as file:  # noqa: PTH123
+            return file.read().split()
+
+    def forget(self) -> None:
+        """Begin the log anew."""
+        open(self.log, "w").close()  # noqa: PTH123

@@ -6,7 +6,10 @@ import math
 import pickle
 import subprocess
 import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -16,11 +19,12 @@ import pytest
 from dask.array.core import PerformanceWarning
 from dask.array.utils import assert_eq
 from dask.base import compute, optimize
+from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xarray_n5
-from tests.stores import CountingStore
+from tests.stores import CountingStore, LoggingStore
 from xarray_n5 import (
     AlignmentError,
     Array,
@@ -38,6 +42,7 @@ from xarray_n5 import (
 from xarray_n5.storage import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 VALUES = np.arange(20 * 21 * 22, dtype="u2").reshape(20, 21, 22)
@@ -230,7 +235,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     return {"shape": shape, "chunks": chunks, "region": tuple(region), "blocks": tuple(blocks)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(plans())
 def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) -> None:
     store = CountingStore()
@@ -254,6 +259,49 @@ def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) 
         assert len(store.get(key) or b"") == receipts["bytes"][index]
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Client]:
+    """Two workers."""
+    with (
+        LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
+        ) as here,
+        Client(here, set_as_default=False) as client,  # type: ignore[no-untyped-call]
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    """Two processes."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as here:
+        yield here
+
+
+@pytest.mark.parametrize("scheduler", ["processes", "cluster"])
+@settings(max_examples=50, deadline=None)
+@given(plan=plans())
+def test_any_blocks_are_written_once_by_processes(
+    cluster: Client, pool: ProcessPoolExecutor, scheduler: str, plan: dict[str, Any]
+) -> None:
+    expected = np.arange(math.prod(plan["shape"]), dtype="i4").reshape(plan["shape"])
+    with tempfile.TemporaryDirectory() as folder:
+        store = LoggingStore(f"{folder}/x.n5", f"{folder}/log")
+        to_n5(expected, store, "a", chunks=plan["chunks"])
+        store.forget()
+        expected[plan["region"]] *= -1
+        source = da.from_array(expected[plan["region"]], chunks=plan["blocks"])
+        total: Any = to_n5(source, store, "a", region=plan["region"], compute=False)
+        if scheduler == "cluster":
+            receipts = cluster.compute(total).result()
+        else:
+            receipts = total.compute(scheduler="processes", pool=pool)
+        array = open_array(store, "a")
+        np.testing.assert_array_equal(array[...], expected)
+        written = [key for key in store.written() if array.chunk_index(key[2:])]
+        assert len(written) == len(set(written)) == receipts["bytes"].size
+
+
 def test_aligned_blocks_are_written_as_they_are_without_a_read() -> None:
     store = CountingStore()
     source = da.from_array(VALUES, chunks=(8, 16, 8))
@@ -264,7 +312,7 @@ def test_aligned_blocks_are_written_as_they_are_without_a_read() -> None:
     # One look for each block, one set for each chunk; of what is stored, nothing is read but the
     # shape, by blocks with chunks that the array's end cuts.
     # At the end the mark is removed, and digests and others' marks are looked for.
-    expected = {"exists": 18, "get": 14 + 1, "set": 27, "list": 1, "delete_tree": 1}
+    expected = {"exists": 18, "get": 14 + 1, "set": 27, "list": 2, "delete_tree": 1}
     assert store.requests() == expected
 
 
@@ -422,8 +470,6 @@ def test_errors_travel_between_processes_whole() -> None:
 
 @pytest.mark.timeout(120)
 def test_a_cluster_reads_and_writes(tmp_path: Path) -> None:
-    from distributed import Client, LocalCluster
-
     source = da.from_array(VALUES, chunks=(7, 9, 22))
     with (
         LocalCluster(  # type: ignore[no-untyped-call]

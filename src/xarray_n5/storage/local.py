@@ -137,9 +137,11 @@ class LocalStore:
             os.replace(temporary, path)  # noqa: PTH105
             if self.fsync:
                 _flush_folder(folder)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = path  # a full disk does not say which file was too much
             raise
 
     def exists(self, key: str) -> bool:
