@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import dask
 import dask.array as da
@@ -12,11 +15,12 @@ import pytest
 import xarray as xr
 
 from tests.stores import CountingStore
-from tests.test_writer import days
-from xarray_n5 import open_array, to_n5
+from tests.test_writer import again, days
+from xarray_n5 import ResumeError, open_array, to_n5
+from xarray_n5.storage import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from xarray_n5.compression import Buffer
 
@@ -51,6 +55,13 @@ class FailingStore(CountingStore):
     def delete_tree(self, prefix: str, first: str) -> None:
         self.delete([f"{prefix}/{first}"])
         self.delete([f"{prefix}/{key}" for key in self.inner.walk(prefix)])
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """One thread, which a StoppedError stops."""
+    with dask.config.set(scheduler="sync"):
+        yield
 
 
 def lazy(first: int, count: int) -> xr.Dataset:
@@ -208,3 +219,175 @@ def test_a_tree_goes_on_under_a_name_of_the_callers() -> None:
     store.left[0] = 1 << 60
     data().n5.to_n5(store, resume="mine")
     assert (open_array(store, "v")[...] > 0).all()
+
+
+def line(count: int, first: int, value: int) -> xr.Dataset:
+    """Some values along time."""
+    times = np.arange(first, first + count) * 1.0
+    return xr.Dataset({"v": ("t", np.full(count, value, "i4"))}, {"t": ("t", times)}).chunk(t=2)
+
+
+def interrupted(source: da.Array, blocks: int) -> da.Array:
+    """An array of which only some blocks can be computed until it is asked again."""
+    left = [blocks]
+
+    def once(block: np.ndarray) -> np.ndarray:
+        left[0] -= 1
+        if left[0] < 0:
+            raise StoppedError
+        return block
+
+    name, meta = f"slow-{source.name}", np.empty(0, source.dtype)
+    whole: Any = source
+    return cast("da.Array", whole.map_blocks(once, name=name, meta=meta))
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_was_appended_since_stays() -> None:
+    for first in (None, line(20, 0, 9)):
+        store: Any = FailingStore()
+        line(4, 0, 1).n5.to_n5(store)
+        late = line(2, 4, 2)
+        late.n5.to_n5(store, mode="a", append_dim="t", compute=False)
+        if first is None:
+            line(4, 6, 3).n5.to_n5(store, mode="a", append_dim="t", resume=True)
+            late.n5.to_n5(store, mode="a", append_dim="t", resume=True)
+            assert open_array(store, "v")[...].tolist() == [1] * 4 + [2] * 2 + [3] * 4
+        else:
+            first.n5.to_n5(store, mode="w")
+            late.n5.to_n5(store, mode="a", append_dim="t", resume=True)
+            assert open_array(store, "v")[...].tolist() == [9] * 20 + [2] * 2
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_is_appended_already_is_not_appended_again() -> None:
+    store: Any = FailingStore()
+    line(4, 0, 1).n5.to_n5(store)
+    line(2, 4, 2).n5.to_n5(store, append_dim="t", resume=True)
+    with pytest.raises(FileExistsError, match="has been appended"):
+        line(2, 4, 2).n5.to_n5(store, append_dim="t", resume=True)
+
+
+@pytest.mark.parametrize("kind", ["the same begins anew", "another is written", "brackets"])
+@pytest.mark.usefixtures("alone")
+def test_records_do_not_outlive_what_they_are_about(kind: str) -> None:
+    store: Any = FailingStore()
+    to_n5(np.zeros(40, "i4"), store, "a", chunks=10)
+    numbers, region = da.arange(1, 41, chunks=10, dtype="i4"), slice(0, 40)
+    with pytest.raises(StoppedError):
+        to_n5(interrupted(numbers, 2), store, "a", region=region)
+    if kind == "the same begins anew":
+        open_array(store, "a", mode="r+")[...] = -7
+        with pytest.raises(StoppedError):
+            to_n5(interrupted(numbers, 0), store, "a", region=region)
+    elif kind == "another is written":
+        to_n5(np.full(30, -7, "i4"), store, "a", region=slice(0, 30))
+    to_n5(interrupted(numbers, 9), store, "a", region=region, resume=True)
+    assert open_array(store, "a")[...].tolist() == list(range(1, 41))
+    assert not any(".writing" in key for key in store.inner.items)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_dataset_that_meets_another_write_changes_nothing() -> None:
+    store: Any = FailingStore()
+    xr.Dataset({"old": ("x", np.arange(4.0))}, attrs={"k": 1}).n5.to_n5(store)
+    to_n5(da.ones(4, chunks=2), store, "v", compute=False)
+    before = outcome(store)
+    with pytest.raises(ResumeError):
+        xr.Dataset({"v": ("x", np.arange(4.0))}).n5.to_n5(store, mode="w", resume=True)
+    assert outcome(store) == before
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_write_that_was_replaced_does_not_go_on() -> None:
+    store: Any = FailingStore()
+    first = xr.Dataset({"a": ("x", np.arange(4.0))})
+    first.n5.to_n5(store, compute=False)
+    xr.Dataset({"b": ("x", np.arange(4.0))}).n5.to_n5(store, mode="w")
+    with pytest.raises(FileExistsError):
+        first.n5.to_n5(store, resume=True)
+    assert not any(".writing" in key for key in store.inner.items)
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_a_killed_write_can_begin_anew(tmp_path: Path, mode: Any) -> None:
+    dataset = days(0, 3)
+    store = LocalStore(str(tmp_path / "a.n5"))
+    with pytest.MonkeyPatch.context() as patch:
+        real = LocalStore.set
+
+        def stopping(self: LocalStore, key: str, data: Any) -> None:
+            if key == "g/wet/attributes.json":
+                raise StoppedError
+            real(self, key, data)
+
+        patch.setattr(LocalStore, "set", stopping)
+        with pytest.raises(StoppedError):
+            dataset.n5.to_n5(store, "g")
+    dataset.n5.to_n5(store, "g", mode=mode)
+    xr.testing.assert_identical(again(tmp_path / "a.n5", "g"), dataset)
+
+
+@pytest.mark.parametrize("values", [np.array(3, "i4"), np.zeros((0, 4), "i4"), np.zeros((3, 0))])
+@pytest.mark.usefixtures("alone")
+def test_arrays_of_no_axes_or_no_size_go_on(values: np.ndarray) -> None:
+    store: Any = FailingStore()
+    source = da.from_array(values)
+    to_n5(source, store, "a", compute=False)
+    to_n5(source, store, "a", resume=True)
+    np.testing.assert_array_equal(open_array(store, "a")[...], values)
+    to_n5(source + 1, store, "a", mode="r+")
+    np.testing.assert_array_equal(open_array(store, "a")[...], values + 1)
+
+
+def test_an_array_of_other_axes_is_replaced_whatever_stops(tmp_path: Path) -> None:
+    to_n5(np.ones((4, 4, 4)), tmp_path, "a", chunks=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda _: (_ for _ in ()).throw(StoppedError()))
+        with pytest.raises(StoppedError):
+            to_n5(np.ones((6, 6)), tmp_path, "a", mode="w", chunks=2)
+    to_n5(np.ones((6, 6)), tmp_path, "a", mode="w", chunks=2, resume=True)
+    assert open_array(tmp_path, "a").shape == (6, 6)
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_documents_that_were_half_written_are_swept(tmp_path: Path) -> None:
+    source = da.ones(4, chunks=2)
+    to_n5(source, tmp_path, "g/a", compute=False)
+    left = [tmp_path / f / f".attributes.json.{'0' * 32}.partial" for f in ("", "g", "g/a")]
+    for each in left:
+        each.write_text("{")
+    to_n5(source, tmp_path, "g/a", resume=True)
+    assert not any(each.exists() for each in left)
+
+
+def test_a_container_that_was_killed_at_birth_is_one_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / f".attributes.json.{'0' * 32}.partial").write_text("{")
+    to_n5(np.ones(3), tmp_path, "a", resume=True)
+    assert json.loads((tmp_path / "attributes.json").read_text())["n5"]
+
+
+def test_an_end_that_does_not_see_the_container_says_so(tmp_path: Path) -> None:
+    total: Any = to_n5(np.ones((0,)), tmp_path / "x.n5", "a", compute=False)
+    (tmp_path / "x.n5").rename(tmp_path / "away")
+    with pytest.raises(FileNotFoundError, match="does not see"):
+        total.compute()
+
+
+def test_a_flushed_write_flushes_the_folders_that_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = []
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        flushed.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        real(file)
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("this system does not tell what a file descriptor is")
+    monkeypatch.setattr(os, "fsync", fsync)
+    store = LocalStore(str(tmp_path / "x")).durable()
+    store.set("a/b/c", b"1")
+    folders = {each for each in flushed if not each.endswith(".partial")}
+    assert folders == {str(tmp_path / each) for each in ("", "x", "x/a", "x/a/b")}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
-from dask.base import compute as compute_now
 
 from xarray_n5.batches import Writing, side_by_side
 from xarray_n5.coordinates import geometry_from
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from xarray_n5.axes import Geometry
-    from xarray_n5.batches import Mode
+    from xarray_n5.batches import Batch, Mode
     from xarray_n5.encoding import Encoding
     from xarray_n5.fitting import Region
-    from xarray_n5.gathering import Written
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """What xarray calls the variable of a DataArray without a name."""
@@ -262,9 +260,16 @@ class DataTreeAccessor:
             return _run(write(nodes, how), compute=compute)
         if asked:
             raise ValueError("mode='r+' writes into what is there, which is encoded already")
-        parts = {place: update(own, place, how) for own, place, _ in nodes if own.variables}
-        return _run(side_by_side(parts, nodes[0][1]), compute=compute)
+        root = nodes[0][1]
+        batches = {
+            place.removeprefix(root).strip("/"): update(own, place, how)
+            for own, place, _ in nodes
+            if own.variables
+        }
+        if not compute:
+            return side_by_side(batches)
+        return xr.DataTree.from_dict({name: batch.now() for name, batch in batches.items()})
 
 
-def _run(total: Written, *, compute: bool) -> xr.DataTree | Delayed:
-    return cast("xr.DataTree", compute_now(total)[0]) if compute else total
+def _run(batch: Batch, *, compute: bool) -> xr.DataTree | Delayed:
+    return batch.now() if compute else batch.later()

@@ -18,7 +18,7 @@ from xarray_n5.errors import (
 )
 from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
-from xarray_n5.paths import join
+from xarray_n5.paths import DIGESTS, join
 from xarray_n5.points import read_points
 from xarray_n5.reprs import as_html, as_text, show_array
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
@@ -58,6 +58,7 @@ class Array:
         self._axis_order: AxisOrder = axis_order
         self._cache_bytes = cache_bytes
         self._cache = _new_cache(cache_bytes)
+        self._undigested = False
 
     # What it is
 
@@ -240,6 +241,8 @@ class Array:
         TypeError
             If `value` is not numbers.
         """
+        self._check_writable()
+        self._drop_digests()
         return sum(1 for _ in self.writing(key, value))
 
     def writing(
@@ -326,6 +329,7 @@ class Array:
             raise ValueError(
                 f"chunk {tuple(index)} of {self.url} has the shape {extent}, not {values.shape}"
             )
+        self._drop_digests()
         try:
             self._chunks.save(stored, values if self._axis_order == "C" else values.T)
         finally:
@@ -334,6 +338,7 @@ class Array:
     def delete_chunk(self, index: Sequence[int]) -> None:
         """Remove one chunk; it reads as the fill value then. One that is absent does not matter."""
         self._check_writable()
+        self._drop_digests()
         self._chunks.store.delete([self._chunks.key(self._stored_index(index))])
         self._invalidate()
 
@@ -401,6 +406,8 @@ class Array:
         chunks = self._chunks
         key = join(self.path, chunks.format.document)
         document = chunks.format.with_shape(chunks.store.get(key), new, join(chunks.store.url, key))
+        if any(map(operator.lt, new, before.shape)):
+            self._drop_digests()
         stored = list(chunks.stored_indices())
         chunks.prepare(new, stored)
         chunks.store.set(key, document)
@@ -434,6 +441,18 @@ class Array:
 
     def _attributes_changed(self, attributes: dict[str, Any]) -> None:
         self._chunks = replace(self._chunks, metadata=replace(self.metadata, attributes=attributes))
+
+    def _drop_digests(self) -> None:
+        """Remove the digests of an array that is changed by other means than `to_n5`.
+
+        They would call damaged what was meant so. Looked for once a handle.
+        """
+        if not self._undigested:
+            chunks = self._chunks
+            folder = join(chunks.path, DIGESTS)
+            if any(chunks.store.list(folder)):
+                chunks.store.delete_tree(folder, "all.npz")
+            self._undigested = True
 
     def _check_writable(self) -> None:
         if not self._writable:

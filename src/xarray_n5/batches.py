@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import xarray as xr
+from dask.base import compute as compute_now
 from dask.base import tokenize
 
 from xarray_n5.gathering import gather_all
@@ -18,7 +19,7 @@ from xarray_n5.storing import write_lazily
 from xarray_n5.underway import Underway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.beginning import Begun
     from xarray_n5.gathering import Written
@@ -69,42 +70,77 @@ class Writing:
         return {"storage_options": self.storage_options, "format": self.format}
 
 
-def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Written:
-    """Return what computes several writes, which end together, beneath one mark."""
-    names, ends, parts = [], [], []
-    for path, each in begun.items():
-        write = replace(cast("Write", each.write), part=True)
-        names.append(path.removeprefix(root).strip("/"))
-        ends.append(write.underway)
-        parts.append(write_lazily(each.source, write, each.before))
-    last = functools.partial(_end, names=names, mark=mark, ends=ends)
-    return gather_all(parts, last, f"to-n5-{uuid.uuid4().hex}")
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several writes beneath one mark, which says when they are over."""
+
+    begun: Mapping[str, Begun]
+    """The writes, by the names of what they write."""
+    mark: Underway
+    ends: Sequence[Underway]
+    """The marks of the writes themselves."""
+
+    def later(self) -> Written:
+        """Return what computes the writes, and ends them."""
+        return self._gathered(functools.partial(_end_after, batch=(self.mark, self.ends)))
+
+    def now(self) -> xr.DataTree:
+        """Compute the writes, and end them here: no worker can be lost that had ended them."""
+        (receipts,) = compute_now(self._gathered(_as_they_are))
+        return _end(receipts, self.mark, self.ends)
+
+    def _gathered(self, last: Callable[[dict[str, Any]], Any]) -> Written:
+        parts = []
+        for each in self.begun.values():
+            write = replace(cast("Write", each.write), part=True)
+            parts.append(write_lazily(each.source, write, each.before))
+        named = functools.partial(_named, names=list(self.begun), last=last)
+        return gather_all(parts, named, f"to-n5-{uuid.uuid4().hex}")
 
 
-def _end(
-    receipts: list[xr.Dataset], names: list[str], mark: Underway, ends: list[Underway]
+def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Batch:
+    """Return writes that end together, called after where they are below `root`."""
+    named = {path.removeprefix(root).strip("/"): each for path, each in begun.items()}
+    ends = [cast("Write", each.write).underway for each in named.values()]
+    return Batch(named, mark, ends)
+
+
+def end_again(mark: Underway, facts: Mapping[str, Any]) -> Batch:
+    """Return what is left of writes that had been over when they were stopped."""
+    parts = facts.get("parts", ())
+    return Batch({}, mark, [replace(mark, path=path, token=token) for path, token in parts])
+
+
+def side_by_side(batches: Mapping[str, Batch]) -> Written:
+    """Return what computes batches, each of which ends by itself."""
+    named = functools.partial(_named, names=list(batches), last=_as_tree)
+    parts = [batch.later() for batch in batches.values()]
+    return gather_all(parts, named, f"to-n5-{uuid.uuid4().hex}")
+
+
+def _named(results: list[Any], names: list[str], last: Callable[[dict[str, Any]], Any]) -> Any:
+    return last(dict(zip(names, results, strict=True)))
+
+
+def _as_they_are(receipts: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    return receipts
+
+
+def _as_tree(results: dict[str, Any]) -> xr.DataTree:
+    return xr.DataTree.from_dict(results)
+
+
+def _end_after(
+    receipts: dict[str, xr.Dataset], batch: tuple[Underway, Sequence[Underway]]
 ) -> xr.DataTree:
+    return _end(receipts, *batch)
+
+
+def _end(receipts: dict[str, xr.Dataset], mark: Underway, ends: Sequence[Underway]) -> xr.DataTree:
     """End writes: from the moment when their mark says that all is done, they are over."""
+    mark.check_visible()
     mark.done({"parts": [[each.path, each.token] for each in ends]})
     for each in ends:
         each.end()
     mark.end()
-    return xr.DataTree.from_dict(dict(zip(names, receipts, strict=True)))
-
-
-def end_again(mark: Underway, facts: Mapping[str, Any]) -> Written:
-    """Return what ends writes of which nothing was left to be done when they were stopped."""
-    ends = [replace(mark, path=path, token=token) for path, token in facts.get("parts", ())]
-    last = functools.partial(_end, names=[], mark=mark, ends=ends)
-    return gather_all([], last, f"to-n5-{uuid.uuid4().hex}")
-
-
-def side_by_side(parts: Mapping[str, Written], root: str) -> Written:
-    """Return what computes several such writes, each of which ends by itself."""
-    names = [path.removeprefix(root).strip("/") for path in parts]
-    last = functools.partial(_as_tree, names=names)
-    return gather_all(parts.values(), last, f"to-n5-{uuid.uuid4().hex}")
-
-
-def _as_tree(trees: list[xr.DataTree], names: list[str]) -> xr.DataTree:
-    return xr.DataTree.from_dict(dict(zip(names, trees, strict=True)))
+    return _as_tree(receipts)

@@ -14,19 +14,21 @@ from xarray_n5.chunkmaps import dims_or_numbers
 from xarray_n5.compression import resolve
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.creation import check_agreement, chunk_shape
-from xarray_n5.errors import MetadataError, ResumeError
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import get_format
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import normalize_path
 from xarray_n5.planning import align
+from xarray_n5.resuming import forget_overlapped, resume, sweep_documents
 from xarray_n5.selection import normalize
 from xarray_n5.storage import open_container
-from xarray_n5.storing import Write, all_before, done_before, overlaps
-from xarray_n5.underway import REPAIRED, Underway, all_underway
+from xarray_n5.storing import Write
+from xarray_n5.underway import Underway
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from xarray_n5.array import Array
     from xarray_n5.orders import Order
@@ -56,6 +58,7 @@ def start(
     storage_options: Mapping[str, Any] | None = None,
     fsync: bool = False,
     marked: bool = True,
+    only_check: bool = False,
 ) -> Begun:
     """Begin to write anything that becomes a dask array, at a place that a user names.
 
@@ -85,7 +88,10 @@ def start(
         chunks=chunks,
         dims=order.dims or _names(arr, axes, source.ndim),
     )
-    return begin(source, complete, marked=marked)
+    begun = begin(source, complete, marked=marked, only_check=only_check)
+    if begun.write is not None and not only_check and not begun.write.fresh:
+        forget_overlapped(begun.write)
+    return begun
 
 
 def _names(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
@@ -96,7 +102,9 @@ def _names(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
     return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
 
 
-def begin(source: da.Array, order: Order, *, marked: bool = True) -> Begun:
+def begin(
+    source: da.Array, order: Order, *, marked: bool = True, only_check: bool = False
+) -> Begun:
     """Find or make the array of a write, and leave its mark.
 
     Parameters
@@ -107,26 +115,26 @@ def begin(source: da.Array, order: Order, *, marked: bool = True) -> Begun:
         Where and how.
     marked
         Whether the write has an end at which its mark is removed.
+    only_check
+        Whether only to look for unfinished writes that this one must not meet.
 
     Raises
     ------
     AlignmentError, MetadataError, NodeExistsError, ResumeError, ValueError
         As :func:`xarray_n5.to_n5` says. Nothing was written then.
     """
+    if order.resume and not only_check:
+        sweep_documents(order.store, order.path, get_format(order.format).document)
     there, start = _find(source, order)
-    if (order.mode == "w" and order.region is None) or (order.resume and there):
+    again = order.resume and there is not None
+    if (order.mode == "w" and order.region is None) or again:
         check_independent(source, [order.store.place(order.path)])
     sides = _sides(source, order, there)
     aligned = _aligned(source, sides, start, strict=not order.align_chunks)
-    kept = there.metadata.compression if there and order.stays else resolve(order.compression)
-    token = tokenize(
-        *(order.resume if isinstance(order.resume, str) else source.name, source.shape),
-        *(str(source.dtype), sides, start, repr(kept), order.checksums, order.opening),
-    )
-    if order.resume and there:
-        found = _resume(there, order, token, aligned, start)
-        if found is not None:
-            return found
+    token = _token(source, order, sides, start, there)
+    found = _go_on(there, source, aligned, order, token, start)
+    if found is not None or only_check:
+        return found or Begun(aligned, cast("Array", there), start)
     begun: list[Write] = []
 
     def announce(target: Array, *, fresh: bool = True) -> None:
@@ -134,26 +142,66 @@ def begin(source: da.Array, order: Order, *, marked: bool = True) -> Begun:
             begun.append(_write(target, order, token, aligned, start, fresh=fresh))
             begun[0].underway.begin(begun[0].facts())
 
-    if there is not None and order.region is not None:
-        target = there
-    else:
-        target = create_array(
-            order.store,
-            order.path,
-            shape=source.shape,
-            dtype=source.dtype,
-            chunks=sides,
-            compression=order.compression,
-            axes=order.axes,
-            attributes=order.attributes,
-            mode=order.mode,
-            dialect=order.dialect,
-            announce=announce,
-            **order.opening,
-        )
+    target = (
+        _make(source, order, sides, announce) if there is None or order.region is None else there
+    )
     if not begun:
         announce(target, fresh=False)
     return Begun(aligned, target.bare(), start, begun[0] if begun else None)
+
+
+def _make(
+    source: da.Array, order: Order, sides: tuple[int, ...], announce: Callable[..., None]
+) -> Array:
+    """Create an array, or open the one that is there."""
+    return create_array(
+        order.store,
+        order.path,
+        shape=source.shape,
+        dtype=source.dtype,
+        chunks=sides,
+        compression=order.compression,
+        axes=order.axes,
+        attributes=order.attributes,
+        mode=order.mode,
+        dialect=order.dialect,
+        announce=announce,
+        **order.opening,
+    )
+
+
+def _token(
+    source: da.Array,
+    order: Order,
+    sides: tuple[int, ...],
+    start: tuple[int, ...],
+    there: Array | None,
+) -> str:
+    """Return what tells this write from every other into the array."""
+    stays = there is not None and order.stays
+    kept = there.metadata.compression if there is not None and stays else resolve(order.compression)
+    return tokenize(
+        *(order.resume if isinstance(order.resume, str) else source.name, source.shape),
+        *(str(source.dtype), sides, start, repr(kept), order.checksums, order.opening),
+    )
+
+
+def _go_on(
+    there: Array | None,
+    source: da.Array,
+    aligned: da.Array,
+    order: Order,
+    token: str,
+    start: tuple[int, ...],
+) -> Begun | None:
+    """Return the write that has begun already; None where it has not."""
+    if there is None or not order.resume:
+        return None
+    found = resume(_write(there, order, token, aligned, start, fresh=not order.stays))
+    if found is None:
+        return None
+    _check_same(source, there, order)
+    return Begun(aligned, there.bare(), start, *found)
 
 
 def _find(source: da.Array, order: Order) -> tuple[Array | None, tuple[int, ...]]:
@@ -190,40 +238,15 @@ def _write(
     )
 
 
-def _resume(
-    target: Array, order: Order, token: str, source: da.Array, start: tuple[int, ...]
-) -> Begun | None:
-    """Return the same write, of which a part may be done; None where it has not begun."""
-    write = _write(target, order, token, source, start, fresh=True)
-    facts = write.underway.facts()
-    others = [] if facts else all_underway(order.store, order.path)
-    for other in others:
-        said = other.facts()
-        if other.token == REPAIRED and said is not None:
-            facts = {**said, "fresh": True}
-        elif said and overlaps(said, write):
-            began = f"{said.get('began')} at {said.get('by')}"
-            raise ResumeError(order.store.url, order.path, began)
-    if facts is None:
-        return None
+def _check_same(source: da.Array, there: Array, order: Order) -> None:
+    """Raise where the array that is there is not the one that goes on."""
     wanted = ArrayMetadata(
-        shape=target.shape if order.region is not None else source.shape,
-        chunks=target.chunks,
+        shape=there.shape if order.region is not None else source.shape,
+        chunks=there.chunks,
         dtype=source.dtype.newbyteorder("="),
-        compression=target.metadata.compression,
+        compression=there.metadata.compression,
     )
-    check_agreement(target.metadata, wanted, target.url, chunks_matter=False)
-    write = _write(target, order, token, source, start, fresh=bool(facts.get("fresh")))
-    repaired = any(other.token == REPAIRED for other in others)
-    if repaired:
-        # All that is there is right, whoever wrote it.
-        write = replace(write, journal=False)
-        write.underway.begin(write.facts())
-    elif "journal" in facts:
-        write = replace(write, journal=bool(facts["journal"]))
-    write = replace(write, resumed=not write.journal)
-    before = all_before(write) if facts.get("done") else done_before(write)
-    return Begun(source, target.bare(), start, write, before)
+    check_agreement(there.metadata, wanted, there.url, chunks_matter=False)
 
 
 def _sides(source: da.Array, order: Order, there: Array | None) -> tuple[int, ...]:

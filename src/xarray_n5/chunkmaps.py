@@ -10,7 +10,7 @@ import xarray as xr
 from xarray_n5.group import open_array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.array import Array
 
@@ -33,8 +33,8 @@ def chunk_map(
     -------
     xarray.DataArray
         Booleans on the chunk grid, whose dimensions are called like the array's and count chunks;
-        with ``bytes`` (0 where there is none) and ``time`` (when each was written; NaT where
-        unknown) as coordinates.
+        with ``bytes`` (0 where there is none) and ``written`` (when; NaT where unknown) as
+        coordinates.
 
     Raises
     ------
@@ -53,11 +53,11 @@ def chunk_map(
     columns = {
         "stored": np.ones(len(rows), bool),
         "bytes": np.array([row[1] for row in rows], np.int64),
-        "time": np.array(times, "M8[ns]"),
+        "written": np.array(times, "M8[ns]"),
     }
-    fill = {"stored": False, "bytes": 0, "time": np.datetime64("NaT")}
+    fill = {"stored": False, "bytes": 0, "written": np.datetime64("NaT")}
     found_all = on_grid(indices, columns, box, dims_of_grid(array), fill)
-    return found_all.set_coords(["bytes", "time"])["stored"]
+    return found_all.set_coords(["bytes", "written"])["stored"]
 
 
 def whole_grid(array: Array) -> tuple[range, ...]:
@@ -85,6 +85,11 @@ def dims_or_numbers(dims: Sequence[str | None] | None, ndim: int) -> tuple[str, 
     """Return names for dimensions, numbers standing for those that nobody named."""
     given = tuple(dims or (None,) * ndim)
     return tuple(name or f"dim_{axis}" for axis, name in enumerate(given))
+
+
+def apart(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
+    """Return names of dimensions, none of them a variable's."""
+    return tuple(f"{dim}_" if dim in names else dim for dim in dims)
 
 
 def places(box: Sequence[range], dims: Sequence[str]) -> dict[str, xr.Variable]:
@@ -118,6 +123,7 @@ def on_grid(
     fill
         What stands for chunks of which nothing is known.
     """
+    dims = apart(dims, columns)
     shape = tuple(map(len, box))
     spots = tuple(indices[:, axis] - side.start for axis, side in enumerate(box))
     arrays = {}

@@ -121,7 +121,9 @@ def make_room(
     around = store.list("") if root is None else ((), ())
     if zarr := ZARR.intersection(around[1]):
         raise NodeExistsError(store.url, "", "Zarr", f"it has {min(zarr)}; choose another place")
-    fresh = root is None and not any(around)
+    # Hidden are what a killed attempt left, and the mark of this write.
+    visible = [name for names in around for name in names if not name.startswith(".")]
+    fresh = root is None and not visible
     if replacement is not None and (before is not None or store.is_folder(path)):
         store.delete_tree(path, form.document)
     marked = form.mark_root(root, _where(store, "", form)) if fresh else None
@@ -130,6 +132,14 @@ def make_room(
     if marked is not None:
         store.set(form.document, marked)
     return None
+
+
+def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:
+    """Return whether nothing is at a node but what a stopped write left of an array."""
+    if store.get(join(path, form.document)) is not None:
+        return False
+    arrays = [] if planned is None else [planned]
+    return next(_others(store, path, form, arrays), None) is None
 
 
 def stranger(array: Array) -> str | None:

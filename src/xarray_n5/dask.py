@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
@@ -19,7 +20,7 @@ from xarray_n5.group import open_array
 from xarray_n5.orders import Order
 from xarray_n5.planning import group_chunks
 from xarray_n5.sparse import read_stored
-from xarray_n5.storing import write_lazily, write_when_read
+from xarray_n5.storing import end, write_lazily, write_when_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -264,10 +265,12 @@ def to_n5(
     )
     if begun.write is None:
         return write_when_read(begun.source, begun.target, begun.start)
-    total = write_lazily(begun.source, begun.write, begun.before)
     if not compute:
-        return total
-    (receipts,) = compute_now(total)
+        return write_lazily(begun.source, begun.write, begun.before)
+    # Ended here: no worker can be lost that had ended it.
+    write = replace(begun.write, part=True)
+    (receipts,) = compute_now(write_lazily(begun.source, write, begun.before))
+    end(write)
     if not return_stored:
         return cast("xr.Dataset", receipts)
     where = tuple(slice(s, s + n) for s, n in zip(begun.start, begun.source.shape, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from dask.base import is_dask_collection
 
+from xarray_n5.errors import NodeExistsError
 from xarray_n5.packing import unpack_attributes
 from xarray_n5.planning import align
 
@@ -40,6 +41,16 @@ def appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, sli
         raise ValueError(f"append_dim={dim!r} is no dimension of both datasets; those are {known}")
     start = stored.sizes[dim]
     return {dim: slice(start, start + dataset.sizes[dim])}
+
+
+def check_not_there(dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str) -> None:
+    """Raise where what is to go on has been appended already, as far as its places tell."""
+    if dim not in dataset.indexes or dim not in stored.indexes:
+        return
+    ours, theirs = dataset.indexes[dim], stored.indexes[dim]
+    if len(ours) and ours.equals(theirs[-len(ours) :]):
+        hint = "it has been appended; without resume it would be once more"
+        raise NodeExistsError(url, dim, f"{len(ours)} places at the end, the very same", hint)
 
 
 def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region | None) -> dict[str, slice]:

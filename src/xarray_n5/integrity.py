@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from operator import contains
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
@@ -11,15 +12,17 @@ import xarray as xr
 from dask.array.core import normalize_chunks
 from dask.layers import ArraySliceDep
 
-from xarray_n5.chunkmaps import dims_of_grid, places, whole_grid
+from xarray_n5.chunkmaps import apart, dims_of_grid, places, whole_grid
 from xarray_n5.digests import read_digests
-from xarray_n5.errors import ChunkError
+from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
 from xarray_n5.group import open_array
-from xarray_n5.metadata import Varlength
+from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
 from xarray_n5.planning import group_chunks
 from xarray_n5.receipts import digest
+from xarray_n5.resuming import box_of, inside
+from xarray_n5.storing import now, writer_name
 from xarray_n5.underway import REPAIRED, Underway, all_underway
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.grid import Index
 
 _STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
-_DAMAGED = _STATES[2:]
+_DAMAGED = frozenset(_STATES[2:])
 
 _FACTS = np.dtype([("state", f"U{max(map(len, _STATES))}"), ("bytes", "i8"), ("digest", "u8")])
 
@@ -82,11 +85,16 @@ def verify(
     array = open_array(url, path, storage_options=storage_options, missing="error")
     box = whole_grid(array)
     digests = read_digests(array) if deep else None
-    now = None if digests is None else digests.for_array(array)
+    unfinished = all_underway(array.container, array.path)
+    for each in unfinished if digests else ():
+        # What is written now has its digests at the end.
+        side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
+        if side is not None and digests is not None:
+            digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
     counts = tuple(map(len, box))
     blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
-    expected = _expected(now, counts)
-    dims = dims_of_grid(array)
+    expected = _expected(digests, counts)
+    dims = apart(dims_of_grid(array), _FACTS.names or ())
     facts: Any = da.map_blocks(
         cast("Any", _look_at),
         array.bare(),
@@ -101,7 +109,7 @@ def verify(
     attributes = {
         "array": array.url,
         "stray": _strays(array),
-        "unfinished": [each.token for each in all_underway(array.container, array.path)],
+        "unfinished": [each.token for each in unfinished],
         "digests": digests is not None,
     }
     return xr.Dataset(variables, places(box, dims), attributes)
@@ -137,6 +145,8 @@ def _decoded(array: Array, index: Index, wanted: int | None) -> tuple[str, int, 
         return "missing", 0, 0
     try:
         block, whole = array.decode_chunk(index, data)
+    except VarlengthChunkError:
+        return "ok", len(data), 0
     except ChunkError as error:
         return _damage(error.__cause__), len(data), 0
     if not whole:
@@ -161,8 +171,6 @@ def _peeked(array: Array, index: Index) -> tuple[str, int, int]:
 
 def _damage(cause: BaseException | None) -> str:
     """Return what a chunk suffers from that cannot be decoded."""
-    if isinstance(cause, Varlength):
-        return "wrong-shape"
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
 
 
@@ -209,23 +217,45 @@ def repair(
     ).load()
     if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
         raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
+    if array.metadata.content is not Content.NUMBERS:
+        raise MetadataError(f"{array.url} holds {array.metadata.content.value}: read only")
     store, states = array.container, found["state"].to_numpy()
-    damaged = [tuple(map(int, at)) for at in np.argwhere(np.isin(states, _DAMAGED))]
-    going_on = [each for each in all_underway(store, array.path) if each.facts()]
-    # Whatever stops from here on: who resumes finds the mark, and looks for what is there.
-    if not going_on and (damaged or (missing and (states == "missing").any())):
-        mark = Underway(store=store, path=array.path, token=REPAIRED)
-        facts = {"start": (0,) * array.ndim, "shape": array.shape, "fresh": True, "journal": False}
-        mark.begin({**facts, "by": "repair", "began": str(np.datetime64("now"))})
+    # A short chunk is what other programs leave where an array grew, unless its digest is known.
+    kinds = _DAMAGED if found.attrs.get("digests") else _DAMAGED - {"wrong-shape"}
+    damaged = _indices(np.isin(states, sorted(kinds)))
+    _mark(array, damaged + (_indices(states == "missing") if missing else []))
     for index in damaged:
         key = array.chunk_key(index)
         data = store.get(key) if how == "quarantine" else None
         if data is not None:
-            store.set(join(array.path, QUARANTINE, key[len(join(array.path, "x")) - 1 :]), data)
+            inner = key.removeprefix(f"{array.path}/" if array.path else "")
+            kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
+            store.set(kept, data)
         store.delete([key])
-    if not going_on:
+    if not any(each.facts() for each in all_underway(store, array.path) if each.token != REPAIRED):
         store.delete([join(array.path, each) for each in store.partials(array.path)])
     return found.assign_attrs(repaired=len(damaged))
+
+
+def _indices(where: np.ndarray) -> list[Index]:
+    return [tuple(map(int, at)) for at in np.argwhere(where)]
+
+
+def _mark(array: Array, chunks: list[Index]) -> None:
+    """Say which chunks are to be written again, but for those that unfinished writes see to."""
+    store = array.container
+    mark = Underway(store=store, path=array.path, token=REPAIRED)
+    others = [each.facts() for each in all_underway(store, array.path) if each != mark]
+    boxes = [inside(each, array) for each in others if each]
+    left = [index for index in chunks if not any(_lies_in(index, box) for box in boxes)]
+    before = mark.facts() or {}
+    listed = {*left, *(tuple(index) for index in before.get("chunks", ()))}
+    if listed:
+        mark.begin({"chunks": sorted(listed), "by": writer_name(), "began": now()})
+
+
+def _lies_in(index: Index, box: tuple[range, ...] | None) -> bool:
+    return box is not None and all(map(contains, box, index))
 
 
 def _strays(array: Array) -> list[str]:

@@ -10,8 +10,8 @@ from xarray_n5.errors import PathError
 WRITING = ".writing-"
 """How the name of a folder begins that is beside an array while it is written."""
 
-DIGESTS = ".digests.npz"
-"""The file beside an array that holds digests of its chunks."""
+DIGESTS = ".digests"
+"""The folder beside an array that holds digests of its chunks."""
 
 QUARANTINE = ".quarantine"
 """The folder beside an array that damaged chunks are moved to."""
@@ -89,4 +89,4 @@ def meant_by(partial: str) -> str | None:
 
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is one of those that only writes here make."""
-    return key == DIGESTS or key.startswith((WRITING, f"{QUARANTINE}/"))
+    return key.startswith((WRITING, f"{DIGESTS}/", f"{QUARANTINE}/"))

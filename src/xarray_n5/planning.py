@@ -44,6 +44,8 @@ def align(
     (128, 64, 58)
     """
     total = start + sum(blocks)
+    if start % chunk == 0 and all(blocks) and not any(size % chunk for size in blocks[:-1]):
+        return tuple(blocks)
     edges = [start]
     position = start
     for number, block in enumerate(blocks[:-1], start=1):

@@ -11,7 +11,6 @@ import time
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,10 +23,10 @@ from xarray_n5.gathering import gather
 from xarray_n5.paths import join, meant_by
 from xarray_n5.planning import touched
 from xarray_n5.receipts import Receipts, digest
-from xarray_n5.underway import Underway, all_underway
+from xarray_n5.underway import REPAIRED, Underway, all_underway
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Sequence
 
     import dask.array as da
     import xarray as xr
@@ -55,6 +54,8 @@ class Write:
     """Whether tasks keep records of what they wrote: that a chunk is there does not tell it."""
     resumed: bool = False
     """Whether chunks that are there have been written by this write already."""
+    only: frozenset[Index] | None = None
+    """The chunks that are written, where others are right already; None for all."""
     checksums: bool = False
     """Whether digests are kept beside the data."""
     part: bool = False
@@ -77,6 +78,18 @@ class Write:
             "by": writer_name(),
             "began": now(),
         }
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every chunk of the array is written."""
+        return self.box == tuple(map(range, self.target.grid.counts))
+
+    def covers(self, index: Sequence[int]) -> bool:
+        """Return whether all of a chunk is written, not a part of it."""
+        sides = zip(
+            index, self.start, self.shape, self.target.chunks, self.target.shape, strict=True
+        )
+        return all(a <= i * c and min((i + 1) * c, s) <= a + n for i, a, n, c, s in sides)
 
     def __contains__(self, index: Index) -> bool:
         """Whether a chunk is written."""
@@ -108,7 +121,7 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
         chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
         meta=np.empty((0,) * source.ndim, object),
     )
-    chosen = None if before is None else _left(source, write, before)
+    chosen = _left(source, write, before) if before is not None and len(before) else None
     last = functools.partial(finish, write=write, before=before)
     return gather(blocks, chosen, Receipts.merge, last, f"to-n5-{name}")
 
@@ -118,7 +131,7 @@ def write_block(block: np.ndarray, where: tuple[slice, ...], write: Write) -> Re
     write.underway.check_visible()
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
     target = _as_it_is(write.target, place)
-    done: Container[Index] = _Stored(target) if write.resumed else ()
+    done: Container[Index] = _Done(target, write) if write.resumed else ()
     rows = []
     clock = time.perf_counter()
     for index, chunk, size in target.writing(place, block, done):
@@ -156,13 +169,17 @@ def write_and_return(
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """The chunks of an array that are stored."""
+class _Done:
+    """The chunks that an earlier run has written."""
 
     array: Array
+    write: Write
 
     def __contains__(self, index: object) -> bool:
-        return self.array.chunk_exists(cast("Index", index))
+        place, only = cast("Index", index), self.write.only
+        if only is not None and (place not in only or not self.write.covers(place)):
+            return place not in only  # of a chunk that others write, too, nothing tells
+        return self.array.chunk_exists(place)
 
 
 def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
@@ -177,17 +194,43 @@ def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
 
 def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
     """End a write: keep digests, remove what killed tasks left, and the mark last of all."""
-    several = [*parts, *([] if before is None else [before])]
+    write.underway.check_visible()
     ndim = write.target.ndim
+    several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], ndim, ""), *several])
-    keep_digests(write.target, receipts, anew=write.checksums)
+    found = as_dataset(receipts, write)
+    others = all_underway(write.underway.store, write.underway.path)
+    others = [each for each in others if each != write.underway]
+    keep_digests(write, receipts, alone=not any(each.facts() for each in others))
     sweep(write)
-    for other in all_underway(write.underway.store, write.underway.path):
-        if other != write.underway and _is_over(other.facts(), write):
+    for other in others:
+        if other.token == REPAIRED:
+            end_repair(other, write)
+        elif write.is_whole:
             other.end()
     if not write.part:
+        end(write)
+    return found
+
+
+def end(write: Write) -> None:
+    """Remove a write's mark; of a repair's, what has been repaired."""
+    if write.underway.token == REPAIRED:
+        end_repair(write.underway, write)
+    else:
         write.underway.end()
-    return as_dataset(receipts, write)
+
+
+def end_repair(mark: Underway, write: Write) -> None:
+    """Strike off chunks that were to be written again; the mark goes with the last of them."""
+    facts = mark.facts()
+    if facts is None:
+        return
+    left = [index for index in facts.get("chunks", ()) if not write.covers(index)]
+    if left:
+        mark.begin({**facts, "chunks": left})
+    else:
+        mark.end()
 
 
 def sweep(write: Write) -> None:
@@ -202,58 +245,14 @@ def sweep(write: Write) -> None:
         store.delete(left)
 
 
-def _is_over(facts: Mapping[str, Any] | None, write: Write) -> bool:
-    """Return whether nothing is left of an unfinished write, now that another one has ended.
-
-    Parts of an array may be written by several that know nothing of each other.
-    """
-    whole = write.box == tuple(map(range, write.target.grid.counts))
-    return facts is None or whole  # without a mark it has ended, but for its records
-
-
-def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
-    """Return whether an unfinished write is about chunks that another one is about, too."""
-    try:
-        box = tuple(map(touched, facts["start"], facts["shape"], write.target.chunks))
-    except (KeyError, TypeError):
-        return True
-    return all(
-        one.start < other.stop and other.start < one.stop
-        for one, other in zip(box, write.box, strict=False)
-    )
-
-
-def done_before(write: Write) -> Receipts:
-    """Return what an interrupted write has done, by its records or by the chunks that are there."""
-    ndim = write.target.ndim
-    stored = [index for index in write.target.stored_chunks() if index in write]
-    if not write.journal:
-        rows = [(index, 0, 0, math.nan) for index in stored]
-        return Receipts.of(rows, ndim, "an earlier run")
-    there = set(stored)
-    parts = [Receipts.of([], ndim, "")]
-    for record in write.underway.records():
-        part = Receipts.from_json(record, ndim)
-        # What has gone since is to be written again.
-        rows_kept = [
-            not size or tuple(index) in there
-            for index, size in zip(part.indices.tolist(), part.sizes.tolist(), strict=True)
-        ]
-        parts.append(part.chosen(np.array(rows_kept, bool)))
-    return Receipts.merge(parts)
-
-
-def all_before(write: Write) -> Receipts:
-    """Return that everything has been done, by somebody who told no more."""
-    rows = [(index, 0, 0, math.nan) for index in product(*write.box)]
-    return Receipts.of(rows, write.target.ndim, "an earlier run")
-
-
 def _left(source: da.Array, write: Write, before: Receipts) -> list[tuple[int, ...]]:
     """Return the blocks of which a chunk is still to be written."""
     box = write.box
     missing = np.ones(tuple(map(len, box)), bool)
-    missing[tuple(before.indices[:, axis] - side.start for axis, side in enumerate(box))] = False
+    if len(before):
+        missing[tuple(before.indices[:, axis] - side.start for axis, side in enumerate(box))] = (
+            False
+        )
     if not missing.size:
         return []
     counts = missing.astype(np.int64)

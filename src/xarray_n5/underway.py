@@ -7,7 +7,8 @@ it sees this very container; who finds it later can go on with the same write, a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ContainerNotVisibleError
@@ -33,6 +34,8 @@ class Underway:
     """The node that is written."""
     token: str
     """What tells this write from others."""
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:8], compare=False)
+    """What tells its records from those of the same write that began another time."""
 
     @property
     def folder(self) -> str:
@@ -45,7 +48,11 @@ class Underway:
 
     def begin(self, facts: Mapping[str, Any]) -> None:
         """Leave the mark, with some facts for those who find it."""
-        self.store.set(self._key, json.dumps(dict(facts)).encode())
+        self.store.set(self._key, json.dumps({**facts, "run": self.run}).encode())
+
+    def going_on(self, facts: Mapping[str, Any]) -> Underway:
+        """Return the write as it began."""
+        return replace(self, run=str(facts.get("run", self.run)))
 
     def facts(self) -> dict[str, Any] | None:
         """Return what was said when the write began; None where there is none under way."""
@@ -72,15 +79,17 @@ class Underway:
 
     def note(self, name: str, record: bytes) -> None:
         """Keep a record of what has been done."""
-        self.store.set(join(self.folder, name), record)
+        self.store.set(join(self.folder, f"{self.run}-{name}"), record)
 
-    def records(self) -> Iterator[bytes]:
-        """Iterate over the records."""
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """Iterate over the keys of the records, and the records."""
         _, files = self.store.list(self.folder)
-        keys = [join(self.folder, name) for name in files if name[0].isdigit()]
+        keys = [join(self.folder, name) for name in files if name.startswith(f"{self.run}-")]
         for start in range(0, len(keys), 1000):
-            found = self.store.get_many(keys[start : start + 1000])
-            yield from (each for each in found if each is not None)
+            some = keys[start : start + 1000]
+            for key, record in zip(some, self.store.get_many(some), strict=True):
+                if record is not None:
+                    yield key, record
 
     def done(self, facts: Mapping[str, Any]) -> None:
         """Say that nothing is left to be written, whatever stops from here on."""

@@ -22,6 +22,7 @@ from xarray_n5.errors import NodeExistsError
 from xarray_n5.fitting import (
     appended,
     check_alignment,
+    check_not_there,
     check_numbers,
     check_places,
     check_types,
@@ -40,10 +41,9 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.batches import Writing
+    from xarray_n5.batches import Batch, Writing
     from xarray_n5.beginning import Begun
     from xarray_n5.fitting import Region
-    from xarray_n5.gathering import Written
     from xarray_n5.group import Group
     from xarray_n5.packing import Packed
 
@@ -55,7 +55,7 @@ def update(
     *,
     append_dim: str | None = None,
     region: Region | None = None,
-) -> Written:
+) -> Batch:
     """Make ready to write a dataset into the arrays of a group; all else stays as it is.
 
     Without `append_dim` and `region`, each variable replaces the values of the one there.
@@ -71,25 +71,19 @@ def update(
     began = (mark.facts() if how.resume else None) or {}
     if began.get("done"):
         return end_again(mark, began)
-    _grow(group, began)
+    _grow(group, began, how)
     stored, arrays = _open(group)
     if append_dim is not None and began:
         stored = stored.isel({append_dim: slice(0, began["start"])})
-    if append_dim is not None:
-        places = appended(dataset, stored, append_dim)
-    else:
-        places = places_of(dataset, stored, region)
+    places = _places(dataset, stored, append_dim, region)
+    if append_dim is not None and how.resume and not began:
+        check_not_there(dataset, stored, append_dim, group.url)
     whole = append_dim is None and region is None
     written = fitting(dataset, stored, places, append_dim, whole=whole)
     check_types(written, stored)
     packed = encode_into(written, stored)
-    beside = [dim for dim in places if dim in written and dim not in arrays]
-    for dim in beside:
-        packed.pop(dim, None)
-        check_places(dataset, stored, dim, places[dim], grows=dim == append_dim)
-        if dim in group.groups():
-            hint = "it has the name of the coordinate"
-            raise NodeExistsError(group.url, dim, "a group", hint)
+    beside = _beside(dataset, stored, arrays, group, places, append_dim)
+    packed = {name: each for name, each in packed.items() if name not in beside}
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
     # Everything is checked; from here on, arrays change.
@@ -98,11 +92,13 @@ def update(
         mark.begin(facts)
     else:
         facts |= _growth(stored, arrays, append_dim, places[append_dim])
-        mark.begin(facts)
-        _grow(group, facts)
-        arrays = {name: array.refresh() for name, array in arrays.items()}
         if append_dim in beside:
-            _keep_places(group, dataset, stored, append_dim, arrays, how)
+            facts |= _moved(dataset, stored, append_dim)
+        facts |= {key: began[key] for key in ("places",) if key in began}
+        mark.begin(facts)
+        if not began:
+            _grow(group, facts, how)
+        arrays = {name: array.refresh() for name, array in arrays.items()}
     for dim in _outdated(written, stored, {k: v for k, v in places.items() if k not in beside}):
         for array in arrays.values():
             _forget(array, dim, how)
@@ -111,6 +107,31 @@ def update(
         for name, each in packed.items()
     }
     return together(begun, path, mark)
+
+
+def _places(
+    dataset: xr.Dataset, stored: xr.Dataset, append_dim: str | None, region: Region | None
+) -> dict[str, slice]:
+    if append_dim is not None:
+        return appended(dataset, stored, append_dim)
+    return places_of(dataset, stored, region)
+
+
+def _beside(
+    dataset: xr.Dataset,
+    stored: xr.Dataset,
+    arrays: Mapping[str, Array],
+    group: Group,
+    places: Mapping[str, slice],
+    append_dim: str | None,
+) -> list[str]:
+    """Return dimensions whose coordinate stands in axes, all of which allow for the new places."""
+    beside = [dim for dim in places if dim in dataset.variables and dim not in arrays]
+    for dim in beside:
+        check_places(dataset, stored, dim, places[dim], grows=dim == append_dim)
+        if dim in group.groups():
+            raise NodeExistsError(group.url, dim, "a group", "it has the name of the coordinate")
+    return beside
 
 
 def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
@@ -176,31 +197,33 @@ def _growth(
     return {"start": place.start, "grows": grows}
 
 
-def _grow(group: Group, facts: Mapping[str, Any]) -> None:
-    """Let arrays grow that have not yet: who was stopped in between goes on here."""
-    for name, (axis, size) in facts.get("grows", {}).items():
-        array = group[name]
-        if isinstance(array, Array) and array.shape[axis] != size:
-            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
-
-
-def _keep_places(
-    group: Group,
-    dataset: xr.Dataset,
-    stored: xr.Dataset,
-    dim: str,
-    arrays: Mapping[str, Array],
-    how: Writing,
-) -> None:
-    """Store a coordinate as an array where its axis does not give it any more."""
+def _moved(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, Any]:
+    """Return all places along a dimension, where its axis does not give them any more."""
     whole = np.concatenate([stored[dim].to_numpy(), dataset[dim].to_numpy()])
     (before,) = geometry_from(stored[dim]).axes
     if np.array_equal(before.offset + before.step * np.arange(whole.size), whole):
+        return {}
+    places = {"dim": dim, "values": whole.tolist(), "type": whole.dtype.str}
+    return {"places": {**places, "attributes": dict(stored[dim].attrs)}}
+
+
+def _grow(group: Group, facts: Mapping[str, Any], how: Writing) -> None:
+    """Let arrays grow that have not yet, and keep their places: who was stopped goes on here."""
+    for name, (axis, size) in facts.get("grows", {}).items():
+        array = group[name]
+        if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
+            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
+    if "places" not in facts:
         return
-    attributes = {**stored[dim].attrs, NOTE: {"axes": []}, "_ARRAY_DIMENSIONS": [dim]}
-    to_n5(whole, how.url, join(group.path, dim), attributes=attributes, **how.place)
-    for array in arrays.values():
-        _forget(array, dim, how)
+    # Whole, and before the arrays forget them: whatever stops here, nothing of them is lost.
+    places = facts["places"]
+    dim, values = places["dim"], np.array(places["values"], places["type"])
+    attributes = {**places["attributes"], NOTE: {"axes": []}, "_ARRAY_DIMENSIONS": [dim]}
+    to_n5(values, how.url, join(group.path, dim), attributes=attributes, mode="w", **how.place)
+    for name in facts["grows"]:
+        array = group[name]
+        if isinstance(array, Array) and name != dim:
+            _forget(array, dim, how)
 
 
 def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]) -> list[str]:

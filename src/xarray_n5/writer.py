@@ -12,7 +12,7 @@ from xarray_n5.attributes import as_json
 from xarray_n5.batches import end_again, together
 from xarray_n5.beginning import start
 from xarray_n5.building import Options, build
-from xarray_n5.creation import as_dtype, check_storable, chunk_shape, stranger
+from xarray_n5.creation import as_dtype, check_storable, chunk_shape, is_left_over, stranger
 from xarray_n5.dialects import write_geometry
 from xarray_n5.encoding import check_name, plan
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
@@ -24,22 +24,23 @@ from xarray_n5.packing import NOTE, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.planning import align
+from xarray_n5.storage import open_container
 from xarray_n5.storing import now, writer_name
+from xarray_n5.underway import all_underway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
-    from xarray_n5.batches import Writing
+    from xarray_n5.batches import Batch, Writing
     from xarray_n5.beginning import Begun
     from xarray_n5.encoding import Encoding, Plan, Stored
-    from xarray_n5.gathering import Written
     from xarray_n5.group import Group
     from xarray_n5.underway import Underway
 
 
-def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Written:
+def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Batch:
     """Create groups and arrays, and make ready to write the data of all of them.
 
     Parameters
@@ -51,7 +52,7 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
 
     Returns
     -------
-    Written
+    Batch
         What computes to the receipts of all variables, in a tree.
 
     Raises
@@ -90,11 +91,20 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
 
 def _begin(
     plans: Sequence[Plan], groups: Sequence[Group | None], mark: Underway, how: Writing
-) -> Written:
+) -> Batch:
     """Create what is planned, all checked, beneath a mark."""
     root = plans[0].path
+    for each, group in zip(plans, groups, strict=True):
+        # What goes on must not meet another write halfway.
+        for name, stored in each.variables.items() if how.resume and group is not None else ():
+            if open_existing(how.url, join(each.path, name), "a", **how.place) is not None:
+                _write_variable(join(each.path, name), stored, how, only_check=True)
     if groups[0] is None:
         create_group(how.url, root, mode="a", **how.place)
+    elif how.mode in {"w-", "w"}:
+        for other in all_underway(mark.store, mark.path):
+            if other != mark:
+                other.end()  # of what is replaced, or was never made
     mark.begin({"by": writer_name(), "began": now()})
     begun: dict[str, Begun] = {}
     for each, group in zip(plans, groups, strict=True):
@@ -128,14 +138,7 @@ def _check(plan: Plan, how: Writing) -> None:
             raise MetadataError(
                 f"{where} has blocks of unknown size; call its compute_chunk_sizes() first"
             )
-        metadata = ArrayMetadata(
-            shape=data.shape,
-            chunks=_sides(stored),
-            dtype=as_dtype(data.dtype, where),
-            compression=stored.compression,
-            attributes=as_json(stored.packed.attributes, where),
-        )
-        check_storable(metadata, get_format(how.format), where)
+        check_storable(_metadata(stored, where), get_format(how.format), where)
         if any(axis.scale is not None for axis in stored.geometry.axes):
             try:
                 write_geometry(stored.geometry, data.shape, how.dialect)
@@ -144,6 +147,24 @@ def _check(plan: Plan, how: Writing) -> None:
         if not how.align_chunks and is_dask_collection(data):
             for axis, (sizes, side) in enumerate(zip(data.chunks, _sides(stored), strict=True)):
                 align(sizes, side, 0, axis=axis, strict=True)
+
+
+def _metadata(stored: Stored, where: str) -> ArrayMetadata:
+    return ArrayMetadata(
+        shape=stored.packed.data.shape,
+        chunks=_sides(stored),
+        dtype=as_dtype(stored.packed.data.dtype, where),
+        compression=stored.compression,
+        attributes=as_json(stored.packed.attributes, where),
+    )
+
+
+def _is_left_over(plan: Plan, name: str, how: Writing) -> bool:
+    """Return whether a folder that looks like a group is what a stopped write left."""
+    store, path = open_container(how.url, join(plan.path, name), how.storage_options)
+    stored = plan.variables.get(name)
+    planned = _metadata(stored, name) if stored else None
+    return is_left_over(store, path, get_format(how.format), planned)
 
 
 def _sides(stored: Stored) -> tuple[int, ...]:
@@ -186,7 +207,7 @@ def _joined(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, 
     return {**before, **note, **({"attributes": attributes} if attributes else {})}
 
 
-def _write_variable(path: str, stored: Stored, how: Writing) -> Begun:
+def _write_variable(path: str, stored: Stored, how: Writing, *, only_check: bool = False) -> Begun:
     packed = stored.packed
     attributes, note = dict(packed.attributes), dict(packed.attributes.get(NOTE, {}))
     placed = any(axis.scale is not None for axis in stored.geometry.axes)
@@ -204,7 +225,13 @@ def _write_variable(path: str, stored: Stored, how: Writing) -> Begun:
         dims=packed.dims if len(packed.dims) == packed.data.ndim else (),
     )
     return start(
-        packed.data, how.url, path, order, storage_options=how.storage_options, fsync=how.fsync
+        packed.data,
+        how.url,
+        path,
+        order,
+        storage_options=how.storage_options,
+        fsync=how.fsync,
+        only_check=only_check,
     )
 
 
@@ -220,7 +247,8 @@ def _check_free(path: str, how: Writing) -> None:
     parts = path.split("/")
     for depth in range(len(parts) + 1):
         inner = "/".join(parts[:depth])
-        if array := open_existing(how.url, inner, "r+", **how.place):
+        array = open_existing(how.url, inner, "r+", **how.place)
+        if array is not None:
             raise NodeExistsError(array.url, "", "an array", "it cannot hold other nodes")
     above = _existing("/".join(parts[:-1]), how)
     for array in above.arrays().values() if above else ():
@@ -234,10 +262,8 @@ def _check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[
     nodes = group.nodes(iter(group), strict=how.mode != "w-")
     arrays = {name: node for name, node in nodes.items() if isinstance(node, Array)}
     told = {dim for stored in plan.variables.values() for dim in stored.told}
-    # A folder with nothing but a mark in it looks like a group.
-    if not again and (
-        taken := sorted((nodes.keys() - arrays.keys()) & (plan.variables.keys() | told))
-    ):
+    others = (nodes.keys() - arrays.keys()) & (plan.variables.keys() | told)
+    if taken := sorted(name for name in others if not _is_left_over(plan, name, how)):
         raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
     if how.mode == "w-" and not again and (arrays or group.attrs):
         what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"

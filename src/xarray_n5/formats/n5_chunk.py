@@ -61,6 +61,8 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     """
     _, shape, count, start = _header(metadata, head)
     _check_size(metadata, shape, count)
+    if metadata.content is not Content.NUMBERS:
+        return shape
     stored_size = getattr(metadata.compression, "stored_size", None)
     elements = math.prod(shape) if count is None else count
     if stored_size is not None:

@@ -123,7 +123,7 @@ class LocalStore:
         try:
             file = os.open(temporary, _CREATE, 0o666)
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            _make_folders(folder, flush=self.fsync)
             file = os.open(temporary, _CREATE, 0o666)
         try:
             try:
@@ -171,6 +171,13 @@ class LocalStore:
         if os.path.islink(path):  # noqa: PTH114
             os.unlink(path)  # noqa: PTH108
             return
+        if prefix:
+            # Out of sight at once: what is killed on the way leaves no half array.
+            path, whole = partial_key(path), path
+            try:
+                os.rename(whole, path)  # noqa: PTH104
+            except _MISSING:
+                return
         self.delete([join(prefix, first)])
         with contextlib.suppress(*_MISSING):
             shutil.rmtree(path)
@@ -222,6 +229,18 @@ class LocalStore:
         """Return the file's time and size: a file that replaced another has a new one."""
         found = self._stat(key)
         return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+def _make_folders(folder: str, *, flush: bool) -> None:
+    """Make a folder and those above it; with `flush`, their names outlive a power cut."""
+    missing = []
+    above = folder
+    while flush and above and not os.path.isdir(above):  # noqa: PTH112
+        above = above.rpartition("/")[0]
+        missing.append(above)
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    for each in missing:
+        _flush_folder(each or "/")
 
 
 def _flush_folder(folder: str) -> None:
