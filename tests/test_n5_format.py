@@ -336,7 +336,7 @@ def test_a_varlength_block_with_others_is_a_list() -> None:
     ],
 )
 def test_bytes_that_are_no_chunk_are_refused_with_the_reason(data: bytes, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises((ValueError, EOFError), match=why):
         N5.decode(array(), data)
 
 
@@ -406,5 +406,5 @@ def test_label_multisets_are_recognised_and_refused_by_default() -> None:
 def test_label_multisets_decode_to_their_most_frequent_lowest_labels() -> None:
     metadata = replace(array(dataType="uint8", isLabelMultiset=True), dtype=np.dtype("u8"))
     assert N5.decode(metadata, multisets()).tolist() == [[3, 5]]
-    with pytest.raises(ValueError, match="cut off"):
+    with pytest.raises((ValueError, EOFError), match="cut off"):
         N5.decode(metadata, multisets()[:-40])
