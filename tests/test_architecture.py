@@ -28,6 +28,7 @@ LADDER = [
     {"compression", "storage"},
     {"metadata", "underway"},
     {"formats", "dialects"},
+    {"documents"},
     {"chunks", "attributes", "orders"},
     {"points", "reprs", "surroundings"},
     {"array"},

@@ -282,7 +282,9 @@ def metadata_of(vector: dict[str, Any]) -> ArrayMetadata:
         "dataType": vector["dtype"],
         "compression": vector["compression"],
     }
-    return cast("ArrayMetadata", N5.read(json.dumps(members).encode(), vector["name"]))
+    return cast(
+        "ArrayMetadata", N5.read({"attributes.json": json.dumps(members).encode()}, vector["name"])
+    )
 
 
 def chunks_with(**facts: object) -> list[dict[str, Any]]:

@@ -328,7 +328,7 @@ def test_lz4_chunks_are_those_of_java(corpus: Path, name: str) -> None:
         "dataType": vector["dtype"],
         "compression": vector["compression"],
     }
-    metadata = FORMATS["n5"].read(json.dumps(document).encode(), name)
+    metadata = FORMATS["n5"].read({"attributes.json": json.dumps(document).encode()}, name)
     assert isinstance(metadata, ArrayMetadata)
     block = np.array(vector["values_first_axis_fastest"], vector["dtype"]).reshape(dims[::-1])
     assert FORMATS["n5"].encode(metadata, block).hex() == vector["chunk_hex"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,6 +23,9 @@ from xarray_n5.paths import normalize_path
 
 N5 = FORMATS["n5"]
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SMALL: dict[str, Any] = {
     "dimensions": [5, 4],
     "blockSize": [3, 2],
@@ -31,8 +34,19 @@ SMALL: dict[str, Any] = {
 }
 
 
-def document(**members: Any) -> bytes:
-    return json.dumps({k: v for k, v in {**SMALL, **members}.items() if v is not ...}).encode()
+def stored(content: bytes | None) -> dict[str, bytes]:
+    """A node's documents."""
+    return {} if content is None else {"attributes.json": content}
+
+
+def document(**members: Any) -> dict[str, bytes]:
+    content = {k: v for k, v in {**SMALL, **members}.items() if v is not ...}
+    return stored(json.dumps(content).encode())
+
+
+def members_of(documents: Mapping[str, bytes]) -> Any:
+    (content,) = documents.values()
+    return json.loads(content)
 
 
 def array(**members: Any) -> ArrayMetadata:
@@ -67,7 +81,7 @@ def test_a_node_without_one_of_the_four_members_is_a_group(absent: str) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"{}", b'{"n5": "2.0.0"}'])
 def test_nothing_or_a_version_alone_is_a_group_without_attributes(content: bytes | None) -> None:
-    assert N5.read(content, "x") == GroupMetadata()
+    assert N5.read(stored(content), "x") == GroupMetadata()
 
 
 def test_user_attributes_are_all_members_but_the_formats_own() -> None:
@@ -113,7 +127,7 @@ def test_members_that_cannot_be_are_refused_by_file_and_name(
 def test_what_is_no_json_object_is_refused() -> None:
     for content in (b"{", b"[]", b"nonsense"):
         with pytest.raises(MetadataError, match=r"x/attributes\.json"):
-            N5.read(content, "x/attributes.json")
+            N5.read(stored(content), "x/attributes.json")
 
 
 def test_an_unknown_compression_lists_those_that_are_known() -> None:
@@ -139,24 +153,24 @@ def test_types_that_zarr_wrote_are_read_with_a_warning(name: str) -> None:
 
 def test_text_in_another_charset_is_still_read() -> None:
     content = '{"unit": "µm"}'.encode("latin-1")
-    assert N5.read(content, "x").attributes == {"unit": "µm"}
+    assert N5.read(stored(content), "x").attributes == {"unit": "µm"}
 
 
 def test_a_container_from_the_future_warns() -> None:
-    N5.check_container(b'{"n5": "4.0.0"}', "x")
-    N5.check_container(b'{"n5": 3}', "x")
-    N5.check_container(None, "x")
+    N5.check_container(stored(b'{"n5": "4.0.0"}'), "x")
+    N5.check_container(stored(b'{"n5": 3}'), "x")
+    N5.check_container({}, "x")
     with pytest.warns(UserWarning, match=r"5\.1\.0"):
-        N5.check_container(b'{"n5": "5.1.0"}', "x")
+        N5.check_container(stored(b'{"n5": "5.1.0"}'), "x")
 
 
 def test_a_new_document_holds_exactly_what_every_reader_needs() -> None:
     metadata = ArrayMetadata(
         shape=(4, 5), chunks=(2, 3), dtype=np.dtype("u2"), compression=Gzip(), attributes={"a": "µ"}
     )
-    written = N5.create(metadata, None, "x")
-    assert written.isascii()
-    assert json.loads(written) == {
+    written = N5.create(metadata, {}, "x")
+    assert written["attributes.json"].isascii()
+    assert members_of(written) == {
         "dimensions": [5, 4],
         "blockSize": [3, 2],
         "dataType": "uint16",
@@ -167,11 +181,11 @@ def test_a_new_document_holds_exactly_what_every_reader_needs() -> None:
 
 
 def test_the_version_of_a_container_is_written_once_and_kept() -> None:
-    marked = N5.mark_root(None, "x")
-    assert marked is not None
-    assert json.loads(marked) == {"n5": "2.0.0"}
-    assert N5.mark_root(b'{"n5": "4.0.0"}', "x") is None
-    assert json.loads(N5.create(array(), b'{"n5": "4.0.0", "a": 1}', "x"))["n5"] == "4.0.0"
+    assert members_of(N5.above({}, "x", fresh=True)) == {"n5": "2.0.0"}
+    assert N5.above({}, "x", fresh=False) == {}
+    assert N5.above(stored(b'{"n5": "4.0.0"}'), "x", fresh=True) == {}
+    before = stored(b'{"n5": "4.0.0", "a": 1}')
+    assert members_of(N5.create(array(), before, "x"))["n5"] == "4.0.0"
 
 
 def test_changed_attributes_leave_every_other_member_to_the_letter() -> None:
@@ -181,9 +195,11 @@ def test_changed_attributes_leave_every_other_member_to_the_letter() -> None:
         "compression": {"type": "blosc", "cname": "lz4", "nthreads": 3, "unknown": None},
         "old": 1,
     }
-    changed = json.loads(N5.with_attributes(json.dumps(members).encode(), {"new": [1]}, "x"))
+    changed = members_of(
+        N5.with_attributes(stored(json.dumps(members).encode()), {"new": [1]}, "x")
+    )
     assert changed == {**{k: v for k, v in members.items() if k != "old"}, "new": [1]}
-    resized = json.loads(N5.with_shape(json.dumps(members).encode(), (7, 8), "x"))
+    resized = members_of(N5.with_shape(stored(json.dumps(members).encode()), (7, 8), "x"))
     assert resized == {**members, "dimensions": [8, 7]}
 
 
@@ -195,37 +211,37 @@ def test_attributes_cannot_take_the_formats_names(name: str) -> None:
 
 def test_attributes_cannot_make_an_array_of_a_group() -> None:
     with pytest.raises(MetadataError, match="own"):
-        N5.with_attributes(b"{}", SMALL, "x")
+        N5.with_attributes(stored(b"{}"), SMALL, "x")
 
 
 def test_what_json_cannot_hold_is_refused_by_name() -> None:
     with pytest.raises(MetadataError, match="'bad'"):
-        N5.with_attributes(b"{}", {"good": 1, "bad": float("nan")}, "x")
+        N5.with_attributes(stored(b"{}"), {"good": 1, "bad": float("nan")}, "x")
 
 
 @pytest.mark.parametrize("name", ["bool", "float16", "complex64", "datetime64[ns]", "U4", "O"])
 def test_types_that_n5_lacks_are_not_written(name: str) -> None:
     with pytest.raises(MetadataError, match="cannot hold"):
-        N5.create(replace(array(), dtype=np.dtype(name)), None, "x")
+        N5.create(replace(array(), dtype=np.dtype(name)), {}, "x")
 
 
 def test_chunks_that_java_cannot_hold_are_not_written() -> None:
     with pytest.raises(MetadataError, match="2147483647"):
-        N5.create(replace(array(), chunks=(1 << 15, 1 << 15)), None, "x")
+        N5.create(replace(array(), chunks=(1 << 15, 1 << 15)), {}, "x")
 
 
 @pytest.mark.parametrize("member", ["blockSize", "compression", "axes", "dataType"])
 def test_constraints_that_do_not_match_name_the_member(member: str) -> None:
-    stored = document(axes=["x", "y"])
-    N5.matches(stored, {**SMALL, "axes": ["x", "y"]}, "x")
+    there = document(axes=["x", "y"])
+    N5.matches(there, {**SMALL, "axes": ["x", "y"]}, "x")
     wanted = {"compression": {"type": "xz"}}.get(member, ["other"])
     with pytest.raises(MetadataError, match=member):
-        N5.matches(stored, {member: wanted}, "x")
+        N5.matches(there, {member: wanted}, "x")
 
 
 def test_constraints_see_through_spellings_of_a_compression() -> None:
-    stored = document(compression={"type": "gzip", "level": 6.0, "unknown": 1})
-    N5.matches(stored, {"compression": to_json(Gzip(6))}, "x")
+    there = document(compression={"type": "gzip", "level": 6.0, "unknown": 1})
+    N5.matches(there, {"compression": to_json(Gzip(6))}, "x")
 
 
 def test_assumed_metadata_have_the_defaults_of_creation() -> None:

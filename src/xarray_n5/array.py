@@ -11,6 +11,7 @@ import numpy as np
 
 from xarray_n5.attributes import NodeAttributes
 from xarray_n5.dialects import geometry_of
+from xarray_n5.documents import get_documents, set_documents
 from xarray_n5.errors import (
     NodeNotFoundError,
     ReadOnlyError,
@@ -269,7 +270,7 @@ class Array:
     def stamp(self) -> object:
         """Return what changes whenever the metadata are written again; one request."""
         chunks = self._chunks
-        return chunks.store.stamp(join(self.path, chunks.format.document))
+        return chunks.store.stamp(join(self.path, chunks.format.documents[0]))
 
     @property
     def vindex(self) -> PointIndexer:
@@ -347,9 +348,9 @@ class Array:
         return self._chunks.store.exists(self._chunks.key(self._stored_index(index)))
 
     @property
-    def document(self) -> str:
-        """The key, relative to the array, of what describes it."""
-        return self._chunks.format.document
+    def documents(self) -> tuple[str, ...]:
+        """The keys, relative to the array, of what describes it."""
+        return self._chunks.format.documents
 
     def chunk_key(self, index: Sequence[int]) -> str:
         """Return a chunk's key in the container."""
@@ -404,13 +405,13 @@ class Array:
         if before.content is not Content.NUMBERS:
             raise ValueError(f"{self.url} holds {before.content.value}, which are read only")
         chunks = self._chunks
-        key = join(self.path, chunks.format.document)
-        document = chunks.format.with_shape(chunks.store.get(key), new, join(chunks.store.url, key))
+        before_it = get_documents(chunks.store, self.path, chunks.format)
+        documents = chunks.format.with_shape(before_it, new, self._where)
         if any(map(operator.lt, new, before.shape)):
             self._drop_digests()
         stored = list(chunks.stored_indices())
         chunks.prepare(new, stored)
-        chunks.store.set(key, document)
+        set_documents(chunks.store, self.path, documents)
         self._chunks = replace(chunks, metadata=replace(before, shape=new))
         self._chunks.trim(before, stored)
         self._invalidate()
@@ -429,8 +430,8 @@ class Array:
             If the array is no longer there.
         """
         chunks = self._chunks
-        key = join(self.path, chunks.format.document)
-        found = chunks.format.read(chunks.store.get(key), join(chunks.store.url, key))
+        documents = get_documents(chunks.store, self.path, chunks.format)
+        found = chunks.format.read(documents, self._where)
         if not isinstance(found, ArrayMetadata):
             raise NodeNotFoundError(chunks.store.url, self.path, "array")
         if found.content is Content.LABEL_MULTISETS:
@@ -441,6 +442,10 @@ class Array:
 
     def _attributes_changed(self, attributes: dict[str, Any]) -> None:
         self._chunks = replace(self._chunks, metadata=replace(self.metadata, attributes=attributes))
+
+    @property
+    def _where(self) -> str:
+        return join(self.url, self.documents[0])
 
     def _drop_digests(self) -> None:
         """Remove the digests of an array that is changed by other means than `to_n5`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.documents import get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 from xarray_n5.metadata import GroupMetadata
 from xarray_n5.paths import join
@@ -88,15 +89,15 @@ class NodeAttributes(MutableMapping[str, Any]):
     def _change(self, new: dict[str, Any], gone: set[str]) -> None:
         if not self._writable:
             raise ReadOnlyError(self._store.url, self._path)
-        key = join(self._path, self._format.document)
-        where = join(self._store.url, key)
-        before = self._store.get(key)
+        where = join(self._store.url, self._path, self._format.documents[0])
+        before = get_documents(self._store, self._path, self._format)
         node = self._format.read(before, where)
         if self._is_array and isinstance(node, GroupMetadata):
             raise NodeNotFoundError(self._store.url, self._path, "array")
         stored = dict(node.attributes)
         items = {k: v for k, v in stored.items() if k not in gone} | as_json(new, where)
-        self._store.set(key, self._format.with_attributes(before, items, where))
+        changed = self._format.with_attributes(before, items, where)
+        set_documents(self._store, self._path, changed)
         self._items = items
         self._changed(items)
 

@@ -124,7 +124,7 @@ def begin(
         As :func:`xarray_n5.to_n5` says. Nothing was written then.
     """
     if order.resume and not only_check:
-        sweep_documents(order.store, order.path, get_format(order.format).document)
+        sweep_documents(order.store, order.path, get_format(order.format).documents)
     there, start = _find(source, order)
     again = order.resume and there is not None
     if (order.mode == "w" and order.region is None) or again:

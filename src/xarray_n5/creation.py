@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from xarray_n5.documents import get_all_documents, get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.nodes import ZARR
+from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
-from xarray_n5.paths import is_own, join, meant_by
+from xarray_n5.paths import is_own, meant_by
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xarray_n5.array import Array
-    from xarray_n5.formats import Format
+    from xarray_n5.formats import Documents, Format
     from xarray_n5.storage import Store
 
 
@@ -69,7 +70,7 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
         raise MetadataError(f"{where}: {error}") from error
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
         raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
-    form.create(metadata, None, where)
+    form.create(metadata, {}, where)
     try:
         form.encode(metadata, np.zeros((1,) * len(grid.shape), metadata.dtype))
     except Exception as error:  # a codec raises what it likes
@@ -92,10 +93,10 @@ def make_room(
     store: Store,
     path: str,
     form: Format,
-    before: bytes | None,
+    before: Documents,
     replacement: ArrayMetadata | None = None,
-) -> bytes | None:
-    """Make room for a new node, mark a new container, and return the node's document so far.
+) -> Documents:
+    """Make room for a new node, mark what is around it, and return its documents so far.
 
     Only with a `replacement` is an array removed, or the chunks that a stopped replacement left.
 
@@ -104,8 +105,8 @@ def make_room(
     NodeExistsError
         If there is anything that must stay.
     """
-    _check_ancestors(store, path, form)
-    root = store.get(form.document) if path else before
+    above = _ancestors(store, path, form)
+    root = next(iter(above.values()), before)
     found = form.read(before, _where(store, path, form))
     if isinstance(found, ArrayMetadata) and replacement is None:
         raise NodeExistsError(store.url, path, "an array", "use mode='w' to replace it")
@@ -118,25 +119,25 @@ def make_room(
         hint = f"it holds {other!r}; delete it first, or choose another path in the container"
         kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
         raise NodeExistsError(store.url, path, kind, hint)
-    around = store.list("") if root is None else ((), ())
-    if zarr := ZARR.intersection(around[1]):
-        raise NodeExistsError(store.url, "", "Zarr", f"it has {min(zarr)}; choose another place")
+    around = store.list("") if not root else ((), ())
+    if others := FOREIGN.intersection(around[1]).difference(form.documents):
+        what = f"it has {min(others)}; choose another place"
+        raise NodeExistsError(store.url, "", "another format", what)
     # Hidden are what a killed attempt left, and the mark of this write.
-    visible = [name for names in around for name in names if not name.startswith(".")]
-    fresh = root is None and not visible
-    if replacement is not None and (before is not None or store.is_folder(path)):
-        store.delete_tree(path, form.document)
-    marked = form.mark_root(root, _where(store, "", form)) if fresh else None
-    if not path:
-        return marked if marked is not None else root
-    if marked is not None:
-        store.set(form.document, marked)
-    return None
+    fresh = not root and all(name.startswith(".") for names in around for name in names)
+    if replacement is not None and (before or store.is_folder(path)):
+        store.delete_tree(path, form.documents[0])
+    for parent, documents in above.items():
+        at = _where(store, parent, form)
+        set_documents(store, parent, form.above(documents, at, fresh=fresh and not parent))
+    if path:
+        return {}
+    return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
 
 
 def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:
     """Return whether nothing is at a node but what a stopped write left of an array."""
-    if store.get(join(path, form.document)) is not None:
+    if get_documents(store, path, form):
         return False
     arrays = [] if planned is None else [planned]
     return next(_others(store, path, form, arrays), None) is None
@@ -159,20 +160,21 @@ def _others(
     if not arrays:
         folders, files = store.list(path)
         for name in (*folders, *files):
-            if name in ZARR or not (name.startswith(".") or name == form.document):
+            if name in FOREIGN or not (name.startswith(".") or name in form.documents):
                 yield name
         return
     for name in store.walk(path):
         chunk = any(form.chunk_index(array, name) is not None for array in arrays)
-        if not (chunk or meant_by(name) or is_own(name) or name == form.document):
+        if not (chunk or meant_by(name) or is_own(name) or name in form.documents):
             yield name
 
 
-def _check_ancestors(store: Store, path: str, form: Format) -> None:
-    """Raise where one of the groups around, the root included, is an array."""
+def _ancestors(store: Store, path: str, form: Format) -> dict[str, Documents]:
+    """Return the documents of the groups around, the root's first; raise where one is an array."""
     parts = path.split("/") if path else []
-    keys = [join("/".join(parts[:depth]), form.document) for depth in range(len(parts))]
-    for key, document in zip(keys, store.get_many(keys), strict=True):
-        if isinstance(form.read(document, join(store.url, key)), ArrayMetadata):
-            parent = key.rpartition("/")[0]
+    paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
+    above = dict(zip(paths, get_all_documents(store, paths, form), strict=True))
+    for parent, documents in above.items():
+        if isinstance(form.read(documents, _where(store, parent, form)), ArrayMetadata):
             raise NodeExistsError(store.url, parent, "an array", "it cannot hold other nodes")
+    return above

@@ -18,6 +18,7 @@ from xarray_n5.creation import (
     make_room,
 )
 from xarray_n5.describing import describe
+from xarray_n5.documents import get_all_documents, get_documents, replace_documents
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
 from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
@@ -124,12 +125,12 @@ class Group(Mapping[str, "Array | Group"]):
     def nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
         """Return what is at places below; what cannot be read is left out, or raises."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
-        documents = self._store.get_many([join(p, self._format.document) for p in paths.values()])
+        several = get_all_documents(self._store, list(paths.values()), self._format)
         found = {}
-        for (name, path), document in zip(paths.items(), documents, strict=True):
+        for (name, path), documents in zip(paths.items(), several, strict=True):
             at = where(self._store, path, self._format)
             try:
-                found[name] = self._node(path, self._format.read(document, at))
+                found[name] = self._node(path, self._format.read(documents, at))
             except N5Error as error:
                 if strict:
                     raise
@@ -174,7 +175,7 @@ class Group(Mapping[str, "Array | Group"]):
         if name not in self:
             raise KeyError(name)
         # The document first: nobody shall read a half removed array as zeros.
-        self._store.delete_tree(path, self._format.document)
+        self._store.delete_tree(path, self._format.documents[0])
 
     __delitem__ = delete
 
@@ -405,7 +406,7 @@ def create_array(
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
     form = get_format(format)
-    store, path = open_container(url, new_path(path, form.document), storage_options)
+    store, path = open_container(url, new_path(path, form.documents[0]), storage_options)
     at = where(store, path, form)
     sizes = as_sizes("shape", shape)
     metadata = ArrayMetadata(
@@ -415,7 +416,7 @@ def create_array(
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
-    before = store.get(join(path, form.document))
+    before = get_documents(store, path, form)
     found = form.read(before, at)
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
     metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
@@ -433,7 +434,7 @@ def create_array(
     array = options.array(store, path, form, metadata)
     if announce is not None:
         announce(array)
-    store.set(join(path, form.document), form.create(metadata, before, at))
+    replace_documents(store, path, before, form.create(metadata, before, at))
     return array
 
 
@@ -470,17 +471,17 @@ def create_group(
     """
     check_option("mode", mode, "w-", "a")
     form = get_format(format)
-    store, path = open_container(url, new_path(path, form.document), storage_options)
+    store, path = open_container(url, new_path(path, form.documents[0]), storage_options)
     at = where(store, path, form)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
-    before = store.get(join(path, form.document))
+    before = get_documents(store, path, form)
     found = form.read(before, at)
     if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
         group = Group(store, path, form, found, options=Opening(writable=True))
         if metadata.attributes:
             group.attrs.update(metadata.attributes)
         return group
-    form.create(metadata, None, at)
+    form.create(metadata, {}, at)
     before = make_room(store, path, form, before)
-    store.set(join(path, form.document), form.create(metadata, before, at))
+    replace_documents(store, path, before, form.create(metadata, before, at))
     return Group(store, path, form, metadata, options=Opening(writable=True))

@@ -263,7 +263,7 @@ def _strays(array: Array) -> list[str]:
     found = []
     for key in array.container.walk(array.path):
         index = array.chunk_index(key)
-        known = index in array.grid if index is not None else is_own(key) or key == array.document
+        known = index in array.grid if index is not None else is_own(key) or key in array.documents
         if not known:
             found.append(key)
     return found

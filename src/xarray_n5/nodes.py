@@ -9,6 +9,7 @@ import numpy as np
 
 from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
+from xarray_n5.documents import get_documents
 from xarray_n5.formats import FORMATS, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
@@ -17,13 +18,13 @@ from xarray_n5.paths import join
 if TYPE_CHECKING:
     from xarray_n5.array import AxisOrder
     from xarray_n5.chunks import EdgeChunks, Missing
-    from xarray_n5.formats import Format
+    from xarray_n5.formats import Documents, Format
     from xarray_n5.metadata import ArrayMetadata, Metadata
     from xarray_n5.storage import Store
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
-ZARR = frozenset({".zarray", ".zgroup", "zarr.json"})
+FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json"})
 """Files that make a directory a node of another format."""
 
 _SHOWN = 10
@@ -71,37 +72,37 @@ class Opening:
 
 def where(store: Store, path: str, form: Format) -> str:
     """Return the name of a node's document for errors."""
-    return join(store.url, path, form.document)
+    return join(store.url, path, form.documents[0])
 
 
-def locate(store: Store, path: str, name: str | None) -> tuple[Format, bytes | None]:
-    """Return the format that has a document at `path`, and the document."""
+def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents]:
+    """Return the format that has documents at `path`, and these."""
     candidates = [get_format(name)] if name else list(FORMATS.values())
     for form in candidates:
-        document = store.get(join(path, form.document))
-        if document is not None:
-            return form, document
-    return candidates[0], None
+        documents = get_documents(store, path, form)
+        if documents:
+            return form, documents
+    return candidates[0], {}
 
 
-def read(store: Store, path: str, name: str | None) -> tuple[Format, bytes | None, Metadata]:
-    """Return a node's format, document and metadata; warn where its container is too new."""
-    form, document = locate(store, path, name)
-    form.check_container(_root(store, form) if path else document, where(store, "", form))
-    return form, document, form.read(document, where(store, path, form))
+def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:
+    """Return a node's format, documents and metadata; warn where its container is too new."""
+    form, documents = locate(store, path, name)
+    form.check_container(_root(store, form) if path else documents, where(store, "", form))
+    return form, documents, form.read(documents, where(store, path, form))
 
 
-def _root(store: Store, form: Format) -> bytes | None:
-    """Return the container's document, or None where this user may not read it."""
+def _root(store: Store, form: Format) -> Documents:
+    """Return the container's documents, none where this user may not read them."""
     try:
-        return store.get(form.document)
+        return get_documents(store, "", form)
     except PermissionError:
-        return None
+        return {}
 
 
-def exists(store: Store, path: str, document: bytes | None) -> bool:
-    """Return whether there is a node; one without a document is a directory."""
-    return document is not None or any(store.list(path)) or store.is_folder(path)
+def exists(store: Store, path: str, documents: Documents) -> bool:
+    """Return whether there is a node; one without documents is a directory."""
+    return bool(documents) or any(store.list(path)) or store.is_folder(path)
 
 
 def hint(store: Store, path: str, form: Format) -> str:
@@ -111,15 +112,16 @@ def hint(store: Store, path: str, form: Format) -> str:
             return "it is a file, not a directory"
         while True:
             folders, files = store.list(path)
-            if zarr := sorted(ZARR.intersection(files)):
+            if zarr := sorted(FOREIGN.intersection(files)):
                 return f"{path or '/'!r} is Zarr ({zarr[0]}): use engine='zarr'"
-            if folders or form.document in files or not path:
+            if folders or not path or not set(form.documents).isdisjoint(files):
                 break
             path = path.rpartition("/")[0]
     except Exception:  # noqa: BLE001 - a server that lists nothing must not hide the real error
         return ""
     names = [name for name in folders if not name.startswith(".")]
     if not names:
-        return "" if form.document in files else "the container is empty or does not exist"
+        there = not set(form.documents).isdisjoint(files)
+        return "" if there else "the container is empty or does not exist"
     shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
     return f"{path or '/'!r} holds {shown}"

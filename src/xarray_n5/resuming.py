@@ -16,7 +16,7 @@ from xarray_n5.receipts import Receipts
 from xarray_n5.underway import REPAIRED, all_underway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from xarray_n5.array import Array
     from xarray_n5.grid import Index
@@ -105,18 +105,18 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
         return None
 
 
-def sweep_documents(store: Store, path: str, document: str) -> None:
+def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
     """Remove what was left where documents on the way to a node, or its folder, were replaced."""
     parts = path.split("/") if path else []
     for depth in range(len(parts) + 1):
         folder = "/".join(parts[:depth])
         folders, files = store.list(folder)
-        left = [join(folder, name) for name in files if meant_by(name) == document]
+        left = [join(folder, name) for name in files if meant_by(name) in documents]
         if left:
             store.delete(left)
         for name in folders:
             if depth < len(parts) and meant_by(name) == parts[depth]:
-                store.delete_tree(join(folder, name), document)
+                store.delete_tree(join(folder, name), next(iter(documents)))
 
 
 def _done_before(write: Write) -> Receipts:

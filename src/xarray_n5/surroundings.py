@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.alerts import warn
 from xarray_n5.dialects import Node
+from xarray_n5.documents import get_all_documents
 from xarray_n5.errors import MetadataError
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import join
@@ -101,16 +102,15 @@ def xml_beside(store: Store) -> bytes | None:
 
 def _read(store: Store, form: Format, paths: Sequence[str]) -> list[Metadata | None]:
     """Return the metadata of nodes; None where they are not to be understood, or to be seen."""
-    keys = [join(path, form.document) for path in paths]
     try:
-        documents = store.get_many(keys)
+        several = get_all_documents(store, paths, form)
     except PermissionError as error:
         warn(f"the groups around {paths[0]!r} in {store.url!r} cannot be read: {error}")
         return [None] * len(paths)
     found: list[Metadata | None] = []
-    for key, document in zip(keys, documents, strict=True):
+    for path, documents in zip(paths, several, strict=True):
         try:
-            found.append(form.read(document, join(store.url, key)))
+            found.append(form.read(documents, join(store.url, path, form.documents[0])))
         except MetadataError:
             found.append(None)
     return found

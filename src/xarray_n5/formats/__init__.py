@@ -7,7 +7,7 @@ the bytes is none of its business.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.n5 import N5
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "N5", "Documents", "Format", "get_format"]
 
-Documents = dict[str, bytes]
-"""Keys relative to a node, and the bytes there."""
+Documents: TypeAlias = "Mapping[str, bytes]"
+"""A node's documents that are there: keys relative to the node, and the bytes."""
 
 
 class Format(Protocol):
@@ -34,29 +34,31 @@ class Format(Protocol):
         """What users call the format."""
 
     @property
-    def document(self) -> str:
-        """The key, relative to a node, whose presence makes it one; read first."""
+    def documents(self) -> tuple[str, ...]:
+        """The keys of a node's documents, that which makes it an array first."""
 
-    def read(self, document: bytes | None, where: str) -> Metadata:
-        """Return what a node's document says; `where` names it in errors."""
+    def read(self, documents: Documents, where: str) -> Metadata:
+        """Return what a node's documents say; `where` names it in errors."""
 
-    def create(self, metadata: Metadata, before: bytes | None, where: str) -> bytes:
-        """Return the document of a new node, where `before` was."""
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
+        """Return the documents of a new node, where `before` was: in the order of writing."""
 
-    def with_attributes(self, document: bytes | None, attributes: Attributes, where: str) -> bytes:
-        """Return `document` with other user attributes, and all else to the letter."""
+    def with_attributes(
+        self, documents: Documents, attributes: Attributes, where: str
+    ) -> Documents:
+        """Return what changes with other user attributes; all else stays to the letter."""
 
-    def with_shape(self, document: bytes | None, shape: tuple[int, ...], where: str) -> bytes:
-        """Return `document` with another shape, and all else to the letter."""
+    def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
+        """Return what changes with another shape; all else stays to the letter."""
 
-    def mark_root(self, document: bytes | None, where: str) -> bytes | None:
-        """Return the document that makes a directory a container, or None where it is one."""
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
+        """Return what a group lacks that a new node is put into, be it a fresh container's root."""
 
-    def check_container(self, document: bytes | None, where: str) -> None:
+    def check_container(self, documents: Documents, where: str) -> None:
         """Warn where a container's root says that it is newer than what can be read."""
 
-    def matches(self, document: bytes | None, constraints: Attributes, where: str) -> None:
-        """Raise where a node's document does not hold exactly what `constraints` name."""
+    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
+        """Raise where a node's documents do not hold exactly what `constraints` name."""
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
         """Return the metadata that `constraints` alone describe, with the defaults of creation."""

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from xarray_n5.formats import Documents
     from xarray_n5.grid import Index
     from xarray_n5.metadata import Attributes, Metadata
+
+_DOCUMENT = "attributes.json"
 
 DATA_TYPES = (
     *("uint8", "uint16", "uint32", "uint64"),
@@ -54,11 +57,11 @@ class N5:
     """The N5 file-system layout."""
 
     name: ClassVar[str] = "n5"
-    document: ClassVar[str] = "attributes.json"
+    documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
 
-    def read(self, document: bytes | None, where: str) -> Metadata:
+    def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that an ``attributes.json`` describes."""
-        members = _parse(document, where)
+        members = _parse(documents, where)
         group = GroupMetadata(attributes=_others(members, {"n5"}))
         if not all(key in members for key in _REQUIRED):
             return group
@@ -70,30 +73,34 @@ class N5:
             )
         return group
 
-    def create(self, metadata: Metadata, before: bytes | None, where: str) -> bytes:
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the ``attributes.json`` of a new node; the container's version stays."""
         members = {k: v for k, v in _parse(before, where).items() if k == "n5"}
         if isinstance(metadata, ArrayMetadata):
             members |= self._structure(metadata, where)
         return _dump({**members, **_allowed(metadata.attributes, metadata, where)}, where)
 
-    def with_attributes(self, document: bytes | None, attributes: Attributes, where: str) -> bytes:
-        """Return `document` with other user attributes, and all else to the letter."""
-        metadata = self.read(document, where)
+    def with_attributes(
+        self, documents: Documents, attributes: Attributes, where: str
+    ) -> Documents:
+        """Return the document with other user attributes, and all else to the letter."""
+        metadata = self.read(documents, where)
         reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
-        members = _parse(document, where)
+        members = _parse(documents, where)
         kept = {k: v for k, v in members.items() if k in reserved}
         return _dump({**kept, **_allowed(attributes, metadata, where)}, where, members)
 
-    def with_shape(self, document: bytes | None, shape: tuple[int, ...], where: str) -> bytes:
-        """Return `document` with another shape, and all else to the letter."""
-        members = _parse(document, where)
+    def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
+        """Return the document with another shape, and all else to the letter."""
+        members = _parse(documents, where)
         return _dump({**members, "dimensions": list(shape[::-1])}, where, members)
 
-    def mark_root(self, document: bytes | None, where: str) -> bytes | None:
-        """Return a root's document with a version, or None where it has one already."""
-        members = _parse(document, where)
-        return None if "n5" in members else _dump({"n5": VERSION, **members}, where, members)
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
+        """Return a new root's document with a version; every directory is a group as it is."""
+        members = _parse(documents, where)
+        if not fresh or "n5" in members:
+            return {}
+        return _dump({"n5": VERSION, **members}, where, members)
 
     def _structure(self, metadata: ArrayMetadata, where: str) -> dict[str, Any]:
         name = metadata.dtype.name
@@ -116,9 +123,9 @@ class N5:
             "compression": codecs.to_json(metadata.compression),
         }
 
-    def check_container(self, document: bytes | None, where: str) -> None:
+    def check_container(self, documents: Documents, where: str) -> None:
         """Warn where the root's ``n5`` names a major version that nobody had written yet."""
-        version = _parse(document, where).get("n5")
+        version = _parse(documents, where).get("n5")
         found = re.match(r"\d+", version) if isinstance(version, str) else None
         if found and int(found.group()) > _NEWEST:
             warn(
@@ -126,9 +133,9 @@ class N5:
                 "what cannot be read"
             )
 
-    def matches(self, document: bytes | None, constraints: Attributes, where: str) -> None:
+    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise where a member that `constraints` name is absent or another."""
-        members = _parse(document, where)
+        members = _parse(documents, where)
         for key, wanted in constraints.items():
             found = members.get(key)
             same = found == wanted
@@ -175,7 +182,8 @@ class N5:
         return n5_chunk.encode(metadata, block)
 
 
-def _parse(document: bytes | None, where: str) -> dict[str, Any]:
+def _parse(documents: Documents, where: str) -> dict[str, Any]:
+    document = documents.get(_DOCUMENT)
     if document is None or not document.strip():
         # Java creates the file empty before it writes into it.
         return {}
@@ -195,8 +203,8 @@ def _parse(document: bytes | None, where: str) -> dict[str, Any]:
     return members
 
 
-def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:
-    """Return `members` as JSON; NaN, which is none, only where it stood `before`."""
+def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
+    """Return `members` as the document; NaN, which is none, only where it stood `before`."""
     for key, value in members.items():
         try:
             text = json.dumps(value)
@@ -207,7 +215,7 @@ def _dump(members: Attributes, where: str, before: Attributes | None = None) -> 
                 f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
             ) from error
     # ASCII escapes: Java reads the file in whatever charset its platform has.
-    return json.dumps(members, separators=(",", ":")).encode()
+    return {_DOCUMENT: json.dumps(members, separators=(",", ":")).encode()}
 
 
 def _others(members: Attributes, reserved: AbstractSet[str]) -> dict[str, Any]:
