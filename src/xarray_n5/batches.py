@@ -11,6 +11,7 @@ import xarray as xr
 from dask.base import compute as compute_now
 from dask.base import tokenize
 
+from xarray_n5.errors import MetadataError
 from xarray_n5.gathering import gather_all
 from xarray_n5.options import check_option
 from xarray_n5.orders import Order
@@ -45,6 +46,11 @@ class Writing:
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
+        if self.format not in {None, "n5"}:
+            raise MetadataError(
+                f"Datasets are stored as N5, not as {self.format!r} yet; Dataset.to_zarr stores "
+                "them as Zarr, and xarray_n5.to_n5(..., format='zarr2') arrays"
+            )
 
     def order(self, **options: Any) -> Order:
         """Return what is asked for of an array."""

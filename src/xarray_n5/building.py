@@ -136,6 +136,9 @@ def _variable(
     if geometry.affine is not None:
         attributes.setdefault("affine", [number for row in geometry.affine for number in row])
     attributes = unpack_attributes(attributes)
+    if "_ARRAY_DIMENSIONS" in array.attrs and getattr(array.metadata.layout, "filled", False):
+        # xarray's own Zarr keeps it there.
+        attributes.setdefault("_FillValue", array.metadata.fill_value)
     axes = dims or ("_",)
     variable = xr.Variable(
         axes,

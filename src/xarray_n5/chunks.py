@@ -114,10 +114,10 @@ class Chunks:
             raise MetadataError(
                 f"{join(self.store.url, self.path)} holds {self.metadata.content.value}: read only"
             )
-        if not self.write_empty and not np.ascontiguousarray(block).reshape(-1).view("u1").any():
+        if not self.write_empty and self._is_empty(block):
             self.store.delete([key])
             return 0
-        if self.edges == "pad" and block.shape != self.metadata.chunks:
+        if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
             block = full
@@ -127,6 +127,11 @@ class Chunks:
             raise ChunkError("encode", self.store.url, key, _reason(error)) from error
         self.store.set(key, data)
         return len(data)
+
+    def _is_empty(self, block: np.ndarray) -> bool:
+        """Return whether a block holds nothing but the fill value, bit for bit."""
+        fill = np.array(self.metadata.fill_value, self.metadata.dtype)
+        return bool((_bits(block) == _bits(fill.reshape(1))[0]).all())
 
     # Selections
 
@@ -237,11 +242,19 @@ class Chunks:
             reach = after.extent(index) if index in after else extent
             reach = tuple(map(max, extent, reach))
             block = self.load(index)
-            if block is not None and _unfit(block, extent, reach):
-                full = np.zeros(reach, self.metadata.dtype)
+            if block is not None and self._is_unfit(block, extent, reach):
+                full = np.full(reach, self.metadata.fill_value, self.metadata.dtype)
                 overlap = tuple(map(slice, map(min, block.shape, extent)))
                 full[overlap] = block[overlap]
                 self.save(index, full)
+
+    def _is_unfit(self, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -> bool:
+        """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
+        if any(map(lt, block.shape, reach)):
+            return True
+        beyond = block.astype(self.metadata.dtype)
+        beyond[tuple(map(slice, extent))] = self.metadata.fill_value
+        return not self._is_empty(beyond)
 
     def trim(self, before: ArrayMetadata, stored: Sequence[Index]) -> None:
         """Remove of the `stored` chunks what the array no longer holds, so that it stays gone."""
@@ -260,13 +273,10 @@ class Chunks:
         return (self.store.place(self.path), self.format.name, self.missing, repr(kind))
 
 
-def _unfit(block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -> bool:
-    """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
-    if any(map(lt, block.shape, reach)):
-        return True
-    beyond = block.copy()
-    beyond[tuple(map(slice, extent))] = 0
-    return bool(beyond.any())
+def _bits(block: np.ndarray) -> np.ndarray:
+    """Return the bytes of each element, a row each."""
+    flat = np.ascontiguousarray(block).reshape(-1)
+    return flat.view("u1").reshape(flat.size, -1)
 
 
 def _reason(error: Exception) -> str:

@@ -58,7 +58,7 @@ def describe(
     where, given = _where(store, path, form), metadata.attributes
     try:
         geometry = as_geometry(axes, len(metadata.shape))
-        said = write_geometry(geometry, metadata.shape, dialect)
+        said = write_geometry(geometry, metadata.shape, dialect, reverses=form.reverses)
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     before = dict(there.attributes) if there else {}

@@ -416,6 +416,7 @@ def create_array(
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
+    metadata = form.complete(metadata)
     before = get_documents(store, path, form)
     found = form.read(before, at)
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from xarray_n5.grid import ChunkGrid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
 
     from xarray_n5.compression import Compression
 
@@ -50,6 +50,10 @@ class ArrayMetadata:
     """What the chunks hold."""
     legacy: bool = False
     """Whether chunk headers of the format's first description are tried, too."""
+    fill: Any = None
+    """What an element of a missing chunk reads as; None for zero."""
+    layout: Any = None
+    """What else the format must know to read a chunk; its own affair."""
 
     @property
     def grid(self) -> ChunkGrid:
@@ -59,7 +63,9 @@ class ArrayMetadata:
     @property
     def fill_value(self) -> object:
         """What an element of a missing chunk reads as."""
-        return "" if self.dtype.kind == "O" else self.dtype.type(0)
+        if self.fill is not None:
+            return self.fill
+        return "" if self.dtype.kind == "O" else np.zeros((), self.dtype)[()]
 
     def bare(self) -> ArrayMetadata:
         """Return the metadata without attributes: all that a chunk needs to be read."""

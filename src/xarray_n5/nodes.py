@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
-FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json"})
-"""Files that make a directory a node of another format."""
+FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
+"""Files that make a directory a node of one format or another."""
+
+_ZARR = (".zarray", ".zgroup")
 
 _SHOWN = 10
 """How many names an error lists."""
@@ -112,8 +114,10 @@ def hint(store: Store, path: str, form: Format) -> str:
             return "it is a file, not a directory"
         while True:
             folders, files = store.list(path)
-            if zarr := sorted(FOREIGN.intersection(files)):
-                return f"{path or '/'!r} is Zarr ({zarr[0]}): use engine='zarr'"
+            if "zarr.json" in files:
+                return f"{path or '/'!r} is Zarr v3 (zarr.json): use engine='zarr'"
+            if zarr := sorted(name for name in files if name in _ZARR and form.name == "n5"):
+                return f"{path or '/'!r} is Zarr v2 ({zarr[0]}): use format='zarr2'"
             if folders or not path or not set(form.documents).isdisjoint(files):
                 break
             path = path.rpartition("/")[0]

@@ -168,6 +168,10 @@ def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.n
 def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
     """Return `value` as numbers that numpy would assign to an array of `dtype`."""
     values = np.asarray(value, dtype if isinstance(value, (bool, int, float)) else None)
-    if values.dtype.kind not in "biuf":
+    numbers = values.dtype.kind in "biuf" and dtype.kind in "biufc"
+    # Other types as they are: what would be cut off, or read otherwise, is not.
+    same = values.dtype.kind == dtype.kind and np.can_cast(values.dtype, dtype, "same_kind")
+    fits = values.dtype.itemsize <= dtype.itemsize or dtype.kind not in "SUV"
+    if not numbers and not (same and fits):
         raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
     return values

@@ -138,7 +138,7 @@ def _check(plan: Plan, how: Writing) -> None:
             raise MetadataError(
                 f"{where} has blocks of unknown size; call its compute_chunk_sizes() first"
             )
-        check_storable(_metadata(stored, where), get_format(how.format), where)
+        check_storable(_metadata(stored, where, how), get_format(how.format), where)
         if any(axis.scale is not None for axis in stored.geometry.axes):
             try:
                 write_geometry(stored.geometry, data.shape, how.dialect)
@@ -149,21 +149,22 @@ def _check(plan: Plan, how: Writing) -> None:
                 align(sizes, side, 0, axis=axis, strict=True)
 
 
-def _metadata(stored: Stored, where: str) -> ArrayMetadata:
-    return ArrayMetadata(
+def _metadata(stored: Stored, where: str, how: Writing) -> ArrayMetadata:
+    metadata = ArrayMetadata(
         shape=stored.packed.data.shape,
         chunks=_sides(stored),
         dtype=as_dtype(stored.packed.data.dtype, where),
         compression=stored.compression,
         attributes=as_json(stored.packed.attributes, where),
     )
+    return get_format(how.format).complete(metadata)
 
 
 def _is_left_over(plan: Plan, name: str, how: Writing) -> bool:
     """Return whether a folder that looks like a group is what a stopped write left."""
     store, path = open_container(how.url, join(plan.path, name), how.storage_options)
     stored = plan.variables.get(name)
-    planned = _metadata(stored, name) if stored else None
+    planned = _metadata(stored, name, how) if stored else None
     return is_left_over(store, path, get_format(how.format), planned)
 
 

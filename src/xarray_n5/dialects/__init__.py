@@ -123,7 +123,11 @@ def hear(node: Node, dialect: str | Iterable[str] | None = None) -> tuple[Geomet
 
 
 def write_geometry(
-    geometry: Geometry, shape: tuple[int, ...], dialect: str | Iterable[str] | None = None
+    geometry: Geometry,
+    shape: tuple[int, ...],
+    dialect: str | Iterable[str] | None = None,
+    *,
+    reverses: bool = True,
 ) -> dict[str, Any]:
     """Return the attributes that describe an array's geometry.
 
@@ -139,6 +143,8 @@ def write_geometry(
         The array's shape, in C order.
     dialect
         The dialects to write instead.
+    reverses
+        Whether the format lists axes in the reverse of numpy's order, as N5 does.
 
     Raises
     ------
@@ -149,6 +155,8 @@ def write_geometry(
     if dialect is not None:
         _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
+    if not reverses:
+        return _write_in_order(geometry, node)
     attributes = TensorStore().write(geometry, node)
     scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
     backwards = any(scale < 0 for scale in scales)
@@ -160,6 +168,14 @@ def write_geometry(
         attributes |= Neuroglancer().write(Geometry(texts), node)
     if geometry.affine is not None:
         attributes |= Canonical().write(geometry, node)
+    return attributes
+
+
+def _write_in_order(geometry: Geometry, node: Node) -> dict[str, Any]:
+    """Return names as xarray reads them, and COSEM's ``transform``, which tells its order."""
+    attributes = ArrayDimensions().write(geometry, node)
+    if geometry.placed or any(axis.unit for axis in geometry.axes):
+        attributes["transform"] = Cosem().write(geometry, node)["transform"]
     return attributes
 
 

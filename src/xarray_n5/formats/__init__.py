@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.n5 import N5
+from xarray_n5.formats.zarr2 import Zarr2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.grid import Index
     from xarray_n5.metadata import ArrayMetadata, Attributes, Metadata
 
-__all__ = ["FORMATS", "N5", "Documents", "Format", "get_format"]
+__all__ = ["FORMATS", "N5", "Documents", "Format", "Zarr2", "get_format"]
 
 Documents: TypeAlias = "Mapping[str, bytes]"
 """A node's documents that are there: keys relative to the node, and the bytes."""
@@ -34,11 +35,22 @@ class Format(Protocol):
         """What users call the format."""
 
     @property
+    def pads(self) -> bool:
+        """Whether chunks at an array's ends are always stored full-size."""
+
+    @property
+    def reverses(self) -> bool:
+        """Whether its own lists of axes stand in the reverse of numpy's order."""
+
+    @property
     def documents(self) -> tuple[str, ...]:
         """The keys of a node's documents, that which makes it an array first."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return what a node's documents say; `where` names it in errors."""
+
+    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
+        """Return a new array's metadata with what the format alone knows of its chunks."""
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the documents of a new node, where `before` was: in the order of writing."""
@@ -89,6 +101,7 @@ class Format(Protocol):
 
 FORMATS: Mapping[str, Format] = {
     N5.name: N5(),
+    Zarr2.name: Zarr2(),
 }
 
 

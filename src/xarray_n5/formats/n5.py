@@ -58,6 +58,8 @@ class N5:
 
     name: ClassVar[str] = "n5"
     documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
+    pads: ClassVar[bool] = False
+    reverses: ClassVar[bool] = True
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that an ``attributes.json`` describes."""
@@ -72,6 +74,10 @@ class N5:
                 f"{where}: stores chunks by 'codecs', which are Zarr v3's; no N5 reader knows them"
             )
         return group
+
+    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
+        """Return the metadata: N5 has one way to store an array."""
+        return metadata
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the ``attributes.json`` of a new node; the container's version stays."""

@@ -1,0 +1,219 @@
+"""Zarr v2: a directory a node, ``.zarray`` or ``.zgroup`` with ``.zattrs`` in it, a file a chunk.
+
+Source: the Zarr v2 specification, and what zarr-python 2 and 3, TensorStore, z5 and n5-zarr do
+where it is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import zarr2_chunk
+from xarray_n5.formats.zarr2_chunk import Layout
+from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
+from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
+from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.planning import auto_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from xarray_n5.formats import Documents
+    from xarray_n5.grid import Index
+    from xarray_n5.metadata import Attributes, Metadata
+
+_ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
+
+
+@dataclass(frozen=True, slots=True)
+class Zarr2:
+    """The Zarr v2 layout."""
+
+    name: ClassVar[str] = "zarr2"
+    documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
+    pads: ClassVar[bool] = True
+    reverses: ClassVar[bool] = False
+
+    def read(self, documents: Documents, where: str) -> Metadata:
+        """Return the array or group that documents describe."""
+        attributes = _parse(documents, _ATTRIBUTES, where)
+        if _ARRAY in documents:
+            return _array(_parse(documents, _ARRAY, where), attributes, where)
+        return GroupMetadata(attributes=attributes)
+
+    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
+        """Return the metadata with the layout that is written: little-endian, in C order."""
+        return replace(metadata, layout=Layout(metadata.dtype.newbyteorder("<")))
+
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
+        """Return the documents of a new node: what makes it one comes last."""
+        attributes = _dump(metadata.attributes, where) if metadata.attributes else None
+        first = {_ATTRIBUTES: attributes} if attributes is not None else {}
+        if isinstance(metadata, ArrayMetadata):
+            return {**first, _ARRAY: _dump(_members(metadata, where), where)}
+        return {**first, _GROUP: _dump({"zarr_format": 2}, where)}
+
+    def with_attributes(
+        self, documents: Documents, attributes: Attributes, where: str
+    ) -> Documents:
+        """Return the ``.zattrs`` with other attributes; NaN, which is no JSON, where it was."""
+        return {_ATTRIBUTES: _dump(attributes, where, _parse(documents, _ATTRIBUTES, where))}
+
+    def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
+        """Return the ``.zarray`` with another shape, and all else to the letter."""
+        members = _parse(documents, _ARRAY, where)
+        return {_ARRAY: _dump({**members, "shape": list(shape)}, where, members)}
+
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
+        """Return the ``.zgroup`` that every group around a node has."""
+        there = _GROUP in documents or _ARRAY in documents
+        return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}
+
+    def check_container(self, documents: Documents, where: str) -> None:
+        """Do nothing: a version stands in each document, where it is looked at."""
+
+    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
+        """Raise where a member that `constraints` name is absent or another."""
+        members = _parse(documents, _ARRAY, where)
+        for key, wanted in constraints.items():
+            if key not in members or members[key] != wanted:
+                found = members.get(key)
+                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for")
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the array that `constraints` describe, without any file."""
+        missing = [key for key in ("shape", "dtype") if key not in constraints]
+        if missing:
+            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+        usual = {
+            "zarr_format": 2,
+            "compressor": None,
+            "fill_value": 0,
+            "order": "C",
+            "filters": None,
+        }
+        members = {**usual, **constraints}
+        members.setdefault("chunks", list(auto_chunks(tuple(members["shape"]))))
+        return _array(members, {}, where)
+
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return a chunk's key: its index in numpy's order, whatever the order of elements."""
+        return metadata.layout.separator.join(map(str, index)) if index else "0"
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the index that a chunk's key means, or None where it is no such key."""
+        parts = key.split(metadata.layout.separator)
+        if len(parts) != max(1, len(metadata.shape)):
+            return None
+        if not all(re.fullmatch(r"0|[1-9]\d*", part, re.ASCII) for part in parts):
+            return None
+        return tuple(map(int, parts)) if metadata.shape else ()
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's elements."""
+        return zarr2_chunk.decode(metadata, data)
+
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+        """Return a chunk's shape, which is the same for all."""
+        if not size:
+            raise EOFError("the file is empty")
+        stored_size = getattr(metadata.compression, "stored_size", None)
+        expected = math.prod(metadata.chunks) * metadata.layout.dtype.itemsize
+        if stored_size is not None and not metadata.layout.filters:
+            least = stored_size(head, expected)
+            if size < least:
+                raise EOFError(f"the file has {size} bytes, {least} at least are needed")
+        return metadata.chunks
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+        """Return a chunk's bytes."""
+        return zarr2_chunk.encode(metadata, block)
+
+
+def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> ArrayMetadata:
+    if members.get("zarr_format") != 2:  # noqa: PLR2004 - this is Zarr v2
+        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}, not 2")
+    stored = parse_dtype(members.get("dtype"), where)
+    shape, chunks = (_sizes(members, key, where) for key in ("shape", "chunks"))
+    if len(shape) != len(chunks) or min(chunks, default=1) < 1:
+        raise MetadataError(f"{where}: 'chunks' is {list(chunks)} for a 'shape' of {list(shape)}")
+    order, separator = members.get("order", "C"), members.get("dimension_separator") or "."
+    if order not in {"C", "F"} or separator not in {".", "/"}:
+        raise MetadataError(
+            f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
+            "'C' or 'F', and '.' or '/' are known"
+        )
+    filters = parse_filters(members.get("filters"), objects=stored.kind == "O", where=where)
+    return ArrayMetadata(
+        shape=shape,
+        chunks=chunks,
+        dtype=stored.newbyteorder("="),
+        compression=parse_compressor(members.get("compressor"), where),
+        attributes=attributes,
+        content=Content.STRINGS if stored.kind == "O" else Content.NUMBERS,
+        fill=parse_fill(members.get("fill_value"), stored, where),
+        layout=Layout(stored, order, separator, filters, members.get("fill_value") is not None),
+    )
+
+
+def _sizes(members: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
+    found = members.get(key)
+    sizes = found if isinstance(found, list) else [None]
+    if not all(isinstance(size, int | float) and size >= 0 and size == int(size) for size in sizes):
+        raise MetadataError(f"{where}: {key!r} is {found!r}; whole numbers are needed")
+    return tuple(map(int, sizes))
+
+
+def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
+    layout: Layout = metadata.layout
+    if layout.dtype.kind == "O":
+        raise MetadataError(f"{where}: objects are not written; convert them with astype(str)")
+    try:
+        compressor = compressor_to_json(metadata.compression)
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    return {
+        "zarr_format": 2,
+        "shape": list(metadata.shape),
+        "chunks": list(metadata.chunks),
+        "dtype": dtype_to_json(layout.dtype),
+        "compressor": compressor,
+        "fill_value": fill_to_json(metadata.fill_value, layout.dtype),
+        "order": layout.order,
+        "filters": [json.loads(each) for each in layout.filters] or None,
+        "dimension_separator": layout.separator,
+    }
+
+
+def _parse(documents: Documents, name: str, where: str) -> dict[str, Any]:
+    if name not in documents:
+        return {}
+    at = where.replace(_ARRAY, name)
+    try:
+        members = json.loads(documents[name])
+    except ValueError as error:
+        raise MetadataError(f"{at}: not JSON ({error}); restore the file") from error
+    if not isinstance(members, dict):
+        raise MetadataError(f"{at}: holds a JSON {type(members).__name__}, not an object")
+    return members
+
+
+def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:
+    """Return `members` as JSON; NaN, which is none, only where it stood `before`."""
+    for key, value in members.items():
+        try:
+            text = json.dumps(value)
+            if before is None or key not in before or json.dumps(before[key]) != text:
+                json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise MetadataError(
+                f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
+            ) from error
+    return json.dumps(members, indent=4).encode()

@@ -1,0 +1,167 @@
+"""Types and fill values, as a ``.zarray`` names them (Zarr v2, "Data type encoding")."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from xarray_n5.errors import MetadataError
+
+_SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\d*[a-zA-Zμ]+\])")
+_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NOT_A_TIME = np.iinfo(np.int64).min
+
+
+def parse_dtype(value: object, where: str) -> np.dtype[Any]:
+    """Return the type of a stored element, in the byte order that it is stored in.
+
+    Raises
+    ------
+    MetadataError
+        If it is no type of Zarr v2.
+
+    Examples
+    --------
+    >>> parse_dtype([["x", "<i4"], ["y", "|S2", [3]]], "here").itemsize
+    10
+    """
+    try:
+        _check_dtype(value)
+        found: np.dtype[Any] = np.dtype(_as_numpy(value))
+    except (TypeError, ValueError, KeyError) as error:
+        raise MetadataError(f"{where}: 'dtype' is {value!r}, none of Zarr v2's: {error}") from error
+    return found
+
+
+def _check_dtype(value: object) -> None:
+    match value:
+        case str() if _SIMPLE.fullmatch(value):
+            return
+        case [*fields] if fields:
+            for field in fields:
+                if not isinstance(field, list) or len(field) not in {2, 3}:
+                    raise ValueError("a field is a name, a type and perhaps a shape")
+                if field[1] == "|O":
+                    raise ValueError("objects in fields cannot be decoded")
+                _check_dtype(field[1])
+        case _:
+            raise ValueError("a type such as '<f4', or a list of fields, is needed")
+
+
+def _as_numpy(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    return [
+        (str(name), _as_numpy(kind), *(tuple(shape) for shape in rest))
+        for name, kind, *rest in value
+    ]
+
+
+def dtype_to_json(dtype: np.dtype[Any]) -> Any:
+    """Return what a ``.zarray`` calls a type.
+
+    >>> dtype_to_json(np.dtype([("x", "<i4"), ("y", "S2", (3,))]))
+    [['x', '<i4'], ['y', '|S2', [3]]]
+    """
+    if dtype.names is None:
+        return dtype.str
+    fields = []
+    for name in dtype.names:
+        inner = dtype.fields[name][0] if dtype.fields else dtype
+        base, shape = inner.subdtype or (inner, ())
+        fields.append([name, dtype_to_json(base), *([list(shape)] if shape else [])])
+    return fields
+
+
+def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return what an element of a missing chunk is; zeros where nothing is said.
+
+    Raises
+    ------
+    MetadataError
+        If an array of the type cannot hold it.
+    """
+    if value is None:
+        return "" if dtype.kind == "O" else np.zeros((), dtype)[()]
+    try:
+        return _fill(value, dtype)
+    except (TypeError, ValueError, OverflowError, binascii.Error) as error:
+        raise MetadataError(
+            f"{where}: 'fill_value' is {value!r}, which an array of {dtype} cannot hold ({error})"
+        ) from error
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line for each kind
+    if dtype.kind in "iu":
+        # n5-zarr writes numbers as texts. Large ones must not go through floats.
+        number = float(value) if isinstance(value, str) and not _is_whole(value) else value
+        if isinstance(number, float) and not number.is_integer():
+            raise ValueError("a whole number is needed")
+        return np.array(int(number), dtype)[()]
+    if dtype.kind == "f":
+        return dtype.type(_number(value))
+    if dtype.kind == "c":
+        real, imaginary = value if isinstance(value, list) else (value, 0)
+        return dtype.type(complex(_number(real), _number(imaginary)))
+    if dtype.kind == "b":
+        known = {"true": True, "false": False, "1": True, "0": False}
+        return np.bool_(known[value.lower()] if isinstance(value, str) else bool(value))
+    if dtype.kind in "Mm":
+        return np.array(_NOT_A_TIME if value == "NaT" else int(value), "i8").view(
+            dtype.newbyteorder("=")
+        )[()]
+    if dtype.kind == "U":
+        return np.array(str(value) if value != 0 else "", dtype)[()]
+    if dtype.kind == "O":
+        return "" if value == 0 else value
+    return _from_bytes(value, dtype)
+
+
+def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
+    if value in {0, ""}:
+        return np.zeros((), dtype)[()]
+    raw = base64.standard_b64decode(str(value))
+    if dtype.kind == "S":
+        return np.array(raw, dtype)[()]
+    if len(raw) != dtype.itemsize:
+        raise ValueError(f"{dtype.itemsize} bytes are needed, not {len(raw)}")
+    return np.frombuffer(raw, dtype)[0]
+
+
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"[+-]?\d+", text) is not None
+
+
+def _number(value: Any) -> float:
+    return _NUMBERS[value] if value in _NUMBERS else float(value)
+
+
+def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as a ``.zarray`` holds it.
+
+    >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S2"))
+    ('NaN', 'YWI=')
+    """
+    if dtype.kind in "SV":
+        raw = np.array(value, dtype).tobytes() if dtype.kind == "V" else bytes(value)
+        return base64.standard_b64encode(raw).decode()
+    if dtype.kind in "Mm":
+        return int(np.array(value, dtype.newbyteorder("=")).view("i8"))
+    if dtype.kind == "c":
+        return [_float_to_json(float(value.real)), _float_to_json(float(value.imag))]
+    if dtype.kind == "f":
+        return _float_to_json(float(value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _float_to_json(value: float) -> Any:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
