@@ -46,7 +46,7 @@ LADDER = [
         "packing",
         "sparse",
     },
-    {"digests"},
+    {"digests", "writes"},
     {"storing"},
     {"resuming"},
     {"batches", "beginning"},

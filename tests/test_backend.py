@@ -299,7 +299,7 @@ def test_opening_a_group_lists_once_and_reads_in_one_batch() -> None:
     dataset = xr.open_dataset(store, engine="n5", group="g")  # type: ignore[arg-type]
     assert len(dataset.data_vars) == 6
     seen = store.requests()
-    assert seen["get_many"] == 2
+    assert seen["get_many"] == 3  # one for Zarr's documents, since a group of N5 may have none
     assert seen["list"] <= 2
     assert seen["get"] == 2
 

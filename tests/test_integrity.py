@@ -372,7 +372,9 @@ def test_what_others_left_short_is_not_taken_away(tmp_path: Path) -> None:
     assert open_array(tmp_path, "a")[...].tolist() == [1, 2, 3, 4, 5, 6, 0, 0]
 
 
-@pytest.mark.parametrize("dims", [("time", "x"), ("bytes", "digest"), ("state", "worker")])
+@pytest.mark.parametrize(
+    "dims", [("time", "x"), ("bytes", "digest"), ("state", "worker"), ("bytes", "bytes_")]
+)
 def test_dimensions_may_be_called_like_what_is_told_of_chunks(
     tmp_path: Path, dims: tuple[str, str]
 ) -> None:

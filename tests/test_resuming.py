@@ -16,7 +16,7 @@ import xarray as xr
 
 from tests.stores import CountingStore
 from tests.test_writer import again, days
-from xarray_n5 import ResumeError, open_array, to_n5
+from xarray_n5 import ResumeError, open_array, repair, to_n5
 from xarray_n5.storage import LocalStore
 
 if TYPE_CHECKING:
@@ -391,3 +391,64 @@ def test_a_flushed_write_flushes_the_folders_that_it_made(
     store.set("a/b/c", b"1")
     folders = {each for each in flushed if not each.endswith(".partial")}
     assert folders == {str(tmp_path / each) for each in ("", "x", "x/a", "x/a/b")}
+
+
+SQUARES = da.arange(100, chunks=-1, dtype="i4").reshape(10, 10).rechunk(5)
+TOP = (slice(0, 3), slice(0, 10))
+
+
+def test_chunks_that_another_made_for_its_own_are_written_again(tmp_path: Path) -> None:
+    to_n5(SQUARES, tmp_path, "a", chunks=5, compute=False)
+    to_n5(SQUARES[:3], tmp_path, "a", region=TOP)
+    to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
+    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_repaired_chunk_is_not_done_because_a_part_of_it_is(tmp_path: Path, resume: bool) -> None:
+    to_n5(SQUARES, tmp_path, "a", chunks=5)
+    os.truncate(tmp_path / "a/1/0", 5)
+    repair(tmp_path, "a")
+    to_n5(SQUARES[:3], tmp_path, "a", region=TOP, resume=resume)
+    to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
+    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
+    assert not list((tmp_path / "a").glob(".writing*"))
+
+
+def test_a_part_does_not_end_what_is_whole(tmp_path: Path) -> None:
+    to_n5(SQUARES, tmp_path, "a", chunks=5, compute=False)
+    to_n5(SQUARES[:7], tmp_path, "a", region=(slice(0, 7), slice(0, 10)))
+    to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
+    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
+
+
+def test_what_is_left_of_removed_folders_stops_nothing(tmp_path: Path) -> None:
+    to_n5(SQUARES, tmp_path, "a", chunks=5)
+    left = [tmp_path / f / f".{n}.{'0' * 32}.partial" for f, n in (("", "a"), ("a", "0"))]
+    for each in left:
+        each.mkdir()
+        (each / "mark.json").write_text("{}")
+    to_n5(SQUARES, tmp_path, "a", mode="w", chunks=5)
+    to_n5(SQUARES, tmp_path, "a", mode="w", chunks=5, resume=True)
+    assert not any(each.exists() for each in left)
+    assert not list(tmp_path.rglob("*.partial*"))
+
+
+def test_a_root_of_other_axes_is_replaced_whatever_stops(tmp_path: Path) -> None:
+    to_n5(np.ones((3, 3, 3)), tmp_path, chunks=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda _: (_ for _ in ()).throw(StoppedError()))
+        with pytest.raises(StoppedError):
+            to_n5(da.ones((9, 9), chunks=3), tmp_path, mode="w")
+    to_n5(da.ones((9, 9), chunks=3), tmp_path, mode="w", resume=True)
+    assert open_array(tmp_path).shape == (9, 9)
+    assert json.loads((tmp_path / "attributes.json").read_text())["n5"]
+
+
+def test_digests_that_were_half_written_are_swept(tmp_path: Path) -> None:
+    to_n5(SQUARES, tmp_path, "a", chunks=5, checksums=True, compute=False)
+    left = tmp_path / f"a/.digests/.all.npz.{'0' * 32}.partial"
+    left.parent.mkdir()
+    left.write_text("half")
+    to_n5(SQUARES, tmp_path, "a", chunks=5, checksums=True, resume=True)
+    assert not left.exists()

@@ -198,6 +198,21 @@ def test_a_killed_write_goes_on(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "a").glob(".*")) == [".zarray"]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_consolidated_stays_true(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        to_n5(np.ones(3), tmp_path, f"g/{name}", format="zarr2")
+    zarr.consolidate_metadata(tmp_path, zarr_format=2)
+    open_array(tmp_path, "g/a", mode="r+").resize((5,)).attrs["new"] = 1
+    open_group(tmp_path, "g", mode="r+").delete("b")
+    to_n5(np.ones((2, 2)), tmp_path, "h/c", format="zarr2")
+    found = zarr.open_consolidated(tmp_path, mode="r", zarr_format=2)
+    assert found["g/a"].shape == (5,)
+    assert dict(found["g/a"].attrs) == {"new": 1}
+    assert list(found["g"]) == ["a"]
+    assert found["h/c"].shape == (2, 2)
+
+
 def test_formats_do_not_mix(tmp_path: Path) -> None:
     to_n5(np.ones(3), tmp_path / "n", "a")
     with pytest.raises(NodeExistsError, match="another format"):

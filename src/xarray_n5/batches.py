@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.beginning import Begun
     from xarray_n5.gathering import Written
-    from xarray_n5.storing import Write
+    from xarray_n5.writes import Write
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 

@@ -24,8 +24,8 @@ from xarray_n5.planning import align
 from xarray_n5.resuming import forget_overlapped, resume, sweep_documents
 from xarray_n5.selection import normalize
 from xarray_n5.storage import open_container
-from xarray_n5.storing import Write
 from xarray_n5.underway import Underway
+from xarray_n5.writes import Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

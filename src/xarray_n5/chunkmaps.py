@@ -84,12 +84,18 @@ def _time(seconds: float) -> np.datetime64:
 def dims_or_numbers(dims: Sequence[str | None] | None, ndim: int) -> tuple[str, ...]:
     """Return names for dimensions, numbers standing for those that nobody named."""
     given = tuple(dims or (None,) * ndim)
-    return tuple(name or f"dim_{axis}" for axis, name in enumerate(given))
+    return apart([name or f"dim_{axis}" for axis, name in enumerate(given)], ())
 
 
 def apart(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
-    """Return names of dimensions, none of them a variable's."""
-    return tuple(f"{dim}_" if dim in names else dim for dim in dims)
+    """Return names of dimensions, all different, and none of them a variable's."""
+    found: list[str] = []
+    for dim in dims:
+        name = dim
+        while name in names or name in found or (name != dim and name in dims):
+            name += "_"
+        found.append(name)
+    return tuple(found)
 
 
 def places(box: Sequence[range], dims: Sequence[str]) -> dict[str, xr.Variable]:

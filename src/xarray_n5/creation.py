@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xarray_n5.documents import get_all_documents, get_documents, set_documents
+from xarray_n5.documents import delete_node, get_all_documents, get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
-from xarray_n5.paths import is_own, meant_by
+from xarray_n5.paths import is_left, is_own
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def make_room(
     # Hidden are what a killed attempt left, and the mark of this write.
     fresh = not root and all(name.startswith(".") for names in around for name in names)
     if replacement is not None and (before or store.is_folder(path)):
-        store.delete_tree(path, form.documents[0])
+        delete_node(store, path, form)
     for parent, documents in above.items():
         at = _where(store, parent, form)
         set_documents(store, parent, form.above(documents, at, fresh=fresh and not parent))
@@ -160,12 +160,13 @@ def _others(
     if not arrays:
         folders, files = store.list(path)
         for name in (*folders, *files):
-            if name in FOREIGN or not (name.startswith(".") or name in form.documents):
+            foreign = name in FOREIGN and name not in form.documents
+            if foreign or not (name.startswith(".") or name in form.documents):
                 yield name
         return
     for name in store.walk(path):
         chunk = any(form.chunk_index(array, name) is not None for array in arrays)
-        if not (chunk or meant_by(name) or is_own(name) or name in form.documents):
+        if not (chunk or is_left(name) or is_own(name) or name in form.documents):
             yield name
 
 

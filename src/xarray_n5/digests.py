@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.array import Array
     from xarray_n5.receipts import Receipts
-    from xarray_n5.storing import Write
+    from xarray_n5.writes import Write
 
 _ALL = "all.npz"
 """The file that all are gathered in when nobody else writes."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from xarray_n5.formats import Documents, Format
     from xarray_n5.storage import Store
+
+_ALL = ".zmetadata"
+"""The document at the root of a Zarr container that repeats all others."""
+
+_CONSOLIDATED = frozenset({".zarray", ".zgroup", ".zattrs"})
 
 
 def get_documents(store: Store, path: str, form: Format) -> Documents:
@@ -33,11 +39,52 @@ def set_documents(store: Store, path: str, documents: Documents) -> None:
     """Write documents in their order: what makes a node one comes last."""
     for name, data in documents.items():
         store.set(join(path, name), data)
+    _consolidate(store, path, documents)
 
 
 def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
     """Write a node's documents, and remove those that it has no more."""
-    set_documents(store, path, after)
-    stale = before.keys() - after.keys()
+    stale = sorted(before.keys() - after.keys())
+    for name, data in after.items():
+        store.set(join(path, name), data)
     if stale:
-        store.delete([join(path, name) for name in sorted(stale)])
+        store.delete([join(path, name) for name in stale])
+    _consolidate(store, path, after, stale)
+
+
+def delete_node(store: Store, path: str, form: Format) -> None:
+    """Remove a node and all below it, its first document before all else."""
+    store.delete_tree(path, form.documents[0])
+    if _CONSOLIDATED.issuperset(form.documents):
+        _consolidate(store, path, {}, None)
+
+
+def _consolidate(
+    store: Store, path: str, written: Documents, gone: Collection[str] | None = ()
+) -> None:
+    """Keep a Zarr container's ``.zmetadata`` true, where it has one.
+
+    Parameters
+    ----------
+    store, path
+        The container and the node.
+    written
+        Documents that the node has now.
+    gone
+        Names of those that it has no more; None for the node and all below it.
+    """
+    if not _CONSOLIDATED.intersection([*written, *(gone or ())]) and gone is not None:
+        return
+    document = store.get(_ALL)
+    if document is None:
+        return
+    whole = json.loads(document)
+    known = whole.setdefault("metadata", {})
+    if gone is None:
+        below = f"{path}/" if path else ""
+        for key in [key for key in known if key.startswith(below)]:
+            del known[key]
+    for name in gone or ():
+        known.pop(join(path, name), None)
+    known |= {join(path, name): json.loads(data) for name, data in written.items()}
+    store.set(_ALL, json.dumps(whole, indent=4).encode())

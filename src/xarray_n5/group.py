@@ -18,7 +18,7 @@ from xarray_n5.creation import (
     make_room,
 )
 from xarray_n5.describing import describe
-from xarray_n5.documents import get_all_documents, get_documents, replace_documents
+from xarray_n5.documents import delete_node, get_all_documents, get_documents, replace_documents
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
 from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
@@ -175,7 +175,7 @@ class Group(Mapping[str, "Array | Group"]):
         if name not in self:
             raise KeyError(name)
         # The document first: nobody shall read a half removed array as zeros.
-        self._store.delete_tree(path, self._format.documents[0])
+        delete_node(self._store, path, self._format)
 
     __delitem__ = delete
 

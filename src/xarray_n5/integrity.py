@@ -22,8 +22,8 @@ from xarray_n5.paths import QUARANTINE, is_own, join
 from xarray_n5.planning import group_chunks
 from xarray_n5.receipts import digest
 from xarray_n5.resuming import box_of, inside
-from xarray_n5.storing import now, writer_name
 from xarray_n5.underway import REPAIRED, Underway, all_underway
+from xarray_n5.writes import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

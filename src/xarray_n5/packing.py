@@ -165,7 +165,7 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _numbers(value)
     if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
-        return {_MARK: "bytes" if isinstance(value, bytes) else "<f8", "value": _texts(value)}
+        return {_MARK: "bytes" if isinstance(value, bytes) else "float", "value": _texts(value)}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("the keys of its mappings must be texts")
@@ -200,7 +200,7 @@ def _texts(value: Any) -> Any:
     return value
 
 
-def _from_json(value: Any) -> Any:
+def _from_json(value: Any) -> Any:  # noqa: PLR0911 - a line for each kind
     if isinstance(value, list):
         return [_from_json(item) for item in value]
     if not isinstance(value, dict):
@@ -210,6 +210,8 @@ def _from_json(value: Any) -> Any:
         return {key: _from_json(item) for key, item in value.items()}
     if kind == "mapping":
         return {key: _from_json(item) for key, item in value["value"]}
+    if kind == "float":
+        return float(value["value"])
     if kind == "bytes":
         return str(value["value"]).encode("latin-1")
     dtype = np.dtype(str(kind))

@@ -87,6 +87,15 @@ def meant_by(partial: str) -> str | None:
     return None if found is None else "".join(found.groups())
 
 
+def is_left(key: str) -> bool:
+    """Return whether a key lies in, or is, what a stopped write left.
+
+    >>> is_left("a/.b.0123456789abcdef0123456789abcdef.partial/0")
+    True
+    """
+    return any(meant_by(part) is not None for part in key.split("/"))
+
+
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is one of those that only writes here make."""
     return key.startswith((WRITING, f"{DIGESTS}/", f"{QUARANTINE}/"))

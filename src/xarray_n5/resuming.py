@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.array import Array
     from xarray_n5.grid import Index
     from xarray_n5.storage import Store
-    from xarray_n5.storing import Write
+    from xarray_n5.writes import Write
 
 _EARLIER = "an earlier run"
 
@@ -39,7 +39,8 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         going_on = write.underway.going_on(facts)
         fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", write.journal))
         write = replace(write, underway=going_on, fresh=fresh, journal=journal)
-        write = replace(write, resumed=not journal)
+        again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
+        write = replace(write, resumed=not journal, again=again)
         return write, _all_but((), write) if facts.get("done") else _done_before(write)
     repaired = None
     for other in all_underway(write.underway.store, write.underway.path):
@@ -56,8 +57,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     if not damaged:
         return None
     write = replace(write, underway=mark, journal=False, resumed=True, only=frozenset(damaged))
-    done = [each for each in damaged if write.covers(each) and write.target.chunk_exists(each)]
-    return write, _all_but(set(damaged) - set(done), write)
+    return write, _all_but(damaged, write)
 
 
 def forget_overlapped(write: Write) -> None:
@@ -65,6 +65,11 @@ def forget_overlapped(write: Write) -> None:
     for other in all_underway(write.underway.store, write.underway.path):
         said = other.facts()
         if other == write.underway or not said or not overlaps(said, write):
+            continue
+        if not said.get("journal") and other.token != REPAIRED:
+            # That a chunk is there tells nothing of it any more.
+            parts = [*said.get("again", ()), [[side.start, side.stop] for side in write.box]]
+            other.going_on(said).begin({**said, "again": parts})
             continue
         ndim = write.target.ndim
         stale = [
@@ -106,7 +111,7 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
-    """Remove what was left where documents on the way to a node, or its folder, were replaced."""
+    """Remove what was left where documents on the way to a node, or nodes there, were replaced."""
     parts = path.split("/") if path else []
     for depth in range(len(parts) + 1):
         folder = "/".join(parts[:depth])
@@ -115,7 +120,7 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
         if left:
             store.delete(left)
         for name in folders:
-            if depth < len(parts) and meant_by(name) == parts[depth]:
+            if meant_by(name) is not None:
                 store.delete_tree(join(folder, name), next(iter(documents)))
 
 
@@ -124,7 +129,7 @@ def _done_before(write: Write) -> Receipts:
     ndim = write.target.ndim
     stored = [index for index in write.target.stored_chunks() if index in write]
     if not write.journal:
-        return _told(stored, write)
+        return _told((index for index in stored if not write.is_again(index)), write)
     there = set(stored)
     parts = [Receipts.of([], ndim, "")]
     for _, record in write.underway.records():

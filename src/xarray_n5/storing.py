@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import socket
-import sys
 import time
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,13 +16,13 @@ from xarray_n5.chunkmaps import on_grid
 from xarray_n5.digests import keep_digests
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.gathering import gather
-from xarray_n5.paths import join, meant_by
-from xarray_n5.planning import touched
+from xarray_n5.paths import DIGESTS, join, meant_by
 from xarray_n5.receipts import Receipts, digest
-from xarray_n5.underway import REPAIRED, Underway, all_underway
+from xarray_n5.underway import REPAIRED, all_underway
+from xarray_n5.writes import writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container
 
     import dask.array as da
     import xarray as xr
@@ -34,68 +30,8 @@ if TYPE_CHECKING:
     from xarray_n5.array import Array
     from xarray_n5.gathering import Written
     from xarray_n5.grid import Index
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """What a task must know to write its block, and the last one to end the write."""
-
-    target: Array
-    """The array, without its attributes."""
-    start: tuple[int, ...]
-    """Where in it the source begins."""
-    shape: tuple[int, ...]
-    """How far the source reaches."""
-    underway: Underway
-    """The write's mark."""
-    fresh: bool = True
-    """Whether the array was made for this write: the chunks that are there are its own."""
-    journal: bool = False
-    """Whether tasks keep records of what they wrote: that a chunk is there does not tell it."""
-    resumed: bool = False
-    """Whether chunks that are there have been written by this write already."""
-    only: frozenset[Index] | None = None
-    """The chunks that are written, where others are right already; None for all."""
-    checksums: bool = False
-    """Whether digests are kept beside the data."""
-    part: bool = False
-    """Whether this is one of several writes, which end together."""
-    dims: tuple[str, ...] = ()
-    """What the axes are called in the receipts."""
-
-    @property
-    def box(self) -> tuple[range, ...]:
-        """The chunks that are written, along each axis."""
-        return tuple(map(touched, self.start, self.shape, self.target.chunks))
-
-    def facts(self) -> dict[str, Any]:
-        """Return what is said of the write while it is under way."""
-        return {
-            "start": self.start,
-            "shape": self.shape,
-            "fresh": self.fresh,
-            "journal": self.journal,
-            "by": writer_name(),
-            "began": now(),
-        }
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every chunk of the array is written."""
-        return self.box == tuple(map(range, self.target.grid.counts))
-
-    def covers(self, index: Sequence[int]) -> bool:
-        """Return whether all of a chunk is written, not a part of it."""
-        sides = zip(
-            index, self.start, self.shape, self.target.chunks, self.target.shape, strict=True
-        )
-        return all(a <= i * c and min((i + 1) * c, s) <= a + n for i, a, n, c, s in sides)
-
-    def __contains__(self, index: Index) -> bool:
-        """Whether a chunk is written."""
-        return len(index) == len(self.box) and all(
-            place in side for place, side in zip(index, self.box, strict=True)
-        )
+    from xarray_n5.underway import Underway
+    from xarray_n5.writes import Write
 
 
 def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> Written:
@@ -177,9 +113,9 @@ class _Done:
 
     def __contains__(self, index: object) -> bool:
         place, only = cast("Index", index), self.write.only
-        if only is not None and (place not in only or not self.write.covers(place)):
-            return place not in only  # of a chunk that others write, too, nothing tells
-        return self.array.chunk_exists(place)
+        if only is not None:
+            return place not in only
+        return not self.write.is_again(place) and self.array.chunk_exists(place)
 
 
 def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
@@ -206,7 +142,7 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     for other in others:
         if other.token == REPAIRED:
             end_repair(other, write)
-        elif write.is_whole:
+        elif write.is_whole():
             other.end()
     if not write.part:
         end(write)
@@ -234,12 +170,14 @@ def end_repair(mark: Underway, write: Write) -> None:
 
 
 def sweep(write: Write) -> None:
-    """Remove hidden files that killed tasks of this write left."""
+    """Remove hidden files that killed tasks of this write, and its killed ends, left."""
     store, path = write.underway.store, write.underway.path
     left = []
     for partial in store.partials(path):
-        index = write.target.chunk_index(meant_by(partial) or "")
-        if index is not None and index in write:
+        key = meant_by(partial) or ""
+        index = write.target.chunk_index(key)
+        own = key in write.target.documents or key.startswith(f"{DIGESTS}/")
+        if own or (index is not None and index in write):
             left.append(join(path, partial))
     if left:
         store.delete(left)
@@ -280,20 +218,3 @@ def as_dataset(receipts: Receipts, write: Write) -> xr.Dataset:
     found["seconds"].attrs = {"units": "s"}
     found.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
     return found
-
-
-def now() -> str:
-    """Return the time, as marks tell it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def writer_name() -> str:
-    """Return who writes: a worker's address, or a host and a process."""
-    if "distributed.worker" in sys.modules:
-        from distributed import get_worker
-
-        try:
-            return str(get_worker().address)
-        except ValueError:
-            pass
-    return f"{socket.gethostname()}:{os.getpid()}"

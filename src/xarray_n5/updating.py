@@ -34,7 +34,7 @@ from xarray_n5.group import create_array, open_group
 from xarray_n5.packing import NOTE, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
-from xarray_n5.storing import now, writer_name
+from xarray_n5.writes import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

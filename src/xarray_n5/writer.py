@@ -25,8 +25,8 @@ from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.planning import align
 from xarray_n5.storage import open_container
-from xarray_n5.storing import now, writer_name
 from xarray_n5.underway import all_underway
+from xarray_n5.writes import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

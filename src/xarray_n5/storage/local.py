@@ -171,7 +171,13 @@ class LocalStore:
         if os.path.islink(path):  # noqa: PTH114
             os.unlink(path)  # noqa: PTH108
             return
-        if prefix:
+        name = prefix.rpartition("/")[2]
+        if not prefix:
+            # What lies in a root goes out of sight, and what makes it a node last of all.
+            for each in self.list("")[0]:
+                if not each.startswith("."):
+                    self.delete_tree(each, first)
+        elif not name.startswith("."):
             # Out of sight at once: what is killed on the way leaves no half array.
             path, whole = partial_key(path), path
             try:
