@@ -260,18 +260,6 @@ def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) 
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Client]:
-    """Two workers."""
-    with (
-        LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as here,
-        Client(here, set_as_default=False) as client,  # type: ignore[no-untyped-call]
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
     """Two processes."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as here:

@@ -10,7 +10,6 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -21,7 +20,7 @@ from tests.stores import CountingStore
 from xarray_n5 import MetadataError, NodeExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from distributed import Client
 
 
 def again(place: Path, group: str | None = None, **options: Any) -> xr.Dataset:
@@ -565,18 +564,6 @@ def test_any_tree_comes_back_identical(nodes: list[xr.Dataset]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree.n5.to_n5(f"{folder}/t.n5")
         xr.testing.assert_identical(xr.open_datatree(f"{folder}/t.n5", engine="n5").load(), tree)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Client]:
-    """Two workers."""
-    with (
-        LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as here,
-        Client(here, set_as_default=False) as client,  # type: ignore[no-untyped-call]
-    ):
-        yield client
 
 
 def test_a_cluster_writes_datasets(tmp_path: Path, cluster: Client) -> None:

@@ -18,6 +18,7 @@ from xarray_n5 import compression as codecs
 from xarray_n5.alerts import warn
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import n5_chunk
+from xarray_n5.formats.documents import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.planning import auto_chunks
 
@@ -211,15 +212,7 @@ def _parse(documents: Documents, where: str) -> dict[str, Any]:
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
     """Return `members` as the document; NaN, which is none, only where it stood `before`."""
-    for key, value in members.items():
-        try:
-            text = json.dumps(value)
-            if before is None or key not in before or json.dumps(before[key]) != text:
-                json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise MetadataError(
-                f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
-            ) from error
+    check_json(members, where, before)
     # ASCII escapes: Java reads the file in whatever charset its platform has.
     return {_DOCUMENT: json.dumps(members, separators=(",", ":")).encode()}
 

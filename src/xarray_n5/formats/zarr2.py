@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import zarr2_chunk
+from xarray_n5.formats.documents import check_json
 from xarray_n5.formats.zarr2_chunk import Layout
 from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
 from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
@@ -207,13 +208,5 @@ def _parse(documents: Documents, name: str, where: str) -> dict[str, Any]:
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:
     """Return `members` as JSON; NaN, which is none, only where it stood `before`."""
-    for key, value in members.items():
-        try:
-            text = json.dumps(value)
-            if before is None or key not in before or json.dumps(before[key]) != text:
-                json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise MetadataError(
-                f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
-            ) from error
+    check_json(members, where, before)
     return json.dumps(members, indent=4).encode()
