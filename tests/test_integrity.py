@@ -430,6 +430,21 @@ def test_plans_cost_nothing_however_many_chunks_there_are() -> None:
     assert sum(store.requests().values()) < 12
 
 
+@pytest.mark.parametrize("side", [100, 1002, 2100])
+def test_many_blocks_give_all_their_receipts(side: int) -> None:
+    store: Any = CountingStore()
+    source = da.ones(side * 10, chunks=10, dtype="u1")
+    receipts: Any = to_n5(source, store, "a", compression=None)
+    assert receipts["bytes"].values.tolist() == [8 + 10] * side
+    left: Any = CountingStore()
+    to_n5(source, left, "a", compression=None, compute=False)
+    some = {key: data for key, data in store.inner.items.items() if key.endswith("0")}
+    left.inner.items.update(some)
+    receipts = to_n5(source, left, "a", compression=None, resume=True)
+    assert (receipts["seconds"] > 0).sum() == side - sum(str(n).endswith("0") for n in range(side))
+    assert (open_array(left, "a")[...] == 1).all()
+
+
 def test_a_write_has_hardly_more_tasks_than_blocks() -> None:
     store: Any = CountingStore()
     source = da.zeros((90, 40, 40), chunks=2, dtype="u1") + 1

@@ -11,7 +11,7 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
 _MANY = 1000
@@ -76,6 +76,10 @@ class Gathering(Layer):
             made |= {key: (self.merge, part) for key, part in zip(keys, parts, strict=True)}
             level += 1
         return made | {self.name: (self.last, keys)}
+
+    def get_dependencies(self, key: Any, all_hlg_keys: Collection[Any]) -> set[Any]:  # noqa: ARG002
+        """Return the keys of what a task takes: its own tasks' are known to nobody else."""
+        return set(self.tasks[key][1])
 
     def __getitem__(self, key: Any) -> Any:
         return self.tasks[key]
