@@ -444,7 +444,7 @@ def test_zarr_is_told_from_n5_and_not_written_into(tmp_path: Path, document: str
     with pytest.raises(NodeNotFoundError, match=hint):
         open_array(tmp_path / "x.zarr", format="n5")
     with pytest.raises(NodeExistsError, match="another format"):
-        create_array(tmp_path / "x.zarr", "a", **SMALL)
+        create_array(tmp_path / "x.zarr", "a", format="n5", **SMALL)
     assert [path.name for path in (tmp_path / "x.zarr").iterdir()] == [document]
 
 

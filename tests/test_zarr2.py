@@ -198,6 +198,76 @@ def test_a_killed_write_goes_on(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "a").glob(".*")) == [".zarray"]
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array([0, 1], "u1"),
+        np.array([False, True]),
+        np.array([0, 2**60 + 1], "u8"),
+        np.array([0.0, 1.0]),
+        np.array(["", "a"]),
+        np.array(["NaT", "2000-01-01"], "M8[ns]"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_zeros_are_values_to_everybody(tmp_path: Path, data: np.ndarray) -> None:
+    named = xr.DataArray(data, dims="x", name="a")
+    to_n5(named, tmp_path, "a", format="zarr2")
+    for found in (
+        xr.open_dataset(tmp_path, engine="n5")["a"],
+        xr.open_zarr(tmp_path, consolidated=False)["a"],
+    ):
+        np.testing.assert_array_equal(found.values, data)
+        assert found.dtype.kind in {data.dtype.kind, "T", "O"}
+    assert (verify(tmp_path, "a").state == "ok").all()
+
+
+@pytest.mark.parametrize("data", [np.array(5.0), np.array("ab"), np.array(7, "M8[s]")])
+def test_numbers_without_axes(tmp_path: Path, data: np.ndarray) -> None:
+    to_n5(xr.DataArray(data, name="a"), tmp_path, "a", format="zarr2")
+    assert open_array(tmp_path, "a")[()] == data
+    assert xr.open_dataset(tmp_path, engine="n5")["a"].values == data
+
+
+def test_a_scalar_beside_arrays_is_one(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"a": ("x", [1.0])}, {"t": 5})
+    dataset.to_zarr(tmp_path, zarr_format=2, consolidated=False)
+    xr.testing.assert_equal(xr.open_dataset(tmp_path, engine="n5"), dataset)
+
+
+@pytest.mark.filterwarnings("ignore:Failed to open Zarr store with consolidated")
+def test_trees_of_datasets_open_as_xarray_opens_them(tmp_path: Path) -> None:
+    node = xr.Dataset(
+        {"a": (("y", "x"), [[0.0, 1.0]])}, {"x": [10, 20], "c": ("x", [7, 8])}, {"of": "node"}
+    )
+    for group in ("g", "g/h"):
+        node.to_zarr(tmp_path, group=group, zarr_format=2, consolidated=False)
+    ours, theirs = (xr.open_datatree(tmp_path, engine=engine) for engine in ("n5", "zarr"))  # type: ignore[call-overload]
+    assert ours.groups == theirs.groups
+    xr.testing.assert_equal(ours["g/h"].to_dataset(), theirs["g/h"].to_dataset())
+
+
+def test_a_container_keeps_its_format(tmp_path: Path) -> None:
+    to_n5(np.zeros(2), tmp_path, "a", format="zarr2")
+    create_group(tmp_path, mode="a", attributes={"k": 1})
+    create_group(tmp_path, "g", attributes={"k": 1})
+    to_n5(np.ones(3), tmp_path, "g/b")
+    to_n5(np.ones(4), tmp_path, "a", mode="w")
+    assert not list(tmp_path.rglob("attributes.json"))
+    assert dict(zarr.open_group(tmp_path, mode="r", zarr_format=2).attrs) == {"k": 1}
+    assert open_array(tmp_path, "a").shape == (4,)
+    with pytest.raises(NodeExistsError, match="another format"):
+        xr.Dataset({"v": ("x", [1])}).n5.to_n5(tmp_path, "d")
+
+
+def test_a_damaged_summary_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    to_n5(np.ones(3), tmp_path, "a", format="zarr2")
+    for content in ("{", "[]", '{"metadata": null}'):
+        (tmp_path / ".zmetadata").write_text(content)
+        with pytest.warns(UserWarning, match=r"\.zmetadata is damaged"):
+            open_array(tmp_path, "a", mode="r+").resize((5,))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_consolidated_stays_true(tmp_path: Path) -> None:
     for name in ("a", "b"):
@@ -255,6 +325,15 @@ def test_what_xarray_wrote_opens_as_xarray_opens_it(tmp_path: Path) -> None:
     ("change", "error", "message"),
     [
         ({"zarr_format": 3}, MetadataError, "zarr_format"),
+        ({"shape": [float("inf"), 4]}, MetadataError, "shape"),
+        ({"shape": [1] * 100, "chunks": [1] * 100}, MetadataError, "shape"),
+        ({"order": ["C"]}, MetadataError, "order"),
+        ({"dimension_separator": {"a": 1}}, MetadataError, "dimension_separator"),
+        ({"dtype": "|b1", "fill_value": "maybe"}, MetadataError, "fill_value"),
+        ({"dtype": "<U500000000"}, MetadataError, "dtype"),
+        ({"dtype": [["a", "=O"]]}, MetadataError, "dtype"),
+        ({"compressor": {"id": "gzip", "level": 99}}, MetadataError, "compressor"),
+        ({"compressor": {"id": "zstd", "level": "a"}}, MetadataError, "compressor"),
         ({"dtype": "<f3x"}, MetadataError, "dtype"),
         ({"dtype": "<M8"}, MetadataError, "dtype"),
         ({"chunks": [0, 3]}, MetadataError, "chunks"),

@@ -12,7 +12,7 @@ from xarray_n5.coordinates import dims_of
 from xarray_n5.group import open_node
 from xarray_n5.images import PART, together
 from xarray_n5.packing import is_dataset
-from xarray_n5.picking import alone, pick
+from xarray_n5.picking import alone, is_like_dataset, pick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,7 +95,7 @@ def open_groups(
             return {place: dataset(node.name, alone(node, **options.looking))}
         stem = place.rstrip("/")
         below: dict[str, xr.Dataset] = {}
-        if is_dataset(node.attrs):
+        if is_dataset(node.attrs) or is_like_dataset(node):
             arrays = pick(node, level=None, without=unwanted, **options.looking)
             whole = build(arrays, dict(node.attrs), unwanted, decoders, options)
             for name, group in node.groups().items():

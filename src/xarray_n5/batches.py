@@ -59,7 +59,7 @@ class Writing:
             write_empty_chunks=self.write_empty_chunks,
             resume=self.resume,
             checksums=self.checksums,
-            format=self.format,
+            format=self.format or "n5",
             **options,
         )
 
@@ -73,7 +73,7 @@ class Writing:
     @property
     def place(self) -> dict[str, Any]:
         """How the container is found."""
-        return {"storage_options": self.storage_options, "format": self.format}
+        return {"storage_options": self.storage_options, "format": self.format or "n5"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
+import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
@@ -15,7 +16,7 @@ from xarray_n5.compression import resolve
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.creation import check_agreement, chunk_shape
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import get_format
+from xarray_n5.formats import FORMATS
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
@@ -70,7 +71,7 @@ def start(
     axes = order.axes
     if axes is None and order.region is None and isinstance(arr, xr.DataArray):
         axes = geometry_from(arr)
-    source = arr if isinstance(arr, da.Array) else da.asarray(getattr(arr, "data", arr))
+    source = arr if isinstance(arr, da.Array) else da.asarray(_plain(arr))
     if any(math.isnan(size) for size in source.shape):
         raise ValueError(
             "the array has blocks of unknown size; call its compute_chunk_sizes() first"
@@ -92,6 +93,11 @@ def start(
     if begun.write is not None and not only_check and not begun.write.fresh:
         forget_overlapped(begun.write)
     return begun
+
+
+def _plain(arr: Any) -> Any:
+    """Return what a DataArray holds; all else as it is."""
+    return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
 
 
 def _names(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
@@ -124,7 +130,8 @@ def begin(
         As :func:`xarray_n5.to_n5` says. Nothing was written then.
     """
     if order.resume and not only_check:
-        sweep_documents(order.store, order.path, get_format(order.format).documents)
+        documents = [name for form in FORMATS.values() for name in form.documents]
+        sweep_documents(order.store, order.path, documents)
     there, start = _find(source, order)
     again = order.resume and there is not None
     if (order.mode == "w" and order.region is None) or again:

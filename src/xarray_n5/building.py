@@ -139,7 +139,7 @@ def _variable(
     if "_ARRAY_DIMENSIONS" in array.attrs and getattr(array.metadata.layout, "filled", False):
         # xarray's own Zarr keeps it there.
         attributes.setdefault("_FillValue", array.metadata.fill_value)
-    axes = dims or ("_",)
+    axes = dims or ("_",) * len(lazy.shape)
     variable = xr.Variable(
         axes,
         indexing.LazilyIndexedArray(lazy),
@@ -153,7 +153,7 @@ def _variable(
             "dialect": dict(geometry.sources),
         },
     )
-    return variable if dims else variable.isel({axes[0]: 0})
+    return variable.isel(dict.fromkeys(axes, 0)) if axes and not dims else variable
 
 
 def _written_as(name: str) -> Any:

@@ -205,7 +205,7 @@ class Chunks:
             index = tuple(part.chunk for part in parts)
             if index in done:
                 continue
-            part_of = values[outer([part.target for part in parts])]
+            part_of = np.asarray(np.asarray(values)[outer([part.target for part in parts])])
             if all(part.whole for part in parts):
                 block = part_of.astype(self.metadata.dtype, copy=False)
             else:

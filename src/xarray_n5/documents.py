@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from xarray_n5.alerts import warn
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from xarray_n5.storage import Store
 
 _ALL = ".zmetadata"
-"""The document at the root of a Zarr container that repeats all others."""
+"""The document of a Zarr group that repeats all others below it."""
 
 _CONSOLIDATED = frozenset({".zarray", ".zgroup", ".zattrs"})
 
@@ -75,16 +76,33 @@ def _consolidate(
     """
     if not _CONSOLIDATED.intersection([*written, *(gone or ())]) and gone is not None:
         return
-    document = store.get(_ALL)
-    if document is None:
+    parts = path.split("/") if path else []
+    above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    found = store.get_many([join(place, _ALL) for place in above])
+    for place, document in zip(above, found, strict=True):
+        if document is not None:
+            inner = path.removeprefix(place).lstrip("/")
+            _renew(store, join(place, _ALL), document, inner, written, gone)
+
+
+def _renew(
+    store: Store,
+    key: str,
+    document: bytes,
+    path: str,
+    written: Documents,
+    gone: Collection[str] | None,
+) -> None:
+    try:
+        whole = json.loads(document)
+        known = dict(whole["metadata"])
+    except (ValueError, TypeError, KeyError) as error:
+        warn(f"{join(store.url, key)} is damaged, and not kept true ({error!r}); remove it")
         return
-    whole = json.loads(document)
-    known = whole.setdefault("metadata", {})
+    below = f"{path}/" if path else ""
     if gone is None:
-        below = f"{path}/" if path else ""
-        for key in [key for key in known if key.startswith(below)]:
-            del known[key]
+        known = {name: value for name, value in known.items() if not name.startswith(below)}
     for name in gone or ():
         known.pop(join(path, name), None)
     known |= {join(path, name): json.loads(data) for name, data in written.items()}
-    store.set(_ALL, json.dumps(whole, indent=4).encode())
+    store.set(key, json.dumps({**whole, "metadata": known}, indent=4).encode())

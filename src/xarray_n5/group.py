@@ -22,7 +22,7 @@ from xarray_n5.documents import delete_node, get_all_documents, get_documents, r
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
 from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.nodes import Opening, exists, hint, locate, read, where
+from xarray_n5.nodes import Opening, exists, format_of, hint, locate, read, where
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path, normalize_path
 from xarray_n5.reprs import as_html, as_text, show_group
@@ -63,6 +63,11 @@ class Group(Mapping[str, "Array | Group"]):
     def url(self) -> str:
         """The container's place and the group's path in one."""
         return join(self._store.url, self._path)
+
+    @property
+    def format(self) -> str:
+        """The name of the container's format."""
+        return self._format.name
 
     @property
     def attrs(self) -> NodeAttributes:
@@ -405,8 +410,9 @@ def create_array(
         If the format cannot hold the array, or what is there does not agree.
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
-    form = get_format(format)
-    store, path = open_container(url, new_path(path, form.documents[0]), storage_options)
+    store, path = open_container(url, normalize_path(path), storage_options)
+    form = format_of(store, format)
+    path = new_path(path, form.documents[0])
     at = where(store, path, form)
     sizes = as_sizes("shape", shape)
     metadata = ArrayMetadata(
@@ -471,8 +477,9 @@ def create_group(
         If there is something that `mode` does not allow.
     """
     check_option("mode", mode, "w-", "a")
-    form = get_format(format)
-    store, path = open_container(url, new_path(path, form.documents[0]), storage_options)
+    store, path = open_container(url, normalize_path(path), storage_options)
+    form = format_of(store, format)
+    path = new_path(path, form.documents[0])
     at = where(store, path, form)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
     before = get_documents(store, path, form)

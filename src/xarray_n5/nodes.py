@@ -84,7 +84,12 @@ def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents
         documents = get_documents(store, path, form)
         if documents:
             return form, documents
-    return candidates[0], {}
+    return (candidates[0] if name or not path else format_of(store)), {}
+
+
+def format_of(store: Store, name: str | None = None) -> Format:
+    """Return the format that is asked for, or that of the root; N5 where that is new."""
+    return get_format(name) if name else locate(store, "", None)[0]
 
 
 def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:

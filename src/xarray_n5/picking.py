@@ -99,6 +99,19 @@ def pick(
     return {name: levels[name]}
 
 
+def is_like_dataset(group: Group) -> bool:
+    """Return whether the arrays of a Zarr group name dimensions, whose sizes agree: xarray's do."""
+    arrays = group.arrays() if group.format == "zarr2" else {}
+    sizes: dict[str, int] = {}
+    for array in arrays.values():
+        dims = array.attrs.get("_ARRAY_DIMENSIONS")
+        if not isinstance(dims, list) or len(dims) != array.ndim:
+            return False
+        if any(sizes.setdefault(d, s) != s for d, s in zip(dims, array.shape, strict=True)):
+            return False
+    return bool(arrays)
+
+
 def _joined(group: Group, **how: Any) -> dict[str, Image]:
     """Return the levels of the image that the groups in a group make up, if they do."""
     joined = together(group, **how)

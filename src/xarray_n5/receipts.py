@@ -21,8 +21,8 @@ def digest(block: np.ndarray) -> int:
     >>> hex(digest(np.arange(4, dtype=">u2")))
     '0xa1ca3305c5cc4c10'
     """
-    plain = np.ascontiguousarray(block, block.dtype.newbyteorder("<"))
-    return xxhash.xxh64_intdigest(plain.data if plain.size else b"")
+    plain = np.ascontiguousarray(block, block.dtype.newbyteorder("<")).reshape(-1)
+    return xxhash.xxh64_intdigest(plain.view("u1").data if plain.size else b"")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

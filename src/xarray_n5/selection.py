@@ -167,7 +167,8 @@ def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.n
 
 def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
     """Return `value` as numbers that numpy would assign to an array of `dtype`."""
-    values = np.asarray(value, dtype if isinstance(value, (bool, int, float)) else None)
+    plain = isinstance(value, (bool, int, float)) and dtype.kind in "biufc"
+    values = np.asarray(value, dtype if plain else None)
     numbers = values.dtype.kind in "biuf" and dtype.kind in "biufc"
     # Other types as they are: what would be cut off, or read otherwise, is not.
     same = values.dtype.kind == dtype.kind and np.can_cast(values.dtype, dtype, "same_kind")

@@ -201,7 +201,7 @@ def _parse(documents: Documents, where: str) -> dict[str, Any]:
         text = document.decode("latin-1")
     try:
         members = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MetadataError(
             f"{where}: not JSON ({error}); restore the file, or remove it for a plain group"
         ) from error

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from xarray_n5.grid import Index
     from xarray_n5.metadata import Attributes, Metadata
 
+_MOST_AXES = 64
+"""How many numpy has."""
+
 _ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
 
 
@@ -47,11 +50,14 @@ class Zarr2:
         attributes = _parse(documents, _ATTRIBUTES, where)
         if _ARRAY in documents:
             return _array(_parse(documents, _ARRAY, where), attributes, where)
+        _parse(documents, _GROUP, where)
         return GroupMetadata(attributes=attributes)
 
     def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
         """Return the metadata with the layout that is written: little-endian, in C order."""
-        return replace(metadata, layout=Layout(metadata.dtype.newbyteorder("<")))
+        # xarray takes a named fill value for that of a mask.
+        layout = Layout(metadata.dtype.newbyteorder("<"), filled=False)
+        return replace(metadata, layout=layout)
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
         """Return the documents of a new node: what makes it one comes last."""
@@ -146,7 +152,7 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
     if len(shape) != len(chunks) or min(chunks, default=1) < 1:
         raise MetadataError(f"{where}: 'chunks' is {list(chunks)} for a 'shape' of {list(shape)}")
     order, separator = members.get("order", "C"), members.get("dimension_separator") or "."
-    if order not in {"C", "F"} or separator not in {".", "/"}:
+    if order not in ("C", "F") or separator not in (".", "/"):
         raise MetadataError(
             f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
             "'C' or 'F', and '.' or '/' are known"
@@ -167,15 +173,25 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
 def _sizes(members: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
     found = members.get(key)
     sizes = found if isinstance(found, list) else [None]
-    if not all(isinstance(size, int | float) and size >= 0 and size == int(size) for size in sizes):
-        raise MetadataError(f"{where}: {key!r} is {found!r}; whole numbers are needed")
+    proper = all(
+        isinstance(size, int | float) and 0 <= size < 1 << 63 and size == int(size)
+        for size in sizes
+    )
+    if not proper or len(sizes) > _MOST_AXES:
+        raise MetadataError(
+            f"{where}: {key!r} is {found!r}; whole numbers are needed, at most {_MOST_AXES}"
+        )
     return tuple(map(int, sizes))
 
 
 def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
     layout: Layout = metadata.layout
-    if layout.dtype.kind == "O":
-        raise MetadataError(f"{where}: objects are not written; convert them with astype(str)")
+    if layout.dtype.kind in "OV":
+        raise MetadataError(
+            f"{where}: {layout.dtype} is not written; convert objects with astype(str), and write "
+            "the fields of structures one by one"
+        )
+    parse_dtype(dtype_to_json(layout.dtype), where)
     try:
         compressor = compressor_to_json(metadata.compression)
     except MetadataError as error:
@@ -186,7 +202,7 @@ def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
         "chunks": list(metadata.chunks),
         "dtype": dtype_to_json(layout.dtype),
         "compressor": compressor,
-        "fill_value": fill_to_json(metadata.fill_value, layout.dtype),
+        "fill_value": fill_to_json(metadata.fill_value, layout.dtype) if layout.filled else None,
         "order": layout.order,
         "filters": [json.loads(each) for each in layout.filters] or None,
         "dimension_separator": layout.separator,
@@ -199,7 +215,7 @@ def _parse(documents: Documents, name: str, where: str) -> dict[str, Any]:
     at = where.replace(_ARRAY, name)
     try:
         members = json.loads(documents[name])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MetadataError(f"{at}: not JSON ({error}); restore the file") from error
     if not isinstance(members, dict):
         raise MetadataError(f"{at}: holds a JSON {type(members).__name__}, not an object")

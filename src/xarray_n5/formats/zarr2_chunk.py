@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.compression.bzip2 import Bzip2
+from xarray_n5.compression.gzip import Gzip
+from xarray_n5.compression.lzma import Lzma
 from xarray_n5.compression.streams import bytes_of
 from xarray_n5.formats.zarr2_codecs import as_zarr, codec, compressor_to_json
 
@@ -50,10 +53,11 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     decoded: Any
     if layout.filters:
         # How many bytes there are to be decompressed is not known.
-        config = compressor_to_json(metadata.compression)
-        decoded = data if config is None else codec(json.dumps(config)).decode(data)
+        decoded = _decompress(metadata, data, expected)
     else:
         decoded = as_zarr(metadata.compression).decode(data, expected)
+    if len(layout.filters) == 1 and '"vlen' in layout.filters[0]:
+        _check_count(decoded, size)
     for config in reversed(layout.filters):
         decoded = codec(config).decode(decoded)
     if layout.dtype.kind == "O":
@@ -63,6 +67,21 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     if found.size != size:
         raise ValueError(f"the chunk holds {found.size} elements, {size} were expected")
     return found.reshape(metadata.chunks, order="F" if layout.order == "F" else "C")
+
+
+def _decompress(metadata: ArrayMetadata, data: bytes, expected: int) -> Any:
+    """Return what filters decode: how much that is, they alone know, but not without bounds."""
+    if isinstance(metadata.compression, (Gzip, Bzip2, Lzma)) and metadata.dtype.kind != "O":
+        return metadata.compression.decode(data, 16 * expected + (1 << 16))
+    config = compressor_to_json(metadata.compression)
+    return data if config is None else codec(json.dumps(config)).decode(data)
+
+
+def _check_count(decoded: Any, size: int) -> None:
+    """Raise where texts are more, or fewer, than a chunk has, before room is made for them."""
+    count = int.from_bytes(bytes(bytes_of(decoded)[:4]), "little")
+    if count != size:
+        raise ValueError(f"the chunk tells {count} elements, {size} were expected")
 
 
 def _elements(decoded: Any, dtype: np.dtype[Any], expected: int) -> np.ndarray:

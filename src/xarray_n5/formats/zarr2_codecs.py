@@ -38,6 +38,15 @@ def parse_compressor(config: Any, where: str) -> Compression:
     UnknownCompressionError
         If it is not known.
     """
+    try:
+        return _compressor(config, where)
+    except UnknownCompressionError:
+        raise
+    except (MetadataError, TypeError, ValueError) as error:
+        raise MetadataError(f"{where}: 'compressor' is {config!r}: {error}") from error
+
+
+def _compressor(config: Any, where: str) -> Compression:
     match config:
         case None:
             return Raw()
@@ -53,7 +62,7 @@ def parse_compressor(config: Any, where: str) -> Compression:
             return Numcodecs(dict(config))
         case {"id": str(name)}:
             raise UnknownCompressionError(name, COMPRESSIONS, where)
-    raise MetadataError(f"{where}: 'compressor' is {config!r}; an object with an 'id' is needed")
+    raise MetadataError("an object with an 'id' is needed")
 
 
 def compressor_to_json(compression: Compression) -> Any:  # noqa: PLR0911 - a line for each

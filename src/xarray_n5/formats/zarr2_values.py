@@ -14,6 +14,9 @@ from xarray_n5.errors import MetadataError
 
 _SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\d*[a-zA-Zμ]+\])")
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_LARGEST = 1 << 20
+"""The most bytes of an element: what a fill value alone may take."""
+
 _NOT_A_TIME = np.iinfo(np.int64).min
 
 
@@ -33,8 +36,12 @@ def parse_dtype(value: object, where: str) -> np.dtype[Any]:
     try:
         _check_dtype(value)
         found: np.dtype[Any] = np.dtype(_as_numpy(value))
-    except (TypeError, ValueError, KeyError) as error:
-        raise MetadataError(f"{where}: 'dtype' is {value!r}, none of Zarr v2's: {error}") from error
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
+        raise MetadataError(
+            f"{where}: 'dtype' is {str(value)[:200]!r}, none of Zarr v2's: {error}"
+        ) from error
+    if not 0 < found.itemsize <= _LARGEST:
+        raise MetadataError(f"{where}: 'dtype' makes elements of {found.itemsize} bytes")
     return found
 
 
@@ -46,7 +53,7 @@ def _check_dtype(value: object) -> None:
             for field in fields:
                 if not isinstance(field, list) or len(field) not in {2, 3}:
                     raise ValueError("a field is a name, a type and perhaps a shape")
-                if field[1] == "|O":
+                if isinstance(field[1], str) and field[1].endswith("O"):
                     raise ValueError("objects in fields cannot be decoded")
                 _check_dtype(field[1])
         case _:
@@ -87,10 +94,12 @@ def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
         If an array of the type cannot hold it.
     """
     if value is None:
+        if dtype.kind in "Mm":
+            return _fill("NaT", dtype)
         return "" if dtype.kind == "O" else np.zeros((), dtype)[()]
     try:
         return _fill(value, dtype)
-    except (TypeError, ValueError, OverflowError, binascii.Error) as error:
+    except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
         raise MetadataError(
             f"{where}: 'fill_value' is {value!r}, which an array of {dtype} cannot hold ({error})"
         ) from error
@@ -118,6 +127,8 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line fo
     if dtype.kind == "U":
         return np.array(str(value) if value != 0 else "", dtype)[()]
     if dtype.kind == "O":
+        if isinstance(value, list | dict):
+            raise ValueError("a text or a number is needed")
         return "" if value == 0 else value
     return _from_bytes(value, dtype)
 
