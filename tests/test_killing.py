@@ -147,6 +147,8 @@ def test_another_array_does_not_go_on(places: tuple[Path, Path, Path]) -> None:
     data = source(log)
     to_n5(data, place, "a", chunks=5, compute=False)
     before = files(place)
+    with pytest.raises(FileExistsError, match="go on with resume=True"):
+        to_n5(data, place, "a", chunks=5)
     for wrong, options in (
         (data + 1, {"chunks": 5}),
         (data, {"chunks": 6}),

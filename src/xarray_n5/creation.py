@@ -12,7 +12,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
-from xarray_n5.paths import is_left, is_own
+from xarray_n5.paths import WRITING, is_left, is_own
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -109,7 +109,11 @@ def make_room(
     root = next(iter(above.values()), before)
     found = form.read(before, _where(store, path, form))
     if isinstance(found, ArrayMetadata) and replacement is None:
-        raise NodeExistsError(store.url, path, "an array", "use mode='w' to replace it")
+        begun = any(name.startswith(WRITING) for name in store.list(path)[0])
+        hint = "use mode='w' to replace it"
+        if begun:
+            hint = f"its write has not ended: go on with resume=True, or {hint}"
+        raise NodeExistsError(store.url, path, "an array", hint)
     if isinstance(found, GroupMetadata) and found.attributes:
         hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
         raise NodeExistsError(store.url, path, "a group that is not empty", hint)
