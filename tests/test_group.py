@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.stores import STORES
+from tests.stores import STORES, CountingStore
 from xarray_n5 import (
     Array,
     Axis,
@@ -26,7 +26,7 @@ from xarray_n5 import (
 from xarray_n5.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 SMALL: dict[str, Any] = {"shape": (4, 4), "dtype": "u1", "chunks": (2, 2)}
@@ -510,3 +510,23 @@ def test_a_group_of_many_shows_some(tmp_path: Path) -> None:
     for number in range(50):
         create_group(tmp_path, f"g{number}")
     assert "10 more" in repr(open_group(tmp_path))
+
+
+class Guarded(CountingStore):
+    """A store whose root this user may not read."""
+
+    def get(self, key: str) -> bytes | None:
+        if "/" not in key:
+            raise PermissionError(key)
+        return super().get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
+
+
+def test_groups_are_opened_below_a_root_that_cannot_be_read() -> None:
+    open_for_all = CountingStore()
+    create_array(open_for_all, "g/h/a", **SMALL)
+    store = Guarded(open_for_all.inner)
+    assert list(open_group(store, "g/h").arrays()) == ["a"]
+    assert open_array(store, "g/h/a").shape == SMALL["shape"]

@@ -89,7 +89,12 @@ def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents
 
 def format_of(store: Store, name: str | None = None) -> Format:
     """Return the format that is asked for, or that of the root; N5 where that is new."""
-    return get_format(name) if name else locate(store, "", None)[0]
+    if name:
+        return get_format(name)
+    try:
+        return locate(store, "", None)[0]
+    except PermissionError:
+        return get_format(None)  # who may not read the root may read what is below
 
 
 def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:

@@ -1,4 +1,4 @@
-"""Blocks into chunks: the tasks of a write, what is left to do of one, and how it ends."""
+"""Blocks into chunks: the tasks of a write, and how it ends."""
 
 from __future__ import annotations
 

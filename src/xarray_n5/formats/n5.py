@@ -18,7 +18,7 @@ from xarray_n5 import compression as codecs
 from xarray_n5.alerts import warn
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import n5_chunk
-from xarray_n5.formats.documents import check_json
+from xarray_n5.formats.strict_json import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.planning import auto_chunks
 

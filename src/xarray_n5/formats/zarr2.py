@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import zarr2_chunk
-from xarray_n5.formats.documents import check_json
+from xarray_n5.formats.strict_json import check_json
 from xarray_n5.formats.zarr2_chunk import Layout
 from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
 from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
