@@ -47,6 +47,8 @@ class CountingStore:
     """A store in memory that counts what is asked of it."""
 
     batch: ClassVar[int] = 64
+    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
+    one_writer: ClassVar[bool] = False
     inner: MemoryStore = field(default_factory=MemoryStore)
     counts: Counter[str] = field(default_factory=Counter)
     written: Counter[str] = field(default_factory=Counter)

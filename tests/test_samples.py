@@ -202,6 +202,13 @@ SAMPLES = {
         means=[("y", None, None, 0.0), ("x", None, None, 0.0)],
         shape=(4, 5),
     ),
+    "HDF5 dimension scales": Sample(
+        dialect="dimension_labels",
+        attributes={"DIMENSION_LABELS": ["y", "x"]},
+        means=[("y", None, None, 0.0), ("x", None, None, 0.0)],
+        shape=(4, 5),
+        format="hdf5",
+    ),
 }
 
 
@@ -390,7 +397,7 @@ def test_the_documentation_shows_one_image(name: str) -> None:
     else:
         base = replace(base, parents=(group, {}), attributes=shown.get("array", {}))
         level = replace(level, parents=(group, {}), attributes=shown.get("level", {}))
-    if name == "array_dimensions":
+    if name in {"array_dimensions", "dimension_labels"}:
         assert facts(geometry_of(base)) == [(axis, None, None, 0.0) for axis in "zyx"]
         return
     moved = 0 if name in {"tensorstore", "neuroglancer", "n5_viewer"} else 100
@@ -569,4 +576,6 @@ def test_dialects_that_need_one_key_are_not_mixed() -> None:
 
 def test_every_dialect_of_pyramids_describes_their_groups() -> None:
     grouped = {name for name, each in DIALECTS.items() if isinstance(each, PyramidDialect)}
-    assert set(DIALECTS) - grouped == {"tensorstore", "imagej", "array_dimensions"}
+    assert set(DIALECTS) - grouped == {
+        *("tensorstore", "imagej", "array_dimensions", "dimension_labels")
+    }

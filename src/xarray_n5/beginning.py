@@ -17,7 +17,7 @@ from xarray_n5.coordinates import geometry_from
 from xarray_n5.creation import check_agreement, chunk_shape
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
-from xarray_n5.graphs import check_independent
+from xarray_n5.graphs import check_independent, check_one_process
 from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import normalize_path
@@ -77,6 +77,8 @@ def start(
             "the array has blocks of unknown size; call its compute_chunk_sizes() first"
         )
     store, path = open_container(url, normalize_path(path), storage_options)
+    if store.one_writer:
+        check_one_process(source, store.url)
     chunks = order.chunks
     if chunks is None and order.region is None and not is_dask_collection(arr):
         there = open_existing(store, path, order.mode, format=order.format)

@@ -11,6 +11,7 @@ from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.node import units_of_values
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats import N5
 from xarray_n5.nodes import where as _where
 from xarray_n5.surroundings import look_around
 
@@ -56,13 +57,14 @@ def describe(
     if axes is None:
         return metadata, set()
     where, given = _where(store, path, form), metadata.attributes
-    try:
-        geometry = as_geometry(axes, len(metadata.shape))
-        said = write_geometry(geometry, metadata.shape, dialect, reverses=form.reverses)
-    except ValueError as error:
-        raise MetadataError(f"{where}: {error}") from error
     before = dict(there.attributes) if there else {}
     node = look_around(store, path, form, replace(metadata, attributes={**before, **given}))
+    try:
+        geometry = as_geometry(axes, len(metadata.shape))
+        reverses = node.format == N5.name
+        said = write_geometry(geometry, metadata.shape, dialect, reverses=reverses)
+    except ValueError as error:
+        raise MetadataError(f"{where}: {error}") from error
     stays = _quietly(node)
     if there is not None and dialect is None:
         if _untold(geometry) and stays[0].placed:

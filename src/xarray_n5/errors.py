@@ -12,6 +12,8 @@ Each is also the builtin that a caller would catch::
     ├── AlignmentError           ValueError           dask blocks that would share a chunk
     ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
+    ├── OneWriterError           OSError              an HDF5 file that somebody else writes
+    ├── MissingDependencyError   ImportError          a library that is not installed
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
         └── VarlengthChunkError                       a chunk that holds a list of elements
@@ -32,9 +34,11 @@ __all__ = [
     "ContainerNotVisibleError",
     "MetadataError",
     "MissingChunkError",
+    "MissingDependencyError",
     "N5Error",
     "NodeExistsError",
     "NodeNotFoundError",
+    "OneWriterError",
     "PathError",
     "ReadOnlyError",
     "ResumeError",
@@ -139,6 +143,25 @@ class ReadOnlyError(N5Error, PermissionError):
     def __init__(self, url: str, path: str) -> None:
         self.url, self.path = url, path
         super().__init__(f"{path or '/'!r} in {url!r} is open for reading; open it with mode='r+'")
+
+
+class OneWriterError(N5Error, OSError):
+    """A file of which only one process at a time can write, or read while another writes."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url, self.why = url, why
+        super().__init__(
+            f"{url}: {why}; an HDF5 file has one writer at a time, in one process: use the "
+            "threaded scheduler, or write N5, which has no such limit"
+        )
+
+
+class MissingDependencyError(N5Error, ImportError):
+    """A library that only some users need, and that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f'{what} need more libraries: pip install "xarray-n5[{extra}]"')
 
 
 class ChunkError(N5Error, ValueError):

@@ -1,16 +1,18 @@
-"""What a dask graph reads."""
+"""What a dask graph reads, and where it would be computed."""
 
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import suppress
 from pickle import PicklingError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+from dask.base import get_scheduler
 
 from xarray_n5.array import Array
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import NodeExistsError, OneWriterError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -56,3 +58,25 @@ def check_independent(source: da.Array, places: Collection[object]) -> None:
             "replacing it would remove what is still to be read: write to another path, or "
             "with mode='r+' where shape and chunks agree",
         )
+
+
+def check_one_process(source: da.Array, url: str) -> None:
+    """Raise where `source` would be computed, and written, by other processes than this one.
+
+    Raises
+    ------
+    OneWriterError
+        If the scheduler in use has other processes: those of a cluster, or of a pool.
+    """
+    get: Any = get_scheduler(collections=[source])
+    cluster: Any = getattr(get, "__self__", None)
+    if getattr(get, "__module__", "") == "dask.multiprocessing":
+        raise OneWriterError(url, "the scheduler 'processes' would write it from several")
+    if hasattr(cluster, "run") and not getattr(cluster, "asynchronous", False):
+        others = set(cluster.run(_process).values()) - {_process()}
+        if others:
+            raise OneWriterError(url, f"{len(others)} worker processes would write it")
+
+
+def _process() -> tuple[str, int]:
+    return socket.gethostname(), os.getpid()

@@ -24,8 +24,11 @@ _SETUP = re.compile(r"setup(\d+)")
 _TIMEPOINT = re.compile(r"timepoint(\d+)")
 _CHANNEL = re.compile(r"c(\d+)")
 _LEVEL = re.compile(r"s(\d+)")
+_VIEWS = re.compile(r"t(\d{5,})")
+_VIEW = re.compile(r"s(\d{2,})")
+_NUMBER = re.compile(r"(\d+)")
 
-PART = re.compile(r"(?:setup|timepoint|c)\d+")
+PART = re.compile(r"(?:(?:setup|timepoint|c)\d+|t\d{5,})")
 """The name of a group that is part of an image."""
 
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
@@ -146,6 +149,8 @@ def _members(
     group: Group, names: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[tuple[int, ...], str]]:
     """Return the axes that groups in a group stand along, and the groups' paths by their places."""
+    if times := numbered(names, _VIEWS):
+        return ("t", "setup"), _views(group, times)
     if setups := numbered(names, _SETUP):
         found: dict[tuple[int, ...], str] = {}
         nodes = group.nodes(setups.values())
@@ -163,6 +168,19 @@ def _members(
     return ("c",), {(number,): name for number, name in channels.items() if whole}
 
 
+def _views(group: Group, times: Mapping[int, str]) -> dict[tuple[int, ...], str]:
+    """Return BigDataViewer's views in HDF5, whose timepoints come first."""
+    found: dict[tuple[int, ...], str] = {}
+    nodes = group.nodes(times.values())
+    for time, name in times.items():
+        node = nodes.get(name)
+        if node is None or isinstance(node, Array):
+            return {}
+        setups = numbered(node, _VIEW)
+        found |= {(time, number): f"{name}/{inner}" for number, inner in setups.items()}
+    return found
+
+
 def _levels_below(
     group: Group, members: Mapping[tuple[int, ...], str]
 ) -> dict[str, dict[tuple[int, ...], Array]]:
@@ -176,12 +194,17 @@ def _levels_below(
     first = group.nodes([name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
-    names = list(numbered(first, _LEVEL).values())
+    inner = "{}/cells" if _VIEWS.match(name) else "s{}"
+    numbers = list(numbered(first, _NUMBER if _VIEWS.match(name) else _LEVEL))
     levels: dict[str, dict[tuple[int, ...], Array]] = {}
-    while names:
+    while numbers:
         # Other members may have more levels than the first.
-        names.append(f"s{int(names[-1][1:]) + 1}")
-        wanted = {join(path, name): (name, at) for at, path in members.items() for name in names}
+        numbers.append(numbers[-1] + 1)
+        wanted = {
+            join(path, inner.format(number)): (f"s{number}", at)
+            for at, path in members.items()
+            for number in numbers
+        }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # who opens the tree array by array hears of it
             found = group.nodes(wanted)
@@ -191,7 +214,7 @@ def _levels_below(
             if isinstance(node, Array):
                 level, place = wanted[path]
                 levels.setdefault(level, {})[place] = node
-        names = names[-1:] if names[-1] in levels else []
+        numbers = numbers[-1:] if f"s{numbers[-1]}" in levels else []
     return dict(sorted(levels.items(), key=lambda each: int(each[0][1:])))
 
 

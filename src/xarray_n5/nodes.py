@@ -10,6 +10,7 @@ import numpy as np
 from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
 from xarray_n5.documents import get_documents
+from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
@@ -79,7 +80,7 @@ def where(store: Store, path: str, form: Format) -> str:
 
 def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents]:
     """Return the format that has documents at `path`, and these."""
-    candidates = [get_format(name)] if name else list(FORMATS.values())
+    candidates = [_suiting(store, name)] if name else [FORMATS[each] for each in store.formats]
     for form in candidates:
         documents = get_documents(store, path, form)
         if documents:
@@ -87,14 +88,24 @@ def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents
     return (candidates[0] if name or not path else format_of(store)), {}
 
 
+def _suiting(store: Store, name: str) -> Format:
+    form = get_format(name)
+    if name not in store.formats:
+        raise MetadataError(
+            f"{store.url} can hold {' or '.join(store.formats)}, not {name}: HDF5 is one file, "
+            "named *.h5; the others are directories"
+        )
+    return form
+
+
 def format_of(store: Store, name: str | None = None) -> Format:
     """Return the format that is asked for, or that of the root; N5 where that is new."""
     if name:
-        return get_format(name)
+        return _suiting(store, name)
     try:
         return locate(store, "", None)[0]
     except PermissionError:
-        return get_format(None)  # who may not read the root may read what is below
+        return FORMATS[store.formats[0]]  # who may not read the root may read what is below
 
 
 def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:

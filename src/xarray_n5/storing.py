@@ -137,8 +137,9 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     found = as_dataset(receipts, write)
     others = all_underway(write.underway.store, write.underway.path)
     others = [each for each in others if each != write.underway]
-    keep_digests(write, receipts, alone=not any(each.facts() for each in others))
-    sweep(write)
+    alone = not any(each.facts() for each in others)
+    keep_digests(write, receipts, alone=alone)
+    sweep(write, alone=alone)
     for other in others:
         if other.token == REPAIRED:
             end_repair(other, write)
@@ -169,15 +170,19 @@ def end_repair(mark: Underway, write: Write) -> None:
         mark.end()
 
 
-def sweep(write: Write) -> None:
-    """Remove hidden files that killed tasks of this write, and its killed ends, left."""
+def sweep(write: Write, *, alone: bool) -> None:
+    """Remove hidden files that killed tasks of this write, and its killed ends, left.
+
+    Those beside documents and digests may be another write's that is ending, too: they go only
+    where this one is `alone`.
+    """
     store, path = write.underway.store, write.underway.path
     left = []
     for partial in store.partials(path):
         key = meant_by(partial) or ""
         index = write.target.chunk_index(key)
         own = key in write.target.documents or key.startswith(f"{DIGESTS}/")
-        if own or (index is not None and index in write):
+        if (own and alone) or (index is not None and index in write):
             left.append(join(path, partial))
     if left:
         store.delete(left)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.alerts import warn
 from xarray_n5.dialects import Node
-from xarray_n5.documents import get_all_documents
+from xarray_n5.dialects.levels import view_of
+from xarray_n5.documents import get_all_documents, get_documents
 from xarray_n5.errors import MetadataError
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import join
-from xarray_n5.storage import SUFFIX
+from xarray_n5.storage import SUFFIX, SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,6 @@ _GENERATIONS = 3
 
 _COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
 """The path of a level that has a base level beside it."""
-
-_VIEW = re.compile(r"(?:.*/)?setup\d+/timepoint\d+/s\d+")
-"""The path of an array in a container of BigDataViewer, which has an XML file beside it."""
 
 _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
 """What comes down from all groups above in Neuroglancer, where that is asked for."""
@@ -69,8 +67,8 @@ def look_around(
         path=path,
         parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
         beside=like.beside if like else {},
-        xml=xml_beside(store) if _VIEW.fullmatch(path) else None,
-        format=form.name,
+        xml=xml_beside(store) if view_of(path) else None,
+        format=form.lists(lambda: get_documents(store, "", form)),
     )
     return over_base(node, found[-1], others[-1]) if coarse else node
 
@@ -92,7 +90,8 @@ def inherited(parents: Sequence[Attributes]) -> Attributes:
 
 def xml_beside(store: Store) -> bytes | None:
     """Return the XML file of the same name beside a container, or None where there is none."""
-    above, name = store.above(), f"{store.name.removesuffix(SUFFIX)}.xml"
+    suffix = next(filter(store.name.endswith, (SUFFIX, *SUFFIXES)), "")
+    above, name = store.above(), f"{store.name.removesuffix(suffix)}.xml"
     try:
         return above.get(name) if above else None
     except PermissionError as error:

@@ -17,6 +17,7 @@ from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.imagej import ImageJ
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer
@@ -57,6 +58,7 @@ DIALECTS: dict[str, Dialect] = {
     Paintera.name: Paintera(),
     ImageJ.name: ImageJ(),
     ArrayDimensions.name: ArrayDimensions(),
+    DimensionLabels.name: DimensionLabels(),
 }
 
 

@@ -1,8 +1,9 @@
-"""Views of BigDataViewer: ``setupS/timepointT/sL``, and the XML file beside the container.
+"""Views of BigDataViewer: ``setupS/timepointT/sL``, in HDF5 ``tT/sS/L/cells``, and the XML file.
 
-Lists stand in N5 order, always x, y, z. Attributes tell the levels' factors; unit, voxel size and
-where a view lies are in the XML alone. Source: bigdataviewer-core's N5ImageLoader; spim_data's
-XmlIoViewRegistrations, where of several transforms the last listed comes first.
+The XML is beside the container. Lists stand in N5 order, always x, y, z. Attributes tell the
+levels' factors; unit, voxel size and where a view lies are in the XML alone. Source:
+bigdataviewer-core's N5ImageLoader and Hdf5ImageLoader; spim_data's XmlIoViewRegistrations, where
+of several transforms the last listed comes first.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import numpy as np
 from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
-    BDV,
     axes_at_level,
     axes_under,
     factors_if_any,
     factors_in,
     factors_of,
+    view_of,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Bdv:
 
     def read(self, node: Node) -> Geometry | None:
         """Return the axes of a view's level; where the XML rotates the view, the matrix."""
-        view = BDV.fullmatch(node.path)
+        view = view_of(node.path)
         if view is None or len(node.shape) != _NDIM:
             return None
         factors = factors_of(node)
@@ -55,7 +56,7 @@ class Bdv:
         except ValueError as error:
             warn(f"{node.path}: the XML beside the container is ignored: {error}")
             project = Project()
-        setup, timepoint = int(view[2]), int(view[3])
+        setup, timepoint = view
         rows = project.registrations.get((timepoint, setup))
         size, unit = project.voxels.get(setup, (None, None))
         if rows is None and size is None:

@@ -24,8 +24,23 @@ if TYPE_CHECKING:
 SAME = 1e-6
 """By which part two numbers may differ that are meant to be one."""
 
-BDV = re.compile(r"(?:(.*)/)?setup(\d+)/timepoint(\d+)(?:/s(\d+))?")
-"""A view of a BigDataViewer container: its group, setup, timepoint and level."""
+_VIEWS = (
+    re.compile(r"(?:.*/)?setup(?P<setup>\d+)/timepoint(?P<timepoint>\d+)(?:/s\d+)?"),
+    re.compile(r"(?:.*/)?t(?P<timepoint>\d{5,})/s(?P<setup>\d{2,})/\d+/cells"),
+)
+"""What BigDataViewer calls a level of a view: in N5, and in HDF5."""
+
+
+def view_of(path: str) -> tuple[int, int] | None:
+    """Return which setup and timepoint of BigDataViewer an array is of by its path, or None.
+
+    >>> view_of("setup1/timepoint20/s0"), view_of("t00020/s01/0/cells")
+    ((1, 20), (1, 20))
+    """
+    for pattern in _VIEWS:
+        if found := pattern.fullmatch(path):
+            return int(found["setup"]), int(found["timepoint"])
+    return None
 
 
 def level_of(node: Node) -> int:
@@ -49,7 +64,7 @@ def factors_of(node: Node, *, own: bool = True) -> tuple[float, ...] | None:
     key = "downsamplingFactors"
     if own and node.attributes.get(key) is not None:
         return numbers(key, node.attributes[key], ndim)
-    if BDV.fullmatch(node.path) and len(node.parents) > 1:
+    if view_of(node.path) is not None and len(node.parents) > 1:
         return numbers(key, _listed(node.parents[1], key, node), ndim)
     return None
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.hdf5 import Hdf5
 from xarray_n5.formats.n5 import N5
 from xarray_n5.formats.zarr2 import Zarr2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
     from xarray_n5.grid import Index
     from xarray_n5.metadata import ArrayMetadata, Attributes, Metadata
 
-__all__ = ["FORMATS", "N5", "Documents", "Format", "Zarr2", "get_format"]
+__all__ = ["FORMATS", "N5", "Documents", "Format", "Hdf5", "Zarr2", "get_format"]
 
 Documents: TypeAlias = "Mapping[str, bytes]"
 """A node's documents that are there: keys relative to the node, and the bytes."""
@@ -39,12 +40,11 @@ class Format(Protocol):
         """Whether chunks at an array's ends are always stored full-size."""
 
     @property
-    def reverses(self) -> bool:
-        """Whether its own lists of axes stand in the reverse of numpy's order."""
-
-    @property
     def documents(self) -> tuple[str, ...]:
         """The keys of a node's documents, that which makes it an array first."""
+
+    def lists(self, root: Callable[[], Documents]) -> str:
+        """Return as in which format lists of axes stand in a container with this `root`."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return what a node's documents say; `where` names it in errors."""
@@ -102,6 +102,7 @@ class Format(Protocol):
 FORMATS: Mapping[str, Format] = {
     N5.name: N5(),
     Zarr2.name: Zarr2(),
+    Hdf5.name: Hdf5(),
 }
 
 

@@ -23,7 +23,7 @@ from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.formats import Documents
@@ -60,7 +60,10 @@ class N5:
     name: ClassVar[str] = "n5"
     documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
     pads: ClassVar[bool] = False
-    reverses: ClassVar[bool] = True
+
+    def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
+        """Return the format's own name."""
+        return self.name
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that an ``attributes.json`` describes."""

@@ -22,7 +22,7 @@ from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -43,7 +43,10 @@ class Zarr2:
     name: ClassVar[str] = "zarr2"
     documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
     pads: ClassVar[bool] = True
-    reverses: ClassVar[bool] = False
+
+    def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
+        """Return the format's own name."""
+        return self.name
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that documents describe."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runt
 from xarray_n5.paths import join
 from xarray_n5.storage.found import Found
 from xarray_n5.storage.fsspec import FsspecStore
+from xarray_n5.storage.hdf5 import Hdf5Store
+from xarray_n5.storage.hdf5_files import SUFFIXES
 from xarray_n5.storage.local import LocalStore
 from xarray_n5.storage.memory import MemoryStore
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STORES",
+    "SUFFIXES",
     "Found",
     "FsspecStore",
+    "Hdf5Store",
     "Listing",
     "LocalStore",
     "MemoryStore",
@@ -44,6 +48,11 @@ class Store(Protocol):
     """Keys to bytes. Stores are small, frozen and picklable; they hold no open handle."""
 
     batch: ClassVar[int]
+    """How many keys are worth one call of :meth:`get_many`."""
+    formats: ClassVar[tuple[str, ...]]
+    """The names of the formats that it can hold, the usual one first."""
+    one_writer: ClassVar[bool]
+    """Whether only one process may write."""
 
     @property
     def url(self) -> str:
@@ -117,6 +126,7 @@ class Opener(Protocol):
 
 
 STORES: Mapping[str, type[Opener]] = {
+    "hdf5": Hdf5Store,
     "local": LocalStore,
     "fsspec": FsspecStore,
     "memory": MemoryStore,
@@ -162,8 +172,12 @@ def open_container(
     a node say what its axes are, whichever way it is named.
     """
     store = found = open_store(url, storage_options)
+    if store.one_writer:
+        return store, path  # a file is a container of its own
     inner: list[str] = []
     while not found.name.endswith(SUFFIX):
+        if found.name.endswith(SUFFIXES) and (file := Hdf5Store.at(found.url, {})) is not None:
+            return file, join(*inner, path)
         up = found.above()
         if up is None:
             return store, path

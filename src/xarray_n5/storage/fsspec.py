@@ -50,6 +50,8 @@ class FsspecStore:
     """The container's path on it, without protocol."""
     batch: ClassVar[int] = 64
     """How many keys are worth one call of :meth:`get_many`: they travel together."""
+    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
+    one_writer: ClassVar[bool] = False
 
     @classmethod
     def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:

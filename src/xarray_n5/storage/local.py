@@ -43,6 +43,8 @@ class LocalStore:
     """Whether a write waits until it would outlive a power cut."""
     batch: ClassVar[int] = 1
     """How many keys are worth one call of :meth:`get_many`: files come one by one."""
+    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
+    one_writer: ClassVar[bool] = False
 
     @classmethod
     def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003

@@ -25,6 +25,8 @@ class MemoryStore:
     """What tells this store from others."""
     batch: ClassVar[int] = 1
     """How many keys are worth one call of :meth:`get_many`."""
+    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
+    one_writer: ClassVar[bool] = False
 
     @classmethod
     def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003

@@ -1,0 +1,276 @@
+"""HDF5 files: documents and chunks are what HDF5 tells of its groups and datasets.
+
+A node's documents are made up when they are asked for; a chunk is its filter mask and the bytes
+in the file (:mod:`xarray_n5.storage.hdf5_chunks`). What is kept of writes, in hidden folders
+elsewhere, lies in one beside the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from xarray_n5.errors import OneWriterError
+from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
+from xarray_n5.storage import hdf5_files as files
+from xarray_n5.storage.filesystems import local_path
+from xarray_n5.storage.found import Found
+from xarray_n5.storage.hdf5_chunks import Place, clear_chunk, store_chunk
+from xarray_n5.storage.hdf5_nodes import DOCUMENTS, document_of, members_of, write_document
+from xarray_n5.storage.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from xarray_n5.compression import Buffer
+    from xarray_n5.grid import Index
+
+_LOCAL = re.compile(r"(?:file|local)://")
+_CHUNK = re.compile(r"\d+(?:\.\d+)*")
+_KEPT = re.compile(rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?")
+"""Keys of what is kept of writes."""
+
+
+def _me() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Store:
+    """A file."""
+
+    file: str
+    """The file's absolute path."""
+    fsync: bool = False
+    """Whether a write waits until it would outlive a power cut."""
+    owner: str = field(default_factory=_me, compare=False)
+    """The host and the process that may write."""
+    batch: ClassVar[int] = 1
+    formats: ClassVar[tuple[str, ...]] = ("hdf5",)
+    one_writer: ClassVar[bool] = True
+
+    @classmethod
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
+        """Return the store at the path of a file that is HDF5, or will be by its name."""
+        if isinstance(place, cls):
+            return place
+        path = _LOCAL.sub("", place) if isinstance(place, str) else local_path(place)
+        if path is None and isinstance(place, os.PathLike):
+            path = os.fsdecode(place)
+        if path is None or "::" in path or "://" in path:
+            return None
+        path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+        return cls(path) if files.is_hdf5(path) else None
+
+    @property
+    def url(self) -> str:
+        """The file's path."""
+        return self.file
+
+    @property
+    def name(self) -> str:
+        """What the file is called."""
+        return os.path.basename(self.file)  # noqa: PTH119
+
+    def place(self, path: str) -> object:
+        """Return what tells a node from others, and the file from what it was before."""
+        return ("hdf5", self.file, path)
+
+    @property
+    def _beside(self) -> LocalStore:
+        folder, name = os.path.split(self.file)
+        return LocalStore(f"{folder}/.{name}.kept", fsync=self.fsync)
+
+    # Reading
+
+    def get(self, key: str) -> bytes | None:
+        """Return a document, or a chunk's filter mask and bytes."""
+        if _KEPT.fullmatch(key):
+            return self._beside.get(key)
+        path, _, name = key.rpartition("/")
+        if name in DOCUMENTS:
+            with files.reading(self.file) as file:
+                return document_of(file, path, name) if file else None
+        found = self._find(path, name)
+        # Outside the lock: others may read meanwhile.
+        return found.read() if isinstance(found, Place) else found
+
+    def _find(self, path: str, name: str) -> Place | bytes | None:
+        index = _index(name)
+        if index is None:
+            return None
+        with files.reading(self.file) as file:
+            stored = file.stored(path) if file else None
+            if file is None or stored is None or len(index) != max(1, len(stored.chunks)):
+                return None
+            return stored.place(index[: len(stored.chunks)], lambda: file.node(path))
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return what is at each key."""
+        return [self.get(key) for key in keys]
+
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first bytes at `key`, and how many there are."""
+        path, _, name = key.rpartition("/")
+        found = None if _KEPT.fullmatch(key) or name in DOCUMENTS else self._find(path, name)
+        if isinstance(found, Place):
+            return found.head(count), 4 + max(found.size, found.whole)
+        data = found if found is not None else self.get(key)
+        return None if data is None else (data[:count], len(data))
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is a document or a chunk at `key`."""
+        if _KEPT.fullmatch(key):
+            return self._beside.exists(key)
+        path, _, name = key.rpartition("/")
+        if name in DOCUMENTS:
+            return self.get(key) is not None
+        index = _index(name)
+        with files.reading(self.file) as file:
+            stored = file.stored(path) if file else None
+            if (
+                file is None
+                or stored is None
+                or index is None
+                or len(index) != max(1, len(stored.chunks))
+            ):
+                return False
+            return stored.exists(index[: len(stored.chunks)], lambda: file.node(path))
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a group at `prefix`."""
+        with files.reading(self.file) as file:
+            return file is not None and file.node(prefix) is not None
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of nodes in a group; of an array, those of its documents and chunks."""
+        kept, _ = self._beside.list(prefix)
+        hidden = tuple(name for name in kept if _KEPT.fullmatch(name))
+        with files.reading(self.file) as file:
+            node = file.node(prefix) if file else None
+            if file is None or node is None:
+                return hidden, ()
+            documents = [name for name in DOCUMENTS if document_of(file, prefix, name)]
+            if not hasattr(node, "shape"):
+                return (*hidden, *members_of(node)), tuple(documents)
+            return hidden, (*documents, *sorted(self._chunks(file, prefix)))
+
+    def _chunks(self, file: files.KnownFile, path: str) -> Iterator[str]:
+        stored = file.stored(path)
+        for index in stored.indices(lambda: file.node(path)) if stored else ():
+            yield ".".join(map(str, index)) or "0"
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over all keys under `prefix`, relative to it."""
+        yield from (key for key in self._beside.walk(prefix) if _KEPT.fullmatch(key))
+        yield from self._walk(prefix, ())
+
+    def _walk(self, prefix: str, above: tuple[object, ...]) -> Iterator[str]:
+        with files.reading(self.file) as file:
+            node = file.node(prefix) if file else None
+            real = None if node is None else hash(node.id)
+        if real is None or real in above:
+            return
+        folders, names = self.list(prefix)
+        yield from names
+        for folder in folders:
+            if not _KEPT.fullmatch(folder):
+                inner = self._walk(join(prefix, folder), (*above, real))
+                yield from (f"{folder}/{key}" for key in inner)
+
+    def survey(self, prefix: str) -> Iterator[Found]:
+        """Iterate over all keys under `prefix`, with their sizes; times are the file's."""
+        time = os.stat(self.file).st_mtime  # noqa: PTH116
+        for key in self.walk(prefix):
+            found = self.peek(join(prefix, key), 0)
+            if found is not None:
+                yield Found(key, found[1], time)
+
+    def partials(self, prefix: str) -> Iterator[str]:
+        """Iterate over what stopped writes left: nothing in a file."""
+        return iter(key for key in self._beside.partials(prefix) if _KEPT.fullmatch(key))
+
+    def stamp(self, key: str) -> object:
+        """Return what changes whenever the file is written, or None where it has no such key."""
+        if _KEPT.fullmatch(key):
+            return self._beside.stamp(key)
+        return files.stamp_of(self.file) if self.exists(key) else None
+
+    def above(self) -> LocalStore:
+        """Return the directory that the file is in."""
+        return LocalStore(os.path.dirname(self.file))  # noqa: PTH120
+
+    # Writing
+
+    def durable(self) -> Self:
+        """Return the store with :attr:`fsync`."""
+        return replace(self, fsync=True)
+
+    def set(self, key: str, data: Buffer) -> None:
+        """Make a document true, or store a chunk; the file is closed before others come."""
+        if _KEPT.fullmatch(key):
+            self._beside.set(key, data)
+            return
+        path, _, name = key.rpartition("/")
+        with self._writing() as file:
+            if name in DOCUMENTS:
+                write_document(file, path, name, bytes(data))
+                return
+            index, node = _index(name), files.node_in(file, path)
+            if index is None or not hasattr(node, "shape"):
+                raise OSError(f"{self.file}: there is no array at {path!r} to hold {name!r}")
+            store_chunk(node, index[: len(node.shape)], data)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove keys: of chunks, which HDF5 keeps once they are stored, the values alone."""
+        chosen = list(keys)
+        self._beside.delete([key for key in chosen if _KEPT.fullmatch(key)])
+        chunks = [key for key in chosen if not _KEPT.fullmatch(key) and self.exists(key)]
+        if not chunks:
+            return
+        with self._writing() as file:
+            for key in chunks:
+                path, _, name = key.rpartition("/")
+                index, node = _index(name), files.node_in(file, path)
+                if index is not None and hasattr(node, "shape"):
+                    clear_chunk(node, index[: len(node.shape)])
+
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove a group or an array with all in it; its room in the file is not given back."""
+        self._beside.delete_tree(prefix, first)
+        self._tidy(prefix)
+        if _KEPT.fullmatch(prefix) or not self.is_folder(prefix):
+            return
+        with self._writing() as file:
+            if prefix:
+                del file[prefix]
+                return
+            for name in list(file):
+                del file[name]
+            for name in list(file.attrs):
+                del file.attrs[name]
+
+    def _tidy(self, prefix: str) -> None:
+        """Remove the folders beside the file that nothing is in any more."""
+        root = self._beside.root
+        folder = os.path.dirname(f"{root}/{prefix}")  # noqa: PTH120
+        while folder.startswith(root):
+            try:
+                os.rmdir(folder)  # noqa: PTH106
+            except OSError:
+                return
+            folder = os.path.dirname(folder)  # noqa: PTH120
+
+    def _writing(self) -> Any:
+        if self.owner != _me():
+            raise OneWriterError(
+                self.file, f"{_me()} cannot write what {self.owner} has opened for writing"
+            )
+        return files.writing(self.file, flush=self.fsync)
+
+
+def _index(name: str) -> Index | None:
+    return tuple(map(int, name.split("."))) if _CHUNK.fullmatch(name) else None

@@ -1,0 +1,193 @@
+"""Attributes of HDF5 objects as JSON, and back, as n5-hdf5 keeps them.
+
+Numbers, texts, and lists of one or two axes of them are attributes of HDF5's own; all else is in
+one text, ``N5_JSON_ROOT``. A text that is a JSON object or list is read as that.
+Source: n5-hdf5 2.2.1; 1.4.2 keeps objects as texts of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = "N5_JSON_ROOT"
+"""The attribute that holds what HDF5 has no type for."""
+
+VERSION = "n5"
+"""The attribute of a file that n5-hdf5 wrote, on its root."""
+
+LEVEL = "downsamplingFactors"
+"""What BigDataViewer's factors are called as an attribute; in HDF5 they are a dataset."""
+
+_LARGEST = 64_000
+"""How many bytes fit into an attribute."""
+
+_SCALE = frozenset({"CLASS", "NAME", "REFERENCE_LIST"})
+"""What HDF5 itself keeps on the coordinates of other datasets."""
+
+
+def read_attributes(node: Any) -> dict[str, Any]:
+    """Return an object's attributes as JSON values; those that are none are left out."""
+    found: dict[str, Any] = {}
+    inner: Any = {}
+    scale = node.attrs.get("CLASS") in {b"DIMENSION_SCALE", "DIMENSION_SCALE"}
+    for key in node.attrs:
+        hidden = (VERSION,) if node.name == "/" else _SCALE if scale else ()
+        if key in hidden:
+            continue
+        try:
+            value = _as_json(node.attrs[key])
+        except (TypeError, OSError, ValueError):
+            continue  # references, structures, types that numpy has not
+        if key == ROOT and isinstance(value, dict):
+            inner = value
+        else:
+            found[key] = value
+    if hasattr(node, "dims") and (labels := _labels(node)):
+        found["DIMENSION_LABELS"] = labels
+    return {**inner, **found}
+
+
+def _labels(dataset: Any) -> list[str]:
+    """Return what a dataset's axes are called: by labels, or by the datasets along them."""
+    if dataset.is_scale and dataset.ndim == 1:
+        return [dataset.name.rpartition("/")[2]]
+    names = []
+    for dim in dataset.dims:
+        along = dim[0].name.rpartition("/")[2] if len(dim) else ""
+        names.append(str(dim.label or along))
+    return names if any(names) else []
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return _parsed(value)
+    array = np.asarray(value)
+    if array.dtype.kind == "O" or array.dtype.kind in "SU":
+        if not all(isinstance(item, str | bytes) for item in array.flat):
+            raise TypeError("not texts")
+        texts = np.array([_text(item) for item in array.flat], object)
+        return texts.reshape(array.shape).tolist()
+    if array.dtype.kind not in "biuf" or type(value).__name__ == "Empty":
+        raise TypeError(f"{array.dtype} is no JSON")
+    return array.tolist()
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _parsed(text: str) -> Any:
+    if text[:1] in {"{", "["}:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
+    """Make an object's attributes those that are `wanted`; what is no JSON stays as it is."""
+    before = read_attributes(node)
+    native, rest = split_attributes(wanted, str(node.name))
+    for key in before:
+        if key not in node.attrs:
+            native.pop(key, None) if _same(before[key], wanted.get(key)) else None
+        elif key not in native:
+            del node.attrs[key]
+        elif _same(before[key], wanted[key]):
+            del native[key]  # to the letter as it was
+    for key, value in native.items():
+        node.attrs[key] = value
+    if rest:
+        node.attrs[ROOT] = json.dumps(rest)
+    elif ROOT in node.attrs:
+        del node.attrs[ROOT]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return json.dumps(one) == json.dumps(other)
+
+
+def split_attributes(
+    attributes: Mapping[str, Any], where: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return which attributes HDF5 has types for, as such, and the others.
+
+    Raises
+    ------
+    MetadataError
+        If there is more than HDF5 has room for.
+    """
+    native: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, value in attributes.items():
+        found = _native(value)
+        if found is None or key in {ROOT, VERSION} or np.asarray(found).nbytes > _LARGEST:
+            rest[key] = value
+        else:
+            native[key] = found
+    if len(text := json.dumps(rest)) > _LARGEST:
+        raise MetadataError(
+            f"{where}: the attributes {sorted(rest)} take {len(text)} bytes as JSON, and HDF5 has "
+            f"room for {_LARGEST}; keep them elsewhere"
+        )
+    return native, rest
+
+
+def _native(value: Any) -> Any:
+    """Return what HDF5 stores and gives back as the very same, or None."""
+    match value:
+        case str():
+            return value if _is_plain(value) and _parsed(value) is value else None
+        case bool() | float():
+            return np.asarray(value)[()]
+        case int():
+            return _integers(value)
+        case [_, *_]:
+            return _native_list(value)
+    return None
+
+
+def _native_list(value: list[Any]) -> Any:
+    rows = value if all(isinstance(row, list) for row in value) else [value]
+    items = [item for row in rows for item in row]
+    if not items or len({len(row) for row in rows}) != 1:
+        return None
+    kinds = {type(item) for item in items}
+    if kinds == {int}:
+        return _integers(value)
+    if kinds == {float}:
+        return np.array(value, np.float64)
+    if kinds == {str} and rows == [value] and all(map(_is_plain, items)):
+        return np.array(value, object)
+    return None
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether HDF5 can hold a text: NUL ends it there, and it must be UTF-8."""
+    try:
+        return "\0" not in text and bool(text.encode() or not text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _integers(value: Any) -> Any:
+    """Return whole numbers as int64 or uint64, or None where they are too large."""
+    try:
+        found = np.array(value, np.int64)
+    except OverflowError:
+        try:
+            found = np.array(value, np.uint64)
+        except OverflowError:
+            return None
+    return found[()] if found.ndim == 0 else found
