@@ -131,8 +131,8 @@ def exists(store: Store, path: str, documents: Documents) -> bool:
 def hint(store: Store, path: str, form: Format) -> str:
     """Return what there is instead of what was looked for, or nothing where that cannot be told."""
     try:
-        if store.exists(path):
-            return "it is a file, not a directory"
+        if store.exists(path) or store.exists(""):
+            return "it is a file, neither a directory nor HDF5"
         while True:
             folders, files = store.list(path)
             if "zarr.json" in files:

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from xarray_n5.errors import OneWriterError
+from xarray_n5.errors import ChunkError, OneWriterError
 from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
 from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
@@ -106,7 +106,11 @@ class Hdf5Store:
             stored = file.stored(path) if file else None
             if file is None or stored is None or len(index) != max(1, len(stored.chunks)):
                 return None
-            return stored.place(index[: len(stored.chunks)], lambda: file.node(path))
+            try:
+                return stored.place(index[: len(stored.chunks)], lambda: file.node(path))
+            except OSError as error:
+                why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"
+                raise ChunkError("decode", self.file, join(path, name), why) from error
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return what is at each key."""

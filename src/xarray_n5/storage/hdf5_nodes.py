@@ -122,7 +122,7 @@ def members_of(node: Any) -> list[str]:
     for name in node:
         try:
             kind = node.get(name, getclass=True)
-        except (KeyError, OSError):
+        except (KeyError, OSError, RuntimeError):
             continue  # a link that leads nowhere
         if name not in HIDDEN and kind in {h5py.Group, h5py.Dataset}:
             found.append(name)

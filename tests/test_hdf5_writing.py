@@ -1,0 +1,347 @@
+"""HDF5 files that are written here: as h5py reads them, by one writer, whole between two writes."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xarray_n5 import (
+    Axis,
+    MetadataError,
+    NodeExistsError,
+    OneWriterError,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    open_group,
+    repair,
+    to_n5,
+    verify,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from distributed import Client
+
+pytest.importorskip("hdf5plugin")
+
+TYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "f2", "?", "c8", "c16", "S3"]
+
+COMPRESSIONS: list[Any] = [
+    None,
+    "gzip",
+    {"type": "gzip", "level": 9},
+    "blosc",
+    {"type": "blosc", "cname": "zstd", "shuffle": 2},
+    {"type": "blosc", "cname": "blosclz", "shuffle": 0},
+    "zstd",
+]
+
+X = np.arange(5 * 7 * 9, dtype="<u2").reshape(5, 7, 9) * 3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where a file can be."""
+    return str(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=str)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_h5py_reads_what_is_written(path: str, dtype: str, compression: Any) -> None:
+    for shape, chunks in (((5, 7, 9), (2, 3, 4)), ((6,), (3,)), ((1, 1), (5, 5)), ((0, 3), (1, 3))):
+        x = (np.arange(math.prod(shape)).reshape(shape) % 251).astype(dtype)
+        to_n5(da.from_array(x, chunks=chunks), path, "v", compression=compression, mode="w")
+        with h5py.File(path) as file:
+            assert file["v"].dtype == x.dtype
+            assert (file["v"][...] == x).all()
+        again = open_array(path, "v")
+        assert (again.dtype, again.shape) == (x.dtype, x.shape)
+        assert (again[...] == x).all()
+
+
+def test_files_are_as_n5_hdf5_has_them(path: str) -> None:
+    to_n5(X, path, "em/s0", chunks=(3, 4, 5), attributes={"a": {"b": [1, None]}, "n": [1, 2]})
+    with h5py.File(path) as file:
+        assert file.attrs["n5"] == "1.0.0"
+        v = file["em/s0"]
+        assert (v.chunks, v.compression, v.shuffle) == ((3, 4, 5), "gzip", True)
+        assert v.maxshape == (None, None, None)
+        assert v.attrs["n"].tolist() == [1, 2]
+        assert v.attrs["N5_JSON_ROOT"] == '{"a": {"b": [1, null]}}'
+    assert dict(open_array(path, "em/s0").attrs) == {"a": {"b": [1, None]}, "n": [1, 2]}
+
+
+def test_axes_are_told_as_in_n5_but_others_files_keep_their_order(path: str) -> None:
+    axes = [Axis(name=n, unit="nm", scale=s) for n, s in zip("zyx", (40.0, 4.0, 4.0), strict=True)]
+    to_n5(X, path, "v", axes=axes)
+    with h5py.File(path, "a") as file:
+        assert file["v"].attrs["resolution"].tolist() == [4, 4, 40]
+        del file.attrs["n5"]  # as if another program had made it
+        file["foreign"] = X
+        file["foreign"].attrs["resolution"] = [40.0, 4.0, 4.0]
+    to_n5(X, path, "w", axes=axes)
+    for name in ("w", "foreign"):
+        assert [axis.scale for axis in open_array(path, name).axes] == [40, 4, 4]
+
+
+def test_what_hdf5_cannot_hold_is_refused_before_anything_is_written(path: str) -> None:
+    for dtype, why in (("O", "object"), ("<U3", "bytes of a fixed length"), ("M8[s]", "convert")):
+        with pytest.raises(MetadataError, match=why):
+            create_array(path, "v", shape=(3,), dtype=dtype)
+    with pytest.raises(MetadataError, match="no filter for 'xz'"):
+        create_array(path, "v", shape=(3,), dtype="i4", compression="xz")
+    with pytest.raises(MetadataError, match="has room for"):
+        create_array(path, "v", shape=(3,), dtype="i4", attributes={"a": {"b": "x" * 70_000}})
+    with pytest.raises(MetadataError, match="choose smaller ones"):
+        create_array(path, "v", shape=(1 << 20, 1 << 12), dtype="f8", chunks=(1 << 20, 1 << 12))
+    assert not os.path.exists(path)  # noqa: PTH110
+
+
+# Attributes
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(NAMES, JSON, max_size=4), st.dictionaries(NAMES, JSON, max_size=2))
+def test_attributes_are_the_very_same_again(
+    tmp_path_factory: pytest.TempPathFactory, first: dict[str, Any], more: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("a") / "a.h5"
+    create_array(path, "v", shape=(3,), dtype="i4", attributes=first)
+    assert _typed(dict(open_array(path, "v").attrs)) == _typed(first)
+    array = open_array(path, "v", mode="r+")
+    array.attrs.update(more)
+    assert _typed(dict(open_array(path, "v").attrs)) == _typed({**first, **more})
+    array.attrs.clear()
+    with h5py.File(path) as file:
+        assert not list(file["v"].attrs)
+
+
+def _typed(value: Any) -> Any:
+    """Return a value in which 1, 1.0 and True differ, and the order of names does not matter."""
+    if isinstance(value, dict):
+        return {key: _typed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(item) for item in value]
+    return (type(value), value)
+
+
+def test_attributes_that_are_no_json_stay(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        v = file.create_dataset("v", data=X)
+        v.attrs["reference"] = v.ref
+        v.attrs["small"] = np.int8(3)
+        v.attrs["pair"] = np.array([(1, 2.0)], "i4,f4")
+    open_array(path, "v", mode="r+").attrs["new"] = 1
+    with h5py.File(path) as file:
+        assert set(file["v"].attrs) == {"reference", "small", "pair", "new"}
+        assert file["v"].attrs["small"].dtype == "i1"
+
+
+# Changes
+
+
+def test_parts_sizes_and_chunks_change(path: str) -> None:
+    x = np.random.default_rng(0).integers(0, 500, (50, 60, 70)).astype("u2")
+    to_n5(da.from_array(x, chunks=(16, 20, 30)), path, "v")
+    array = open_array(path, "v", mode="r+")
+    array[3:20, 5:9, :] = x[3:20, 5:9, :] = 7
+    to_n5(da.full((10, 10, 10), 9, dtype="u2", chunks=4), path, "v", region=(slice(30, 40),) * 3)
+    x[30:40, 30:40, 30:40] = 9
+    assert (array[...] == x).all()
+    array.resize((40, 60, 65))
+    array.resize((55, 60, 65))
+    x = np.pad(x[:40, :, :65], ((0, 15), (0, 0), (0, 0)))
+    with h5py.File(path) as file:
+        assert (file["v"][...] == x).all()
+    assert (array[...] == x).all()
+    array.delete_chunk((0, 0, 0))
+    x[:16, :20, :30] = 0
+    with h5py.File(path) as file:
+        assert (file["v"][...] == x).all()
+    array.write_chunk((0, 0, 0), np.full((16, 20, 30), 5, "u2"))
+    assert (array[:16, :20, :30] == 5).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "lzf"},
+        {"chunks": None},
+        {"scaleoffset": 0},
+        {"fletcher32": True, "compression": "gzip", "shuffle": True},
+        {"compression": 32008, "compression_opts": (0, 2)},
+    ],
+    ids=str,
+)
+def test_what_others_made_is_written_into_as_they_made_it(
+    path: str, options: dict[str, Any]
+) -> None:
+    x = X.copy()
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=x, **{"chunks": (3, 4, 5), **options})
+    array = open_array(path, "v", mode="r+")
+    array[2:4, :, 3] = x[2:4, :, 3] = 99
+    array.write_chunk((0,) * 3, np.full(array.chunks, 4, "u2"))
+    x[tuple(map(slice, array.chunks))] = 4
+    with h5py.File(path) as file:
+        assert (file["v"][...] == x).all()
+    assert (open_array(path, "v")[...] == x).all()
+    if array.chunks == X.shape:
+        with pytest.raises(MetadataError, match="copy it into a new array"):
+            array.resize((6, 7, 9))
+
+
+def test_nodes_are_made_replaced_and_removed(path: str) -> None:
+    create_group(path, "a/b", attributes={"k": 1})
+    to_n5(X, path, "a/v")
+    with pytest.raises(NodeExistsError):
+        to_n5(X, path, "a/v")
+    with pytest.raises(NodeExistsError):
+        to_n5(X, path, "a/v/w")
+    with pytest.raises(NodeExistsError):
+        to_n5(X, path, "a/b")
+    to_n5(X[:2], path, "a/v", mode="w", chunks=2)
+    assert open_array(path, "a/v").shape == (2, 7, 9)
+    group = open_group(path, mode="r+")
+    assert sorted(group["a"]) == ["b", "v"]
+    del group["a"]
+    assert not list(group)
+    with h5py.File(path) as file:
+        assert not list(file)
+
+
+def test_checksums_repair_and_resuming(path: str, tmp_path: Path) -> None:
+    x = da.from_array(X, chunks=(3, 4, 5), name="x")
+    to_n5(x, path, "v", checksums=True, chunks=(3, 4, 5))
+    assert sorted(os.listdir(tmp_path)) == [".a.h5.kept", "a.h5"]  # noqa: PTH208
+    found = verify(path, "v")
+    assert set(found["state"].compute().to_numpy().flat) == {"ok"}
+    with h5py.File(path, "a") as file:
+        place = file["v"].id.get_chunk_info_by_coord((3, 0, 5))
+    with open(path, "r+b") as raw:  # noqa: PTH123
+        raw.seek(place.byte_offset + 3)
+        raw.write(b"\xff\xfe\xfd")
+    assert (verify(path, "v")["state"] == "undecodable").sum() == 1
+    repair(path, "v")
+    assert (open_array(path, "v")[3:, :4, 5:] == 0).all()
+    to_n5(x, path, "v", resume=True, checksums=True, mode="a")
+    assert (open_array(path, "v")[...] == X).all()
+
+
+def test_a_stopped_write_goes_on(path: str, tmp_path: Path) -> None:
+    def fail(block: np.ndarray, block_info: Any = None) -> np.ndarray:
+        if block_info[0]["chunk-location"] == (1, 1, 1) and not (tmp_path / "go").exists():
+            raise RuntimeError("stopped")
+        return block
+
+    x: Any = da.from_array(X, chunks=(3, 4, 5)).map_blocks(fail, dtype="u2", name="mapped")
+    with pytest.raises(RuntimeError, match="stopped"):
+        to_n5(x, path, "v")
+    with pytest.raises(NodeExistsError, match="resume=True"):
+        to_n5(x, path, "v")
+    (tmp_path / "go").touch()
+    to_n5(x, path, "v", resume=True)
+    assert (open_array(path, "v")[...] == X).all()
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "go"]  # noqa: PTH208
+
+
+# One writer
+
+
+def test_threads_write_one_after_another(path: str) -> None:
+    x = da.random.default_rng(0).integers(0, 99, (400, 400), chunks=(20, 20), dtype="i4")
+    x = x.persist(scheduler="synchronous")
+    to_n5(x, path, "v", chunks=(20, 20))
+    assert (from_n5(path, "v") == x).all().compute()
+
+
+def test_a_cluster_must_not_write(path: str, cluster: Client) -> None:
+    x = da.from_array(X, chunks=(3, 4, 5))
+    with cluster.as_current(), pytest.raises(OneWriterError, match="2 worker processes"):
+        to_n5(x, path, "v")
+    assert not os.path.exists(path)  # noqa: PTH110
+    lazy: Any = to_n5(x, path, "v", compute=False)
+    with pytest.raises(OneWriterError, match="cannot write what"):
+        cluster.compute(lazy).result()
+    lazy.compute()
+    assert (open_array(path, "v")[...] == X).all()
+
+
+def test_other_processes_must_not_write(path: str) -> None:
+    import dask
+
+    x = da.from_array(X, chunks=(3, 4, 5))
+    with (
+        dask.config.set(scheduler="processes"),
+        pytest.raises(OneWriterError, match="'processes'"),
+    ):
+        to_n5(x, path, "v")
+    assert not os.path.exists(path)  # noqa: PTH110
+
+
+def test_a_file_that_is_open_elsewhere_is_left_alone(path: str) -> None:
+    to_n5(X, path, "v")
+    code = (
+        "import h5py, sys\nf = h5py.File(sys.argv[1])\nprint('open', flush=True)\nsys.stdin.read()"
+    )
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        with pytest.raises(OneWriterError, match="open"):
+            open_array(path, "v", mode="r+")[0] = 1
+        reader.communicate(b"")
+    with h5py.File(path), pytest.raises(OneWriterError, match="open"):
+        open_array(path, "v", mode="r+")[0] = 1
+    open_array(path, "v", mode="r+")[0] = 1
+    assert (open_array(path, "v")[0] == 1).all()
+
+
+def test_a_killed_writer_leaves_whole_chunks(path: str) -> None:
+    code = (
+        "import sys, time, dask.array as da, xarray_n5\n"
+        "def slow(b, block_info=None):\n"
+        "    print(block_info[0]['chunk-location'], flush=True)\n    return b + 1\n"
+        "x = da.zeros((400, 64, 64), chunks=(4, 64, 64), dtype='i4')\n"
+        "x = x.map_blocks(slow, dtype='i4', name='slow')\n"
+        "xarray_n5.to_n5(x, sys.argv[1], 'v', resume=True)\n"
+    )
+    for kill_after in (3, 20, 41):
+        with subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", code, path], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            for _ in range(kill_after):
+                writer.stdout.readline()
+            writer.send_signal(signal.SIGKILL)
+        found = verify(path, "v").compute()
+        states = set(found["state"].to_numpy().flat)
+        assert states <= {"ok", "missing"}, states
+    subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)  # noqa: S603
+    assert (open_array(path, "v")[...] == 1).all()
