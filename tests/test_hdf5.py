@@ -32,7 +32,6 @@ from xarray_n5.compression.gzip import Gzip
 from xarray_n5.storage import Hdf5Store, hdf5_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import dask.array as da
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 ROWS: list[dict[str, Any]] = (
     [] if CORPUS is None else json.loads((CORPUS / "MANIFEST-hdf5.json").read_text("utf-8"))
 )
+
+pytest.importorskip("hdf5plugin")
 
 X = np.arange(5 * 7 * 9, dtype="<u2").reshape(5, 7, 9) * 3
 
@@ -63,13 +64,6 @@ FILTERS: dict[str, dict[str, Any]] = {
 def path(tmp_path: Path) -> str:
     """Where a file can be."""
     return str(tmp_path / "a.h5")
-
-
-@pytest.fixture(autouse=True)
-def plugins() -> Iterator[None]:
-    """What h5py needs for filters that are not HDF5's own."""
-    pytest.importorskip("hdf5plugin")
-    return
 
 
 def name_of(row: dict[str, Any]) -> str:
@@ -441,7 +435,12 @@ def test_chunks_are_read_from_the_file_itself(path: str, monkeypatch: pytest.Mon
         file.create_dataset("v", data=np.arange(4000), chunks=(10,), compression="gzip")
     opened: list[str] = []
     real = hdf5_files._open
-    monkeypatch.setattr(hdf5_files, "_open", lambda at: opened.append(at) or real(at))
+
+    def counted(at: str) -> Any:
+        opened.append(at)
+        return real(at)
+
+    monkeypatch.setattr(hdf5_files, "_open", counted)
     array = open_array(path, "v")
     assert (array[...] == np.arange(4000)).all()
     assert len(opened) < 20  # of 400 chunks: a few to learn where they lie, none for the others
