@@ -21,6 +21,7 @@ from xarray_n5.errors import (
     ContainerNotVisibleError,
     MetadataError,
     MissingChunkError,
+    MissingPackageError,
     N5Error,
     NodeExistsError,
     NodeNotFoundError,
@@ -30,7 +31,9 @@ from xarray_n5.errors import (
     UnknownCompressionError,
     VarlengthChunkError,
 )
+from xarray_n5.formats.hangar_writer import HangarWriter
 from xarray_n5.group import Group, create_array, create_group, open_array, open_group
+from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
 from xarray_n5.integrity import repair, verify
 
 __all__ = [
@@ -41,8 +44,10 @@ __all__ = [
     "ContainerNotVisibleError",
     "Geometry",
     "Group",
+    "HangarWriter",
     "MetadataError",
     "MissingChunkError",
+    "MissingPackageError",
     "N5Error",
     "NodeExistsError",
     "NodeNotFoundError",
@@ -55,12 +60,15 @@ __all__ = [
     "chunk_map",
     "create_array",
     "create_group",
+    "from_hangar",
     "from_n5",
+    "hangar_records",
     "open_array",
     "open_group",
     "register_compression",
     "register_dialect",
     "repair",
+    "to_hangar",
     "to_n5",
     "verify",
 ]

@@ -12,6 +12,7 @@ Each is also the builtin that a caller would catch::
     ├── AlignmentError           ValueError           dask blocks that would share a chunk
     ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
+    ├── MissingPackageError      ImportError          a package that an extra installs
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
         └── VarlengthChunkError                       a chunk that holds a list of elements
@@ -32,6 +33,7 @@ __all__ = [
     "ContainerNotVisibleError",
     "MetadataError",
     "MissingChunkError",
+    "MissingPackageError",
     "N5Error",
     "NodeExistsError",
     "NodeNotFoundError",
@@ -139,6 +141,14 @@ class ReadOnlyError(N5Error, PermissionError):
     def __init__(self, url: str, path: str) -> None:
         self.url, self.path = url, path
         super().__init__(f"{path or '/'!r} in {url!r} is open for reading; open it with mode='r+'")
+
+
+class MissingPackageError(N5Error, ImportError):
+    """Something was asked for that takes a package which an extra installs."""
+
+    def __init__(self, what: str, extra: str, cause: object) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} need more packages ({cause}): pip install xarray-n5[{extra}]")
 
 
 class ChunkError(N5Error, ValueError):
