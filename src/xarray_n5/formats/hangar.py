@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.formats.hangar_handles import HANDLES, hdf5
 from xarray_n5.formats.hangar_layout import digest_of, numbered
 from xarray_n5.formats.hangar_records import Record
+
+if TYPE_CHECKING:
+    from xarray_n5.formats.hangar_handles import OpenFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,9 @@ def describe(path: str) -> HangarFile:
     NodeNotFoundError
         If there is none.
     """
-    with HANDLES.reading(path) as file:
-        dataset = _dataset(file, 0, path)
+    with HANDLES.reading(path) as opened:
+        dataset = _dataset(opened, 0, path)
+        file = opened.file
         named = file.attrs.get("schema_shape", dataset.shape[1:])
         shape = tuple(int(size) for size in np.ravel(named))
         number = int(file.attrs.get("schema_dtype_num", -1))
@@ -88,9 +92,9 @@ def written_rows(path: str) -> list[int]:
     Chunks are counted, since a writer that was killed left attributes of before.
     """
     counts = []
-    with HANDLES.reading(path) as file:
-        for number in range(len(file)):
-            rows = _rows(_dataset(file, number, path))
+    with HANDLES.reading(path) as opened:
+        for number in range(len(opened.file)):
+            rows = _rows(_dataset(opened, number, path))
             if rows == 0:
                 break
             counts.append(rows)
@@ -114,8 +118,8 @@ def read_run(run: Run, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarr
     MetadataError
         If the file has no such rows.
     """
-    with HANDLES.reading(run.path) as file:
-        dataset = _dataset(file, run.dataset, run.path)
+    with HANDLES.reading(run.path) as opened:
+        dataset = _dataset(opened, run.dataset, run.path)
         stored = _native(dataset, run.path)
         where, sizes = _selection(dataset, run.first, (len(run.digests), *shape), run.path)
         rows = np.empty((len(run.digests), *shape), stored)
@@ -126,7 +130,7 @@ def read_run(run: Run, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarr
                 record = str(run.record(0, shape))
                 why = f"{error}, in {len(rows)} rows from this one on"
                 raise ChunkError("decode", run.path, record, why) from error
-        number = int(file.attrs.get("schema_dtype_num", -1))
+        number = int(opened.file.attrs.get("schema_dtype_num", -1))
     for row, digest in enumerate(run.digests):
         if digest is not None and not _agrees(rows[row], digest, numbered(number)):
             why = (
@@ -147,10 +151,17 @@ def _agrees(row: np.ndarray, digest: str, named: np.dtype[Any] | None) -> bool:
     return digest_of(row.astype(named)) == digest
 
 
-def _dataset(file: Any, number: int, path: str) -> Any:
-    """Return a dataset as its writer left it last; what lies in other files is refused."""
+def _dataset(opened: OpenFile, number: int, path: str) -> Any:
+    """Return a dataset as its writer left it last."""
+    if number not in opened.datasets:
+        opened.datasets[number] = _open_dataset(opened.file, str(number), path)
+    opened.datasets[number].id.refresh()
+    return opened.datasets[number]
+
+
+def _open_dataset(file: Any, name: str, path: str) -> Any:
+    """Return a dataset; one that lies in other files is refused."""
     h5py = hdf5()
-    name = str(number)
     link = file.get(name, getlink=True) if name in file else None
     if not isinstance(link, h5py.HardLink):
         found = "nothing" if link is None else "a link"
@@ -161,7 +172,6 @@ def _dataset(file: Any, number: int, path: str) -> Any:
     found = file[name]
     if not isinstance(found, h5py.Dataset) or found.chunks is None or found.external:
         raise MetadataError(f"{path}: {name!r} is no dataset in chunks, as Hangar's are")
-    found.id.refresh()
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,17 @@ def hdf5() -> Any:
     return h5py
 
 
+@dataclass(slots=True)
+class OpenFile:
+    """A file that is open for reading."""
+
+    place: tuple[int, int]
+    """What tells it from a file that took its path."""
+    file: Any
+    datasets: dict[int, Any] = field(default_factory=dict)
+    """Its datasets. Each is open once: HDF5 cannot refresh one that is open twice."""
+
+
 class Handles:
     """Open files by their paths; the one that was not used for longest is closed first.
 
@@ -47,8 +59,10 @@ class Handles:
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._lock = Lock()
-        self._files: OrderedDict[str, tuple[tuple[int, int], Any]] = OrderedDict()
-        self._inherited: list[Any] = []
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._inherited: list[OpenFile] = []
+        self.written: set[tuple[int, int]] = set()
+        """Files that this process writes, or that it had open for that when it was forked."""
         if hasattr(os, "register_at_fork"):
             # A fork waits for reads to end: what HDF5 holds is whole in the child, too.
             os.register_at_fork(
@@ -61,7 +75,7 @@ class Handles:
         return len(self._files)
 
     @contextmanager
-    def reading(self, path: str) -> Iterator[Any]:
+    def reading(self, path: str) -> Iterator[OpenFile]:
         """Open a file, or take it as it is open; nobody else reads meanwhile.
 
         Raises
@@ -69,7 +83,7 @@ class Handles:
         NodeNotFoundError
             If there is none.
         MetadataError
-            If it is no HDF5 file, or another handle forbids to read it.
+            If it is no HDF5 file, or this very process writes it.
         MissingPackageError
             If h5py or hdf5plugin is not installed.
         """
@@ -80,20 +94,27 @@ class Handles:
         """Close all of them; a later read opens them again."""
         with self._lock:
             while self._files:
-                self._files.popitem()[1][1].close()
+                self._files.popitem()[1].file.close()
 
-    def _file(self, path: str) -> Any:
+    def _file(self, path: str) -> OpenFile:
         while self._inherited:
             # HDF5 would share what it has open; a reader writes nothing on closing.
-            self._inherited.pop().close()
-        place = _place(path)
-        if (known := self._files.pop(path, None)) and known[0] != place:
-            known[1].close()
-            known = None
-        self._files[path] = known or (place, _open(path))
+            self._inherited.pop().file.close()
+        place = place_of(path)
+        if place in self.written:
+            # HDF5 would share what the writer has open, and refresh it under its feet.
+            raise MetadataError(
+                f"{path}: this process writes it; close its writer first, or read it in another "
+                "process"
+            )
+        found = self._files.pop(path, None)
+        if found is not None and found.place != place:
+            found.file.close()
+            found = None
+        self._files[path] = found = found or OpenFile(place, _open(path))
         while len(self._files) > self._most:
-            self._files.popitem(last=False)[1][1].close()
-        return self._files[path][1]
+            self._files.popitem(last=False)[1].file.close()
+        return found
 
     def _wait(self) -> None:
         self._lock.acquire()
@@ -103,11 +124,11 @@ class Handles:
 
     def _start_anew(self) -> None:
         self._lock = Lock()
-        self._inherited += [file for _, file in self._files.values()]
+        self._inherited += self._files.values()
         self._files = OrderedDict()
 
 
-def _place(path: str) -> tuple[int, int]:
+def place_of(path: str) -> tuple[int, int]:
     """Return what tells a file from one that took its path."""
     try:
         found = os.stat(path)  # noqa: PTH116 - once for each run of rows
@@ -118,13 +139,14 @@ def _place(path: str) -> tuple[int, int]:
 
 def _open(path: str) -> Any:
     try:
-        return hdf5().File(path, "r", libver="latest", swmr=True)
+        # Each chunk is read once: a cache would only take memory, for each dataset.
+        return hdf5().File(path, "r", libver="latest", swmr=True, rdcc_nbytes=0, rdcc_nslots=1)
     except PermissionError:
         raise
     except OSError as error:
         raise MetadataError(
-            f"{path}: cannot be opened for reading: {error}. It must be a whole HDF5 file, and "
-            "one that this very process writes is to be closed first"
+            f"{path}: cannot be opened for reading: {error}. A whole HDF5 file is needed, "
+            "which nothing in this process has open for writing"
         ) from error
 
 

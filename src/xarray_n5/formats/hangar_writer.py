@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xarray_n5.errors import MetadataError, NodeExistsError
-from xarray_n5.formats.hangar_handles import hdf5
+from xarray_n5.formats.hangar_handles import HANDLES, hdf5, place_of
 from xarray_n5.formats.hangar_layout import (
     DATASETS,
     ROWS,
@@ -170,6 +170,7 @@ class HangarWriter:
             # "x" makes a file or fails: none that exists is touched.
             try:
                 file = self._hdf5.File(self._folder / f"{uid}.hdf5", "x", libver="latest")
+                HANDLES.written.add(place_of(file.filename))
             except FileExistsError:
                 continue
         for number in range(DATASETS):
@@ -195,7 +196,9 @@ class HangarWriter:
         file, self._file = self._file, None
         file.attrs.modify("next_location", self._place)
         file.attrs.modify("collections_remaining", remaining(self._place[0]))
+        place = place_of(file.filename)
         file.close()
+        HANDLES.written.discard(place)
 
     @staticmethod
     def _record(uid: str, digest: str, dataset: int, row: int, shape: tuple[int, ...]) -> str:
