@@ -13,7 +13,7 @@ from dask.blockwise import blockwise
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayBlockwiseDep
 
-from xarray_n5.formats.hangar import read_run
+from xarray_n5.formats.hangar import read_runs
 from xarray_n5.formats.hangar_runs import blocks_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def to_array(column: Column, chunks: Chunks) -> da.Array:
     runs = blocks_of(column.runs, most, most if chunks == "auto" else chunks)
     blocks = [Block(several) for several in runs]
     sizes = (tuple(block.samples for block in blocks), *((size,) for size in column.shape))
-    name = f"from-hangar-{tokenize(column, runs)}"
+    # One text, since dask takes its time over each of many objects.
+    where = "\n".join(f"{run.path}:{run.dataset}:{run.first}:{run.digests}" for run in column.runs)
+    name = f"from-hangar-{tokenize(where, column.dtype, column.stamps, sizes)}"
     axes = tuple(range(len(sizes)))
     arguments: Any = (column.shape, None, column.dtype, None, Blocks(sizes, blocks), axes)
     layer: Any = blockwise(_read, name, axes, *arguments, numblocks={})
@@ -82,15 +84,7 @@ def to_array(column: Column, chunks: Chunks) -> da.Array:
 
 
 def _read(shape: tuple[int, ...], dtype: np.dtype[Any], block: Block) -> np.ndarray:
-    if len(block.runs) == 1:
-        return read_run(block.runs[0], shape, dtype)
-    samples = np.empty((block.samples, *shape), dtype)
-    start = 0
-    for run in block.runs:
-        stop = start + len(run.digests)
-        samples[start:stop] = read_run(run, shape, dtype)
-        start = stop
-    return samples
+    return read_runs(block.runs, shape, dtype)
 
 
 def to_dataset(columns: Mapping[str, Column], chunks: Chunks) -> xr.Dataset:

@@ -19,6 +19,8 @@ from xarray_n5.formats.hangar_layout import digest_of, numbered
 from xarray_n5.formats.hangar_records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.formats.hangar_handles import OpenFile
 
 
@@ -101,12 +103,12 @@ def written_rows(path: str) -> list[int]:
     return counts
 
 
-def read_run(run: Run, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the samples of consecutive rows, one after another along the first axis.
+def read_runs(runs: Sequence[Run], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the samples of runs of rows, one after another along the first axis.
 
     Parameters
     ----------
-    run
+    runs
         Where they lie.
     shape, dtype
         Of each of them.
@@ -116,46 +118,79 @@ def read_run(run: Run, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarr
     ChunkError
         If a row cannot be decoded, or its digest is not that of its record.
     MetadataError
-        If the file has no such rows.
+        If a file has no such rows.
     """
-    with HANDLES.reading(run.path) as opened:
-        dataset = _dataset(opened, run.dataset, run.path)
-        stored = _native(dataset, run.path)
-        where, sizes = _selection(dataset, run.first, (len(run.digests), *shape), run.path)
-        rows = np.empty((len(run.digests), *shape), stored)
-        if rows.size:
-            try:
-                dataset.read_direct(rows.reshape(sizes), where)
-            except OSError as error:
-                record = str(run.record(0, shape))
-                why = f"{error}, in {len(rows)} rows from this one on"
-                raise ChunkError("decode", run.path, record, why) from error
-        number = int(opened.file.attrs.get("schema_dtype_num", -1))
+    read: list[np.ndarray] = [np.empty((0, *shape), dtype)] * len(runs)
+    for path, places in _by_path(runs).items():
+        fresh: set[int] = set()
+        with HANDLES.reading(path) as opened:
+            for place in places:
+                number = runs[place].dataset
+                dataset = _dataset(opened, number, path, refresh=number not in fresh)
+                fresh.add(number)
+                read[place] = _rows_of(dataset, runs[place], shape)
+    for run, rows in zip(runs, read, strict=True):
+        _check_digests(run, rows)
+    if len(read) == 1:
+        return read[0].astype(dtype, copy=False)
+    return np.concatenate([np.empty((0, *shape), dtype), *read], dtype=dtype, casting="unsafe")
+
+
+def _by_path(runs: Sequence[Run]) -> dict[str, list[int]]:
+    """Return the places of the runs in each file, in the order in which they are stored."""
+    found: dict[str, list[int]] = {}
+    for place in sorted(range(len(runs)), key=lambda k: (runs[k].dataset, runs[k].first)):
+        found.setdefault(runs[place].path, []).append(place)
+    return found
+
+
+def _rows_of(dataset: Any, run: Run, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the rows of one run, as they are stored."""
+    where, sizes = _selection(dataset, run.first, (len(run.digests), *shape), run.path)
+    rows = np.empty((len(run.digests), *shape), _native(dataset, run.path))
+    if rows.size:
+        try:
+            dataset.read_direct(rows.reshape(sizes), where)
+        except OSError as error:
+            record = str(run.record(0, shape))
+            why = f"{error}, in {len(rows)} rows from this one on"
+            raise ChunkError("decode", run.path, record, why) from error
+    return rows
+
+
+def _check_digests(run: Run, rows: np.ndarray) -> None:
     for row, digest in enumerate(run.digests):
-        if digest is not None and not _agrees(rows[row], digest, numbered(number)):
+        if (
+            digest is not None
+            and digest_of(rows[row]) != digest
+            and not _agrees(run.path, rows[row], digest)
+        ):
             why = (
-                f"the xxh64 of what is stored is {digest_of(rows[row])}"
-                f", the record says {digest}: the file was changed or damaged after it was "
-                "written, or the record is another file's"
+                f"the xxh64 of what is stored is {digest_of(rows[row])}, the record says {digest}: "
+                "the file was changed or damaged after it was written, or the record is another "
+                "file's"
             )
-            raise ChunkError("decode", run.path, str(run.record(row, shape)), why)
-    return rows.astype(dtype, copy=False)
+            raise ChunkError("decode", run.path, str(run.record(row, rows.shape[1:])), why)
 
 
-def _agrees(row: np.ndarray, digest: str, named: np.dtype[Any] | None) -> bool:
-    """Return whether a sample has a digest, be it as the type that the file's attribute names."""
-    if digest_of(row) == digest:
-        return True
+def _agrees(path: str, row: np.ndarray, digest: str) -> bool:
+    """Return whether a sample has a digest as the type that the file's attribute names.
+
+    Hangar tries that, too: it takes all zeros of one type for those of another.
+    """
+    with HANDLES.reading(path) as opened:
+        named = numbered(int(opened.file.attrs.get("schema_dtype_num", -1)))
     if named is None or named == row.dtype:
         return False
     return digest_of(row.astype(named)) == digest
 
 
-def _dataset(opened: OpenFile, number: int, path: str) -> Any:
+def _dataset(opened: OpenFile, number: int, path: str, *, refresh: bool = True) -> Any:
     """Return a dataset as its writer left it last."""
     if number not in opened.datasets:
         opened.datasets[number] = _open_dataset(opened.file, str(number), path)
-    opened.datasets[number].id.refresh()
+    if refresh:
+        opened.datasets[number].id.refresh()
     return opened.datasets[number]
 
 

@@ -94,6 +94,7 @@ class HangarWriter:
         self._process = os.getpid()
         self._lock = Lock()
         self._file: Any = None
+        self._dataset: Any = None
         self._place = (0, 0)
 
     def __enter__(self) -> Self:
@@ -131,9 +132,8 @@ class HangarWriter:
                     "a writer of Hangar's files was forked; make one in each process"
                 )
             number, row = self._advance()
-            dataset = self._file[str(number)]
-            dataset.write_direct(values.reshape(-1), None, (row, slice(0, values.size)))
-            dataset.flush()
+            self._dataset.write_direct(values.reshape(-1), None, (row, slice(0, values.size)))
+            self._dataset.flush()
             uid = Path(self._file.filename).stem
         return self._record(uid, digest, number, row, values.shape)
 
@@ -160,6 +160,8 @@ class HangarWriter:
                 self._finish()
         if self._file is None:
             self._begin()
+        if self._place[1] == 0:
+            self._dataset = self._file[str(self._place[0])]
         return self._place
 
     def _begin(self) -> None:
@@ -193,7 +195,7 @@ class HangarWriter:
         self._file, self._place = file, (0, 0)
 
     def _finish(self) -> None:
-        file, self._file = self._file, None
+        file, self._file, self._dataset = self._file, None, None
         file.attrs.modify("next_location", self._place)
         file.attrs.modify("collections_remaining", remaining(self._place[0]))
         place = place_of(file.filename)
