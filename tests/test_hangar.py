@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import dask.array as da
 import h5py
 import hdf5plugin  # noqa: F401 - plain h5py needs its filters
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
@@ -552,6 +554,71 @@ def test_wrong_records_are_named_before_anything_is_read(
     records = to_hangar(samples(), tmp_path)
     with pytest.raises(error, match=words):
         from_hangar(tmp_path, change(records))
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    (record,) = to_hangar(samples(1), tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(MetadataError, match="may be of any of"):
+        from_hangar([tmp_path / "a", tmp_path / "b"], [record])
+
+
+def test_arrays_without_samples_are_refused_or_nothing(tmp_path: Path) -> None:
+    unknown = da.from_array(samples(), chunks=(7, 3, 5))
+    unknown = unknown[:, (unknown > 1).any(axis=(0, 2))]
+    wrong: list[Any] = [np.array(3), unknown]
+    for each in wrong:
+        with pytest.raises(MetadataError, match="its first axis is the samples"):
+            to_hangar(each, tmp_path / "new")
+    assert to_hangar([], tmp_path / "new") == []
+    assert to_hangar(samples(0), tmp_path / "new") == []
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_cannot_be_made_whole_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(h5py.File, "create_dataset", fail)
+    with pytest.raises(OSError, match="No space"):
+        to_hangar(samples(), tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert not HANDLES.written
+
+
+def test_samples_of_a_commit_are_in_order(tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    records = to_hangar(samples(4), tmp_path / "data")
+    keys = ["f:c:b", "f:c:#10", "f:c:#9", "n:parts:#1:left"]
+    pairs = {key: f"0={number}" for number, key in enumerate(keys)}
+    text = "$".join([*(f"{key} {value}" for key, value in pairs.items()), "s:c:f 1=00"])
+    stored: dict[str, dict[str, bytes]] = {
+        "branch": {"head": b"branch:main", "branch:main": b"a=1"},
+        "ref": {"a=1:ref": numcodecs.Blosc("zstd").encode(text.encode()), "a=2:ref": b"short"},
+        "hash": {f"h:0={n}": record.encode() for n, record in enumerate(records)},
+        "stage_hash": {},
+        "stage_ref": {"f:c:lost": b"0=9"},
+    }
+    (tmp_path / ".hangar").mkdir()
+    for name, content in stored.items():
+        place = str(tmp_path / f".hangar/{name}.lmdb")
+        with lmdb.open(place, subdir=False) as database, database.begin(write=True) as change:
+            for key, value in content.items():
+                change.put(key.encode(), value)
+    found = hangar_records(tmp_path)
+    assert found == {
+        "c": {9: records[2], 10: records[1], "b": records[0]},
+        "parts": {"1/left": records[3]},
+    }
+    assert list(found["c"]) == [9, 10, "b"]
+    dataset: Any = from_hangar(tmp_path / "data", found)
+    assert list(dataset["c_sample"].values) == ["9", "10", "b"]
+    with pytest.raises(MetadataError, match="sample 'lost' of column 'c' has the digest 0=9"):
+        hangar_records(tmp_path, "STAGED")
+    with pytest.raises(MetadataError, match="commit a=2: 5 bytes that Blosc did not make"):
+        hangar_records(tmp_path, "a=2")
 
 
 def test_places_that_hold_nothing_are_named(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,12 @@ from xarray_n5.formats.hangar import describe, written_rows
 from xarray_n5.formats.hangar_places import find_files
 from xarray_n5.formats.hangar_records import parse_record
 from xarray_n5.formats.hangar_refs import read_records
-from xarray_n5.formats.hangar_runs import find_file, runs_of_records, runs_of_rows
+from xarray_n5.formats.hangar_runs import find_named, runs_of_records, runs_of_rows
 from xarray_n5.formats.hangar_writer import HangarWriter
 from xarray_n5.hangar_columns import Column, to_array, to_dataset
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     from xarray_n5.formats.hangar import HangarFile
@@ -157,6 +158,7 @@ def to_hangar(
     """
     source = samples.data if isinstance(samples, xr.DataArray) else samples
     if isinstance(source, (np.ndarray, da.Array)):
+        _check_samples(source.shape)
         sizes, dtype, stream = source.shape[1:], source.dtype, _rows(source)
     else:
         given = map(np.asarray, source)
@@ -187,9 +189,7 @@ def _chosen(files: Sequence[str], found: Records, what: str) -> Column:
     records = [parse_record(each) for each in texts]
     if not records:
         raise MetadataError(f"{what}: none are given, so nothing says of which shape samples are")
-    paths = {os.path.basename(path).removesuffix(".hdf5"): path for path in files}  # noqa: PTH119
-    where = os.path.dirname(files[0])  # noqa: PTH120
-    named = {each.uid: find_file(each, paths, where) for each in records}
+    named = find_named(records, files)
     opened = {uid: describe(path) for uid, path in named.items()}
     for each in records:
         _check_alike(what, "shapes", str(each), each.shape, records[0].shape)
@@ -218,6 +218,14 @@ def _check_alike(what: str, kind: str, record: str, found: object, first: object
         raise MetadataError(
             f"{what}: samples of several {kind}, {first} and, of {record!r}, {found}, make no one "
             "array; give the records of each by themselves, as {name: records}"
+        )
+
+
+def _check_samples(shape: tuple[float, ...]) -> None:
+    if not shape or any(map(math.isnan, shape[1:])):
+        raise MetadataError(
+            f"samples in an array of shape {shape}: its first axis is the samples, and the others "
+            "must be known (compute_chunk_sizes() of dask's arrays finds them out)"
         )
 
 

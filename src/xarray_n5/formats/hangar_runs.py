@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import MetadataError, NodeNotFoundError
@@ -81,19 +82,37 @@ def blocks_of(runs: Sequence[Run], most: int, size: int | None) -> list[tuple[Ru
     return list(map(tuple, blocks))
 
 
-def find_file(record: Record, paths: Mapping[str, str], where: str) -> str:
-    """Return the file that a record names.
+def find_named(records: Iterable[Record], paths: Sequence[str]) -> dict[str, str]:
+    """Return the files that records name, by their uids.
+
+    Parameters
+    ----------
+    records
+        Of any samples.
+    paths
+        All files that there are: at least one.
 
     Raises
     ------
     NodeNotFoundError
-        If it is not among those that there are.
+        If one is not among them.
+    MetadataError
+        If two of them have the name of one.
     """
-    try:
-        return paths[record.uid]
-    except KeyError:
-        hint = f"the record {str(record)!r} names it; data that is not fetched yet has no file"
-        raise NodeNotFoundError(where, f"{record.uid}.hdf5", "file", hint) from None
+    known: dict[str, set[str]] = {}
+    for path in paths:
+        known.setdefault(PurePath(path).stem, set()).add(path)
+    found = {}
+    for record in records:
+        several = known.get(record.uid, set())
+        if not several:
+            hint = f"the record {str(record)!r} names it; what was not fetched has no file"
+            where = PurePath(paths[0]).parent
+            raise NodeNotFoundError(str(where), f"{record.uid}.hdf5", "file", hint)
+        if len(several) > 1:
+            raise MetadataError(f"the record {str(record)!r} may be of any of {sorted(several)}")
+        found[record.uid] = min(several)
+    return found
 
 
 def _rows(run: Run) -> int:

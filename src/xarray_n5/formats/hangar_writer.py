@@ -71,7 +71,7 @@ class HangarWriter:
     >>> with HangarWriter(mkdtemp(), (2, 3), "uint8") as writer:
     ...     record = writer.write(np.ones((2, 3), "uint8"))
     >>> record.split(":")[2:]
-    ['7389b55c8af45c24', '0', '0', '2 3']
+    ['ee18e7d7b7680c64', '0', '0', '2 3']
     """
 
     def __init__(
@@ -169,12 +169,24 @@ class HangarWriter:
         file = None
         while file is None:
             uid = "".join(secrets.choice(_LETTERS) for _ in range(8))
+            path = str(self._folder / f"{uid}.hdf5")
             # "x" makes a file or fails: none that exists is touched.
             try:
-                file = self._hdf5.File(self._folder / f"{uid}.hdf5", "x", libver="latest")
-                HANDLES.written.add(place_of(file.filename))
+                file = self._hdf5.File(path, "x", libver="latest")
+                HANDLES.written.add(place_of(path))
             except FileExistsError:
                 continue
+        try:
+            self._prepare(file)
+        except BaseException:
+            # Nothing of it is of use; a reader would stumble over it.
+            self._close(file)
+            Path(path).unlink()
+            raise
+        self._file, self._place = file, (0, 0)
+
+    def _prepare(self, file: Any) -> None:
+        """Make what Hangar makes, and open the file for its readers."""
         for number in range(DATASETS):
             file.create_dataset(
                 str(number),
@@ -192,12 +204,15 @@ class HangarWriter:
         file.attrs["compression_opts"] = False if options is None else options
         file.flush()
         file.swmr_mode = True
-        self._file, self._place = file, (0, 0)
 
     def _finish(self) -> None:
         file, self._file, self._dataset = self._file, None, None
         file.attrs.modify("next_location", self._place)
         file.attrs.modify("collections_remaining", remaining(self._place[0]))
+        self._close(file)
+
+    @staticmethod
+    def _close(file: Any) -> None:
         place = place_of(file.filename)
         file.close()
         HANDLES.written.discard(place)
