@@ -50,8 +50,8 @@ LADDER = [
     {"storing"},
     {"resuming"},
     {"batches", "beginning"},
-    {"dask", "faithful", "fitting", "picking"},
-    {"encoding", "integrity"},
+    {"dask", "faithful", "fitting", "hangar_columns", "picking"},
+    {"encoding", "hangar", "integrity"},
     {"building"},
     {"backend", "writer"},
     {"updating"},
@@ -67,6 +67,7 @@ PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
     *("chunk_map", "repair", "verify"),
+    *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }
 

@@ -21,7 +21,7 @@ from xarray_n5.errors import (
     ContainerNotVisibleError,
     MetadataError,
     MissingChunkError,
-    MissingDependencyError,
+    MissingPackageError,
     N5Error,
     NodeExistsError,
     NodeNotFoundError,
@@ -32,7 +32,9 @@ from xarray_n5.errors import (
     UnknownCompressionError,
     VarlengthChunkError,
 )
+from xarray_n5.formats.hangar_writer import HangarWriter
 from xarray_n5.group import Group, create_array, create_group, open_array, open_group
+from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
 from xarray_n5.integrity import repair, verify
 
 __all__ = [
@@ -43,9 +45,10 @@ __all__ = [
     "ContainerNotVisibleError",
     "Geometry",
     "Group",
+    "HangarWriter",
     "MetadataError",
     "MissingChunkError",
-    "MissingDependencyError",
+    "MissingPackageError",
     "N5Error",
     "NodeExistsError",
     "NodeNotFoundError",
@@ -59,12 +62,15 @@ __all__ = [
     "chunk_map",
     "create_array",
     "create_group",
+    "from_hangar",
     "from_n5",
+    "hangar_records",
     "open_array",
     "open_group",
     "register_compression",
     "register_dialect",
     "repair",
+    "to_hangar",
     "to_n5",
     "verify",
 ]

@@ -13,7 +13,7 @@ Each is also the builtin that a caller would catch::
     ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
     ├── OneWriterError           OSError              an HDF5 file that somebody else writes
-    ├── MissingDependencyError   ImportError          a library that is not installed
+    ├── MissingPackageError      ImportError          a package that an extra installs
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
         └── VarlengthChunkError                       a chunk that holds a list of elements
@@ -34,7 +34,7 @@ __all__ = [
     "ContainerNotVisibleError",
     "MetadataError",
     "MissingChunkError",
-    "MissingDependencyError",
+    "MissingPackageError",
     "N5Error",
     "NodeExistsError",
     "NodeNotFoundError",
@@ -156,12 +156,12 @@ class OneWriterError(N5Error, OSError):
         )
 
 
-class MissingDependencyError(N5Error, ImportError):
-    """A library that only some users need, and that is not installed."""
+class MissingPackageError(N5Error, ImportError):
+    """Something was asked for that takes a package which an extra installs."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        self.extra = extra
-        super().__init__(f'{what} need more libraries: pip install "xarray-n5[{extra}]"')
+    def __init__(self, what: str, extra: str, cause: object) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} need more packages ({cause}): pip install xarray-n5[{extra}]")
 
 
 class ChunkError(N5Error, ValueError):

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import MissingDependencyError, OneWriterError
+from xarray_n5.errors import MissingPackageError, OneWriterError
 from xarray_n5.storage.hdf5_chunks import Stored
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise MissingDependencyError("HDF5 files", "hdf5") from error
+        raise MissingPackageError("HDF5 files", "hdf5", error) from error
     return h5py
 
 

@@ -1,0 +1,59 @@
+"""Where the files of Hangar's repositories lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xarray_n5.errors import NodeNotFoundError, PathError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Place = str | os.PathLike[str]
+
+
+def find_files(places: Place | Iterable[Place]) -> list[str]:
+    """Return the HDF5 files at one place, or at several.
+
+    Parameters
+    ----------
+    places
+        Files and folders: of a folder, those in it or in the folders that it holds (of a
+        repository, those in its ``.hangar/data``), in order of their last change.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there are none.
+    PathError
+        If a place is not on this machine's file systems.
+    """
+    several = [places] if isinstance(places, (str, os.PathLike)) else list(places)
+    found = [file for place in several for file in _at(place)]
+    if not found:
+        raise NodeNotFoundError(str(places), "", "HDF5 file")
+    return found
+
+
+def _at(place: Place) -> list[str]:
+    text = os.fspath(place)
+    if "://" in text:
+        raise PathError(f"{text!r}: Hangar's files are read from local paths only; copy them first")
+    path = Path(text).absolute()
+    if not path.is_dir():
+        if not path.exists():
+            raise NodeNotFoundError(text, "", "HDF5 file or folder")
+        return [str(path)]
+    inside = path / ".hangar" if path.name != ".hangar" else path
+    folder = inside / "data" if (inside / "data").is_dir() else path
+    files = [*folder.glob("*.hdf5"), *folder.glob("*/*.hdf5")]
+    if not files:
+        hint = "files called *.hdf5 are looked for in it, and in the folders that it holds"
+        raise NodeNotFoundError(text, "", "HDF5 file", hint)
+    return [str(file) for file in sorted(files, key=_age)]
+
+
+def _age(file: Path) -> tuple[int, str]:
+    return file.stat().st_mtime_ns, file.name
