@@ -132,7 +132,7 @@ def hint(store: Store, path: str, form: Format) -> str:
     """Return what there is instead of what was looked for, or nothing where that cannot be told."""
     try:
         if store.exists(path) or store.exists(""):
-            return "it is a file, neither a directory nor HDF5"
+            return "it is a file, and no HDF5 on a local disk"
         while True:
             folders, files = store.list(path)
             if "zarr.json" in files:

@@ -18,8 +18,9 @@ from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
 from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
-from xarray_n5.storage.hdf5_chunks import Place, clear_chunk, store_chunk
+from xarray_n5.storage.hdf5_chunks import Place
 from xarray_n5.storage.hdf5_nodes import DOCUMENTS, document_of, members_of, write_document
+from xarray_n5.storage.hdf5_stored import clear_chunk, store_chunk
 from xarray_n5.storage.local import LocalStore
 
 if TYPE_CHECKING:
@@ -113,8 +114,11 @@ class Hdf5Store:
                 raise ChunkError("decode", self.file, join(path, name), why) from error
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return what is at each key."""
-        return [self.get(key) for key in keys]
+        """Return what is at each key; of documents, the file is opened once for all."""
+        if any(key.rpartition("/")[2] not in DOCUMENTS for key in keys):
+            return [self.get(key) for key in keys]
+        with files.reading(self.file):
+            return [self.get(key) for key in keys]
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
@@ -150,22 +154,28 @@ class Hdf5Store:
             return file is not None and file.node(prefix) is not None
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of nodes in a group; of an array, those of its documents and chunks."""
+        """Return the names of nodes in a group, and of documents.
+
+        Chunks are walked, not listed: there may be millions of them.
+        """
         kept, _ = self._beside.list(prefix)
         hidden = tuple(name for name in kept if _KEPT.fullmatch(name))
         with files.reading(self.file) as file:
             node = file.node(prefix) if file else None
             if file is None or node is None:
                 return hidden, ()
-            documents = [name for name in DOCUMENTS if document_of(file, prefix, name)]
-            if not hasattr(node, "shape"):
-                return (*hidden, *members_of(node)), tuple(documents)
-            return hidden, (*documents, *sorted(self._chunks(file, prefix)))
+            documents = tuple(name for name in DOCUMENTS if document_of(file, prefix, name))
+            inner = () if hasattr(node, "shape") else members_of(node)
+            return (*hidden, *inner), documents
 
-    def _chunks(self, file: files.KnownFile, path: str) -> Iterator[str]:
-        stored = file.stored(path)
-        for index in stored.indices(lambda: file.node(path)) if stored else ():
-            yield ".".join(map(str, index)) or "0"
+    def _chunks(self, path: str) -> Sequence[str]:
+        """Return the keys of the chunks of an array."""
+        with files.reading(self.file) as file:
+            stored = file.stored(path) if file else None
+            if file is None or stored is None:
+                return ()
+            found = stored.indices(lambda: file.node(path))
+            return [".".join(map(str, index)) or "0" for index in found]
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""
@@ -180,6 +190,7 @@ class Hdf5Store:
             return
         folders, names = self.list(prefix)
         yield from names
+        yield from self._chunks(prefix)
         for folder in folders:
             if not _KEPT.fullmatch(folder):
                 inner = self._walk(join(prefix, folder), (*above, real))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MissingPackageError, OneWriterError
-from xarray_n5.storage.hdf5_chunks import Stored
+from xarray_n5.storage.hdf5_stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

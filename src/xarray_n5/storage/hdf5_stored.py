@@ -1,0 +1,202 @@
+"""What is known of HDF5 datasets: their chunks, and where these lie in the file."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.storage.hdf5_chunks import (
+    PLAIN,
+    Place,
+    contiguous_chunks,
+    is_known,
+    plain_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from xarray_n5.compression import Buffer
+    from xarray_n5.grid import Index
+
+_ENOUGH = 8
+"""After how many chunks of an array it is worth asking where all of them lie."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Where all chunks of an array lie: their numbers, sorted, and columns beside them."""
+
+    numbers: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray
+
+    @classmethod
+    def of(cls, dataset: Any, chunks: tuple[int, ...], counts: tuple[int, ...]) -> Places:
+        """Ask HDF5 once, for all chunks."""
+        columns = array("q"), array("q"), array("q"), array("q")
+
+        def note(chunk: Any) -> None:
+            starts = zip(chunk.chunk_offset, chunks, counts, strict=True)
+            number = 0
+            for start, side, count in starts:
+                number = number * count + start // side
+            facts = (number, chunk.byte_offset or 0, chunk.size, chunk.filter_mask)
+            for column, fact in zip(columns, facts, strict=True):
+                column.append(fact)
+
+        if 0 not in counts:
+            dataset.id.chunk_iter(note)
+        found = [np.frombuffer(column, np.int64) for column in columns]
+        order = np.argsort(found[0])
+        return cls(*(column[order] for column in found))
+
+    def get(self, number: int) -> tuple[int, int, int] | None:
+        """Return a chunk's offset, size and filter mask, or None where it is not stored."""
+        at = int(np.searchsorted(self.numbers, number))
+        if at == len(self.numbers) or self.numbers[at] != number:
+            return None
+        return int(self.offsets[at]), int(self.sizes[at]), int(self.masks[at])
+
+
+@dataclass(slots=True)
+class Stored:
+    """What is known of a dataset without a handle of it."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    """The shape of a chunk, also where the file has none of its own."""
+    dtype: np.dtype[Any]
+    chunked: bool
+    """Whether the file has chunks of its own."""
+    direct: bool
+    """Whether chunks are bytes in the file that need no HDF5 to be decoded."""
+    source: str
+    """The file that the bytes are in."""
+    offset: int | None = None
+    """Where they begin, if they are one run."""
+    places: Places | None = None
+    asked: int = 0
+
+    @classmethod
+    def of(cls, dataset: Any) -> Stored:
+        """Return what is known of a dataset."""
+        chunked = dataset.chunks is not None
+        return cls(
+            shape=dataset.shape,
+            chunks=dataset.chunks or contiguous_chunks(dataset.shape),
+            dtype=dataset.dtype,
+            chunked=chunked,
+            direct=is_known(dataset),
+            source=dataset.file.filename,
+            offset=None if chunked else dataset.id.get_offset(),
+        )
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis."""
+        return tuple(-(-n // c) for n, c in zip(self.shape, self.chunks, strict=True))
+
+    def selection(self, index: Index) -> tuple[slice, ...]:
+        """Return where a chunk is in the array."""
+        sides = zip(index, self.chunks, self.shape, strict=True)
+        return tuple(slice(i * side, min((i + 1) * side, size)) for i, side, size in sides)
+
+    def place(self, index: Index, dataset: Callable[[], Any]) -> Place | bytes | None:
+        """Return where a chunk's bytes are, or its elements where HDF5 must decode them."""
+        if any(i >= count for i, count in zip(index, self.counts, strict=True)):
+            return None
+        if not self.direct:
+            stored = self.chunked is False or self.dtype.hasobject or self.exists(index, dataset)
+            where = self.selection(index)
+            return plain_bytes(dataset(), where, self.chunks) if stored else None
+        if not self.chunked:
+            return self._run(index)
+        if (data := self._ask(index, dataset)) is not None:
+            return data
+        found = self.all_places(dataset).get(self._number(index))
+        return None if found is None else Place(self.source, *found)
+
+    def _number(self, index: Index) -> int:
+        return int(np.ravel_multi_index(index, self.counts)) if index else 0
+
+    def _ask(self, index: Index, dataset: Callable[[], Any]) -> bytes | None:
+        """Return a chunk's bytes as HDF5 finds them: in logarithmic time, for the first few."""
+        self.asked += 1
+        if self.places is not None or self.asked > _ENOUGH:
+            return None
+        start = tuple(i * side for i, side in zip(index, self.chunks, strict=True))
+        try:
+            mask, data = dataset().id.read_direct_chunk(start)
+        except (OSError, RuntimeError, MemoryError, ValueError):
+            return None  # it is not stored, or something is wrong: where it lies will tell
+        return mask.to_bytes(4, "little") + data if data else None
+
+    def all_places(self, dataset: Callable[[], Any]) -> Places:
+        """Return where all chunks lie."""
+        if self.places is None:
+            self.places = Places.of(dataset(), self.chunks, self.counts)
+        return self.places
+
+    def exists(self, index: Index, dataset: Callable[[], Any]) -> bool:
+        """Return whether a chunk is stored."""
+        if any(i >= count for i, count in zip(index, self.counts, strict=True)):
+            return False
+        if not self.chunked:
+            return self.offset is not None or bool(dataset().id.get_storage_size())
+        if self._ask(index, dataset) is not None:
+            return True
+        return self.all_places(dataset).get(self._number(index)) is not None
+
+    def indices(self, dataset: Callable[[], Any]) -> Iterator[Index]:
+        """Iterate over the chunks that are stored."""
+        if self.chunked:
+            for number in self.all_places(dataset).numbers:
+                yield tuple(map(int, np.unravel_index(number, self.counts)))
+        elif self.exists((0,) * len(self.shape), dataset):
+            yield from product(*map(range, self.counts))
+
+    def _run(self, index: Index) -> Place | None:
+        """Return where a chunk is of bytes that are one run."""
+        if self.offset is None:
+            return None
+        where = self.selection(index)
+        size = math.prod(each.stop - each.start for each in where)
+        first = 0
+        for side, each in zip(self.shape, where, strict=True):
+            first = first * side + each.start
+        item = self.dtype.itemsize
+        whole = math.prod(self.chunks) * item
+        return Place(self.source, self.offset + first * item, size * item, PLAIN, whole)
+
+
+def store_chunk(dataset: Any, index: Index, data: Buffer) -> None:
+    """Store a chunk: as it is where filters are undone without HDF5, else through them."""
+    stored, plain = Stored.of(dataset), memoryview(data)[4:]
+    mask = int.from_bytes(memoryview(data)[:4], "little")
+    if stored.direct and stored.chunked and mask != PLAIN:
+        start = tuple(i * side for i, side in zip(index, stored.chunks, strict=True))
+        dataset.id.write_direct_chunk(start, bytes(plain), mask)
+        return
+    where = stored.selection(index)
+    elements = np.frombuffer(plain, dataset.dtype).reshape(stored.chunks)
+    dataset[where or ()] = elements[tuple(slice(each.stop - each.start) for each in where)]
+
+
+def clear_chunk(dataset: Any, index: Index) -> None:
+    """Make a chunk hold the fill value, past all filters: who reads it needs none."""
+    stored = Stored.of(dataset)
+    whole = np.full(stored.chunks, dataset.fillvalue, dataset.dtype)
+    if stored.direct and stored.chunked:
+        count = dataset.id.get_create_plist().get_nfilters()
+        start = tuple(i * side for i, side in zip(index, stored.chunks, strict=True))
+        dataset.id.write_direct_chunk(start, whole.tobytes(), (1 << count) - 1)
+        return
+    where = stored.selection(index)
+    dataset[where or ()] = whole[tuple(slice(each.stop - each.start) for each in where)]
