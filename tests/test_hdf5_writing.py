@@ -288,7 +288,7 @@ def test_a_cluster_must_not_write(path: str, cluster: Client) -> None:
     lazy: Any = to_n5(x, path, "v", compute=False)
     with pytest.raises(OneWriterError, match="cannot write what"):
         cluster.compute(lazy).result()
-    lazy.compute()
+    lazy.compute(scheduler="threads")
     assert (open_array(path, "v")[...] == X).all()
 
 
