@@ -15,6 +15,7 @@ from xarray_n5.creation import (
     check_agreement,
     check_storable,
     chunk_shape,
+    completed,
     make_room,
 )
 from xarray_n5.describing import describe
@@ -363,6 +364,7 @@ def create_array(
     dialect: str | Iterable[str] | None = None,
     chunk_elements: int = 1 << 20,
     chunk_aspect_ratio: Sequence[float] | None = None,
+    layout: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
     announce: Callable[[Array], None] | None = None,
@@ -378,7 +380,8 @@ def create_array(
     shape
         The array's shape, in C order.
     dtype
-        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64.
+        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
+        of fixed size, structures too, and ``object`` for texts of any length.
     chunks
         The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
         `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
@@ -394,6 +397,9 @@ def create_array(
         and adds the attributes; "r+" does only the latter.
     dialect
         How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
+    layout
+        How the format stores elements, in its own words: of Zarr v2's ``.zarray`` "order",
+        "dimension_separator", "filters", "fill_value" and "dtype" (for its byte order).
     announce
         What is called with a new array when there is room for it, just before it is written.
 
@@ -422,7 +428,7 @@ def create_array(
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
-    metadata = form.complete(metadata)
+    metadata = completed(form, metadata, layout, at)
     before = get_documents(store, path, form)
     found = form.read(before, at)
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
@@ -430,7 +436,9 @@ def create_array(
     check_storable(metadata, form, at)
     options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     if there is not None:
-        check_agreement(there, metadata, at, chunks_matter=not isinstance(chunks, str))
+        check_agreement(
+            there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
+        )
         array = options.array(store, path, form, there)
         if metadata.attributes or stale:
             array.attrs.change(metadata.attributes, stale)
