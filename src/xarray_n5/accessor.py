@@ -124,8 +124,8 @@ class DatasetAccessor:
         NodeExistsError
             If there is something that `mode` does not allow to replace.
         """
-        how = Writing(
-            url=url,
+        how = Writing.into(
+            url,
             mode=mode,
             storage_options=storage_options,
             format=format,
@@ -235,8 +235,8 @@ class DataTreeAccessor:
         asked = dict(encoding or {})
         if unknown := asked.keys() - set(self._tree.groups):
             raise KeyError(f"the encoding is for {sorted(unknown)}, none of {self._tree.groups}")
-        how = Writing(
-            url=url,
+        how = Writing.into(
+            url,
             mode=mode,
             storage_options=storage_options,
             format=format,

@@ -170,6 +170,17 @@ def make_room(
     return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
 
 
+def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:
+    """Write what a directory lacks to be a group of the format, if it is nobody else's."""
+    lacking = form.above(before, _where(store, path, form), fresh=False)
+    if not lacking:
+        return
+    if others := FOREIGN.intersection(store.list(path)[1]).difference(form.documents):
+        what = f"it has {min(others)}; choose another place"
+        raise NodeExistsError(store.url, path, "another format", what)
+    set_documents(store, path, lacking)
+
+
 def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:
     """Return whether nothing is at a node but what a stopped write left of an array."""
     if get_documents(store, path, form):

@@ -15,6 +15,7 @@ from xarray_n5.creation import (
     check_agreement,
     check_storable,
     chunk_shape,
+    complete_group,
     completed,
     make_room,
 )
@@ -98,9 +99,7 @@ class Group(Mapping[str, "Array | Group"]):
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        if not self._is_inside(name):
+        if not isinstance(name, str) or not self._is_inside(name):
             return False
         path = self._inner(name)
         _, document = locate(self._store, path, self._format.name)
@@ -381,7 +380,7 @@ def create_array(
         The array's shape, in C order.
     dtype
         One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
-        of fixed size, structures too, and ``object`` for texts of any length.
+        of fixed size, and ``object`` for texts.
     chunks
         The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
         `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
@@ -493,6 +492,7 @@ def create_group(
     before = get_documents(store, path, form)
     found = form.read(before, at)
     if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
+        complete_group(store, path, form, before)
         group = Group(store, path, form, found, options=Opening(writable=True))
         if metadata.attributes:
             group.attrs.update(metadata.attributes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import dask.array as da
 import numpy as np
@@ -40,9 +40,9 @@ def _plain(arr: Any) -> Any:
 def _as_dask(arr: Any) -> da.Array:
     """Return blocks of what is none of Dask's; of texts, whose size nobody knows, one."""
     if isinstance(arr, da.Array) or not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
-        return da.asarray(arr)
+        return cast("da.Array", da.asarray(arr))
     try:
-        return da.from_array(as_texts(arr), chunks=arr.shape)
+        return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
     except TypeError as error:
         raise MetadataError(str(error)) from error
 
