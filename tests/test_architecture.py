@@ -55,7 +55,7 @@ LADDER = [
     {"dask", "faithful", "fitting", "picking"},
     {"encoding", "integrity"},
     {"building"},
-    {"room"},
+    {"multiscales", "room"},
     {"backend", "writer"},
     {"updating"},
     {"accessor"},

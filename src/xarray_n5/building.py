@@ -14,6 +14,7 @@ from xarray_n5.compression import to_json
 from xarray_n5.coordinates import coords_of, dims_of
 from xarray_n5.decoding import decode
 from xarray_n5.dialects import DIALECTS
+from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.node import units_of_values
 from xarray_n5.lazy import LazyArray, LazyStack, LazyText
 from xarray_n5.notes import is_text, meant_by_users, note_of
@@ -97,7 +98,7 @@ def build(
             if not _at_one_place(coords.setdefault(dim, values), values):
                 raise ValueError(_clash(image.first, f"their {dim!r} lies at different places"))
     encoded = any("_ARRAY_DIMENSIONS" in image.first.attrs for image in images.values())
-    attributes = unpack_attributes(attributes)
+    attributes = unpack_attributes(without_variables(attributes))
     decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)

@@ -45,6 +45,8 @@ class Stored:
     compression: Any
     layout: Mapping[str, Any] | None = None
     """How the format stores elements, where that is asked for."""
+    irregular: tuple[str, ...] = ()
+    """The dimensions whose coordinates are numbers or times that no axis tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Plan:
     path: str
     variables: Mapping[str, Stored]
     attributes: Mapping[str, Any]
+    data: frozenset[str] = frozenset()
+    """The variables that are no coordinates."""
 
 
 def plan(
@@ -107,15 +111,22 @@ def plan(
         and dim not in asked
         and _is_axis_alone(dataset, dim, axis)
     }
+    irregular = tuple(
+        dim
+        for dim, axis in axes.items()
+        if axis is None and dim in dataset.variables and dataset[dim].dtype.kind in "iufMmO"
+    )
     stored = {}
     for key, variable in packing.encode(own).items():
         name = NAMELESS if key is None else str(key)
         if name not in alone:
             packed = _packed(name, variable, packing, dataset.dims)
-            stored[name] = _stored(name, packed, axes, alone, strict=key in asked)
+            stored[name] = replace(
+                _stored(name, packed, axes, alone, strict=key in asked), irregular=irregular
+            )
     where = f"group {path or '/'!r}"
     described = packing.pack_group(attributes, where, empty=not stored)
-    return Plan(path, stored, described)
+    return Plan(path, stored, described, frozenset(map(str, dataset.data_vars)))
 
 
 def encode_into(dataset: xr.Dataset, stored: xr.Dataset, packing: Packing) -> dict[str, Packed]:

@@ -42,12 +42,13 @@ class Native:
 
     def pack(self, name: str, variable: xr.Variable) -> Packed:
         """Return a variable as xarray's Zarr writer encodes it."""
-        encoded: Any = encode_zarr_variable(variable, name=name)
+        encoded: Any = encode_zarr_variable(_as_long_as_it_is(variable), name=name)
         data, attributes = encoded.data, dict(encoded.attrs)
         if data.dtype.kind == "T":
             data = data.astype(object)
-        if data.dtype.kind in "SU" and not data.dtype.itemsize:
-            data = data.astype(f"{data.dtype.kind}1")
+        if data.dtype.kind in "SU" and data.dtype.itemsize <= 1:
+            # Zarr has no texts without length, and xarray joins those of one byte to one text.
+            data = data.astype("S2" if data.dtype.kind == "S" else "U1")
         if data.dtype.kind not in f"{_KINDS}O" or data.dtype.name in {"float128", "complex256"}:
             raise MetadataError(
                 f"Zarr cannot hold variable {name!r} of type {data.dtype}; convert it with astype()"
@@ -92,6 +93,18 @@ class Native:
                 f"{data.dtype}; write all of it anew with mode='w', or as objects"
             )
         return replace(packed, data=data.astype(there))
+
+
+def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
+    """Return texts without the size that others had in a file: xarray would cut them."""
+    asked = variable.encoding.get("dtype")
+    if variable.dtype.kind not in "SU" or asked is None or asked is str:
+        return variable
+    if np.dtype(asked).kind != variable.dtype.kind:
+        return variable
+    longer = variable.copy(deep=False)
+    longer.encoding = {key: each for key, each in variable.encoding.items() if key != "dtype"}
+    return longer
 
 
 def _attributes(

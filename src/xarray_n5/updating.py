@@ -15,6 +15,7 @@ from xarray_n5.building import Options, build
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.dask import to_n5
 from xarray_n5.dialects import DIALECTS
+from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.encoding import axis_of, encode_into
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.fitting import (
@@ -29,13 +30,14 @@ from xarray_n5.fitting import (
 )
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_group
+from xarray_n5.multiscales import still_true
 from xarray_n5.notes import NOTES, note_of, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.writes import now, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -97,7 +99,9 @@ def update(
         if not began:
             _grow(group, facts, how)
         arrays = {name: array.refresh() for name, array in arrays.items()}
-    for dim in _outdated(written, stored, {k: v for k, v in places.items() if k not in beside}):
+    moved = _outdated(written, stored, {k: v for k, v in places.items() if k not in beside})
+    _forget_images(group, moved)
+    for dim in moved:
         for array in arrays.values():
             _forget(array, dim, how)
     begun = {
@@ -237,6 +241,14 @@ def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slic
             ):
                 found.append(dim)
     return found
+
+
+def _forget_images(group: Group, moved: Sequence[str]) -> None:
+    """Take out of a group what it says of images that have other places now."""
+    images = group.attrs.get("multiscales")
+    if moved and images and "multiscales" not in without_variables(group.attrs):
+        kept = still_true(images, moved)
+        group.attrs.change({"multiscales": kept} if kept else {}, [] if kept else ["multiscales"])
 
 
 def _forget(array: Array, dim: str, how: Writing) -> None:

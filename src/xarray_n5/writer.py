@@ -19,6 +19,7 @@ from xarray_n5.encoding import plan
 from xarray_n5.errors import MetadataError
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_group, open_existing, open_group
+from xarray_n5.multiscales import check_dialect, images_of
 from xarray_n5.naming import check_name
 from xarray_n5.notes import note_of
 from xarray_n5.paths import join
@@ -77,7 +78,7 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
         stays = group is not None and how.mode == "a"
         whole = _with_places(dataset, group) if group is not None and stays else dataset
         plans.append(plan(whole, path, how.packing, encoding, beside=stays))
-        _check(plans[-1], how)
+        _check(plans[-1], how, group.attrs if group is not None and stays else {})
         if group is not None:
             gone += check_room(plans[-1], group, how, again=again)
         elif path:
@@ -128,8 +129,11 @@ def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
     return dataset.assign_coords(places) if places else dataset
 
 
-def _check(plan: Plan, how: Writing) -> None:
+def _check(plan: Plan, how: Writing, there: Mapping[str, Any]) -> None:
     """Raise where creating an array would raise, before the first is created."""
+    if not how.packing.in_axes:
+        check_dialect(how.dialect)
+        images_of(plan, there, how.dialect)
     for name, stored in plan.variables.items():
         data = stored.packed.data
         where = f"variable {name!r}"
@@ -167,7 +171,10 @@ def _write_group(plan: Plan, group: Group | None, how: Writing) -> dict[str, Beg
             each["coordinates"] for each in (group.attrs, attributes) if "coordinates" in each
         ]:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(both).split()))
-    group.attrs.update(attributes)
+    if not how.packing.in_axes:
+        attributes |= images_of(plan, group.attrs, how.dialect)
+    gone = [key for key in ("multiscales",) if attributes.get(key, key) is None]
+    group.attrs.change({k: v for k, v in attributes.items() if k not in gone}, gone)
     return begun
 
 
