@@ -9,7 +9,8 @@ import xarray as xr
 
 from xarray_n5.batches import Writing, side_by_side
 from xarray_n5.coordinates import geometry_from
-from xarray_n5.paths import normalize_path
+from xarray_n5.nodes import path_in
+from xarray_n5.paths import join
 from xarray_n5.reprs import as_html, as_text, show_geometry
 from xarray_n5.updating import update
 from xarray_n5.writer import write
@@ -136,7 +137,7 @@ class DatasetAccessor:
             checksums=checksums,
             fsync=fsync,
         )
-        place = normalize_path(group or "")
+        place = path_in(how.form.name, group or "")
         if append_dim is None and region is None and mode != "r+":
             return _run(write([(self._dataset, place, encoding)], how), compute=compute)
         if encoding or mode == "w" or (append_dim is not None and region is not None):
@@ -250,9 +251,7 @@ class DataTreeAccessor:
         nodes = []
         for node in self._tree.subtree:
             inner = node.relative_to(self._tree)
-            place = "/".join(
-                part for part in ((group or "").strip("/"), inner) if part not in {"", "."}
-            )
+            place = join(path_in(how.form.name, group or ""), "" if inner == "." else inner)
             # Coordinates that come from above the tree are its root's.
             own = node.to_dataset(inherit=node is self._tree)
             nodes.append((own, place, asked.get(node.path)))

@@ -16,12 +16,11 @@ from xarray_n5.formats import FORMATS
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
-from xarray_n5.paths import normalize_path
+from xarray_n5.nodes import open_place
 from xarray_n5.planning import align
 from xarray_n5.resuming import forget_overlapped, resume, sweep_documents
 from xarray_n5.selection import normalize
 from xarray_n5.sources import blocks_of, names_of
-from xarray_n5.storage import open_container
 from xarray_n5.underway import Underway
 from xarray_n5.writes import Write
 
@@ -71,7 +70,7 @@ def start(
     if axes is None and order.region is None and isinstance(arr, xr.DataArray):
         axes = geometry_from(arr)
     source = blocks_of(arr)
-    store, path = open_container(url, normalize_path(path), storage_options)
+    store, path = open_place(url, path, storage_options, order.format)
     chunks = order.chunks
     if chunks is None and order.region is None and not is_dask_collection(arr):
         there = open_existing(store, path, order.mode, format=order.format)

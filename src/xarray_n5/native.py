@@ -44,8 +44,6 @@ class Native:
         """Return a variable as xarray's Zarr writer encodes it."""
         encoded: Any = encode_zarr_variable(_as_long_as_it_is(variable), name=name)
         data, attributes = encoded.data, dict(encoded.attrs)
-        if data.dtype.kind == "T":
-            data = data.astype(object)
         if data.dtype.kind in "SU" and data.dtype.itemsize <= 1:
             # Zarr has no texts without length, and xarray joins those of one byte to one text.
             data = data.astype("S2" if data.dtype.kind == "S" else "U1")
@@ -96,13 +94,21 @@ class Native:
 
 
 def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
-    """Return texts without the size that others had in a file: xarray would cut them."""
+    """Return texts without the size that others had in a file: xarray would cut them.
+
+    numpy's own texts of any length become objects, which keep a NUL at their end.
+    """
     asked = variable.encoding.get("dtype")
-    if variable.dtype.kind not in "SU" or asked is None or asked is str:
-        return variable
-    if np.dtype(asked).kind != variable.dtype.kind:
-        return variable
     longer = variable.copy(deep=False)
+    if variable.dtype.kind == "T":
+        longer = longer.astype(object)
+    elif (
+        variable.dtype.kind not in "SU"
+        or asked is None
+        or asked is str
+        or np.dtype(asked).kind != variable.dtype.kind
+    ):
+        return variable
     longer.encoding = {key: each for key, each in variable.encoding.items() if key != "dtype"}
     return longer
 
