@@ -102,15 +102,15 @@ def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
     longer = variable.copy(deep=False)
     if variable.dtype.kind == "T":
         longer = longer.astype(object)
-    elif (
-        variable.dtype.kind not in "SU"
-        or asked is None
-        or asked is str
-        or np.dtype(asked).kind != variable.dtype.kind
-    ):
+    elif not _is_size(asked, variable.dtype):
         return variable
     longer.encoding = {key: each for key, each in variable.encoding.items() if key != "dtype"}
     return longer
+
+
+def _is_size(asked: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether what is asked for are texts of such a kind, in another size perhaps."""
+    return dtype.kind in "SU" and asked not in {None, str} and np.dtype(asked).kind == dtype.kind
 
 
 def _attributes(

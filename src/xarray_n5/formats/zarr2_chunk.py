@@ -118,5 +118,5 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     compression = as_zarr(metadata.compression)
     if isinstance(elements, np.ndarray) and elements.dtype.kind in "biufc":
         return bytes(compression.encode(elements.data))
-    plain: Any = np.asarray(elements).view("u1")
-    return bytes(compression.encode(plain.data))
+    plain: Any = elements.view("u1") if isinstance(elements, np.ndarray) else elements
+    return bytes(compression.encode(bytes_of(plain)))
