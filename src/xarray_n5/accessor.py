@@ -74,7 +74,8 @@ class DatasetAccessor:
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
-        It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``. Times,
+        It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``, of Zarr
+        also from ``xr.open_zarr``, as whose Datasets it is written there. In N5, times,
         masks, scales, booleans and texts are encoded as xarray encodes them for netCDF.
         Coordinates that scale and offset give exactly stand in the axes of the variables, where
         every reader of N5 finds them; others are arrays beside them.
@@ -90,8 +91,8 @@ class DatasetAccessor:
             "a" adds to them, and replaces arrays of the same names; "r+" writes new values into
             arrays that are there, and changes nothing else.
         encoding
-            By variable: "chunks" (a shape, one side, "auto"), "compression", and what xarray's
-            own coders take, such as "dtype", "scale_factor", "_FillValue", "units", "calendar".
+            By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
+            :func:`~xarray_n5.create_array`), and what xarray's own coders take, such as "dtype", "scale_factor", "_FillValue", "units", "calendar".
             What a variable was opened with counts where nothing is given.
         compute
             Whether to write the data now; the metadata are written in any case.
@@ -106,9 +107,10 @@ class DatasetAccessor:
         storage_options
             What fsspec's filesystem takes.
         dialect
-            How axes are written; by default as TensorStore, Neuroglancer and Fiji read them.
+            How axes are written; by default as TensorStore, Neuroglancer and Fiji read them. In
+            Zarr, where coordinates are arrays: "ngff" to describe images on their group, too.
         format
-            The container's format.
+            The container's format: "n5" or "zarr2"; that of the container by default.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
 
