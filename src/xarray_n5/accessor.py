@@ -92,7 +92,8 @@ class DatasetAccessor:
             arrays that are there, and changes nothing else.
         encoding
             By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
-            :func:`~xarray_n5.create_array`), and what xarray's own coders take, such as "dtype", "scale_factor", "_FillValue", "units", "calendar".
+            :func:`~xarray_n5.create_array`), and what xarray's own coders take, such as "dtype",
+            "scale_factor", "_FillValue", "units", "calendar".
             What a variable was opened with counts where nothing is given.
         compute
             Whether to write the data now; the metadata are written in any case.
