@@ -21,7 +21,7 @@ from xarray_n5.storage import STORES
 SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
-    {"alerts", "errors", "options"},
+    {"alerts", "errors", "notes", "options"},
     {"units", "paths", "selection", "planning", "receipts"},
     {"axes"},
     {"grid"},
@@ -43,16 +43,19 @@ LADDER = [
         "graphs",
         "images",
         "lazy",
+        "naming",
         "packing",
         "sparse",
     },
-    {"digests", "writes"},
+    {"digests", "native", "noted", "sources", "writes"},
+    {"packings"},
     {"storing"},
     {"resuming"},
     {"batches", "beginning"},
     {"dask", "faithful", "fitting", "hangar_columns", "picking"},
     {"encoding", "hangar", "integrity"},
     {"building"},
+    {"multiscales", "room"},
     {"backend", "writer"},
     {"updating"},
     {"accessor"},
@@ -138,7 +141,7 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These two are mostly the documentation of what users call.
-    assert lines <= {"array.py": 490, "group.py": 500, "dask.py": 360}.get(path.name, 300)
+    assert lines <= {"array.py": 490, "group.py": 520, "dask.py": 360}.get(path.name, 300)
 
 
 def modules() -> list[str]:

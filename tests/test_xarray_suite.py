@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import xarray as xr
 from xarray.tests.conftest import time_unit, use_dask
-from xarray.tests.test_backends import CFEncodedBase
+from xarray.tests.test_backends import MASK_AND_SCALE_DATA, CFEncodedBase
 
 import xarray_n5  # noqa: F401 - its accessor writes
 
@@ -41,3 +42,34 @@ class TestN5(CFEncodedBase):
     def test_encoding_unlimited_dims(self) -> None:
         """Not ours."""
         pytest.skip("N5 has no unlimited dimensions: every array can be resized")
+
+
+class TestZarr(TestN5):
+    """The same for Datasets that are stored as Zarr v2."""
+
+    def save(self, dataset: xr.Dataset, path: str, **kwargs: Any) -> Any:
+        """Store a dataset."""
+        return super().save(dataset, path, format="zarr2", **kwargs)
+
+    def test_encoding_kwarg_fixed_width_string(self) -> None:
+        """Not ours."""
+        pytest.skip("bytes have their own length in Zarr: there are no arrays of characters")
+
+
+class TestZarrByXarray(TestZarr):
+    """The same for Datasets that xarray's own engine opens."""
+
+    @contextlib.contextmanager
+    def open(self, path: str, **kwargs: Any) -> Iterator[xr.Dataset]:
+        """Open it again, by zarr-python."""
+        pytest.importorskip("zarr")
+        with xr.open_dataset(path, engine="zarr", consolidated=False, **kwargs) as dataset:
+            yield dataset
+
+    @pytest.mark.parametrize(("decoded_fn", "encoded_fn"), MASK_AND_SCALE_DATA)
+    @pytest.mark.parametrize("dtype", [np.dtype("float64")])
+    def test_roundtrip_mask_and_scale(
+        self, decoded_fn: Any, encoded_fn: Any, dtype: np.dtype[Any]
+    ) -> None:
+        """JSON, as xarray reads it, has no scales of float32; xarray's own tests know that, too."""
+        super().test_roundtrip_mask_and_scale(decoded_fn, encoded_fn, dtype)

@@ -9,7 +9,8 @@ import xarray as xr
 
 from xarray_n5.batches import Writing, side_by_side
 from xarray_n5.coordinates import geometry_from
-from xarray_n5.paths import normalize_path
+from xarray_n5.nodes import path_in
+from xarray_n5.paths import join
 from xarray_n5.reprs import as_html, as_text, show_geometry
 from xarray_n5.updating import update
 from xarray_n5.writer import write
@@ -73,7 +74,8 @@ class DatasetAccessor:
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
-        It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``. Times,
+        It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``, of Zarr
+        also from ``xr.open_zarr``, as whose Datasets it is written there. In N5, times,
         masks, scales, booleans and texts are encoded as xarray encodes them for netCDF.
         Coordinates that scale and offset give exactly stand in the axes of the variables, where
         every reader of N5 finds them; others are arrays beside them.
@@ -89,8 +91,9 @@ class DatasetAccessor:
             "a" adds to them, and replaces arrays of the same names; "r+" writes new values into
             arrays that are there, and changes nothing else.
         encoding
-            By variable: "chunks" (a shape, one side, "auto"), "compression", and what xarray's
-            own coders take, such as "dtype", "scale_factor", "_FillValue", "units", "calendar".
+            By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
+            :func:`~xarray_n5.create_array`), and what xarray's own coders take, such as "dtype",
+            "scale_factor", "_FillValue", "units", "calendar".
             What a variable was opened with counts where nothing is given.
         compute
             Whether to write the data now; the metadata are written in any case.
@@ -105,9 +108,10 @@ class DatasetAccessor:
         storage_options
             What fsspec's filesystem takes.
         dialect
-            How axes are written; by default as TensorStore, Neuroglancer and Fiji read them.
+            How axes are written; by default as TensorStore, Neuroglancer and Fiji read them. In
+            Zarr, where coordinates are arrays: "ngff" to describe images on their group, too.
         format
-            The container's format.
+            The container's format: "n5" or "zarr2"; that of the container by default.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
 
@@ -124,8 +128,8 @@ class DatasetAccessor:
         NodeExistsError
             If there is something that `mode` does not allow to replace.
         """
-        how = Writing(
-            url=url,
+        how = Writing.into(
+            url,
             mode=mode,
             storage_options=storage_options,
             format=format,
@@ -136,7 +140,7 @@ class DatasetAccessor:
             checksums=checksums,
             fsync=fsync,
         )
-        place = normalize_path(group or "")
+        place = path_in(how.form.name, group or "")
         if append_dim is None and region is None and mode != "r+":
             return _run(write([(self._dataset, place, encoding)], how), compute=compute)
         if encoding or mode == "w" or (append_dim is not None and region is not None):
@@ -235,8 +239,8 @@ class DataTreeAccessor:
         asked = dict(encoding or {})
         if unknown := asked.keys() - set(self._tree.groups):
             raise KeyError(f"the encoding is for {sorted(unknown)}, none of {self._tree.groups}")
-        how = Writing(
-            url=url,
+        how = Writing.into(
+            url,
             mode=mode,
             storage_options=storage_options,
             format=format,
@@ -250,9 +254,7 @@ class DataTreeAccessor:
         nodes = []
         for node in self._tree.subtree:
             inner = node.relative_to(self._tree)
-            place = "/".join(
-                part for part in ((group or "").strip("/"), inner) if part not in {"", "."}
-            )
+            place = join(path_in(how.form.name, group or ""), "" if inner == "." else inner)
             # Coordinates that come from above the tree are its root's.
             own = node.to_dataset(inherit=node is self._tree)
             nodes.append((own, place, asked.get(node.path)))

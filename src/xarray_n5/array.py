@@ -402,7 +402,7 @@ class Array:
         if len(new) != self.ndim or any(size < 0 for size in new):
             raise ValueError(f"{self.url} has {self.ndim} axes; {sizes} is no shape for it")
         before = self.refresh().metadata
-        if before.content is not Content.NUMBERS:
+        if not before.content.is_writable:
             raise ValueError(f"{self.url} holds {before.content.value}, which are read only")
         chunks = self._chunks
         before_it = get_documents(chunks.store, self.path, chunks.format)

@@ -11,7 +11,7 @@ from xarray_n5.building import build
 from xarray_n5.coordinates import dims_of
 from xarray_n5.group import open_node
 from xarray_n5.images import PART, together
-from xarray_n5.packing import is_dataset
+from xarray_n5.notes import is_dataset
 from xarray_n5.picking import alone, is_like_dataset, pick
 
 if TYPE_CHECKING:

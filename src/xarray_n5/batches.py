@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import uuid
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import xarray as xr
 from dask.base import compute as compute_now
 from dask.base import tokenize
 
-from xarray_n5.errors import MetadataError
+from xarray_n5.formats import get_format
 from xarray_n5.gathering import gather_all
+from xarray_n5.nodes import format_of
 from xarray_n5.options import check_option
 from xarray_n5.orders import Order
+from xarray_n5.packings import packing_of
 from xarray_n5.storage import open_container
 from xarray_n5.storing import write_lazily
 from xarray_n5.underway import Underway
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.beginning import Begun
+    from xarray_n5.formats import Format
     from xarray_n5.gathering import Written
+    from xarray_n5.packings import Packing
     from xarray_n5.writes import Write
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
@@ -36,7 +40,8 @@ class Writing:
     url: object
     mode: Mode = "w-"
     storage_options: Mapping[str, Any] | None = None
-    format: str | None = None
+    form: Format = field(default_factory=lambda: get_format(None))
+    """The container's format."""
     dialect: str | Iterable[str] | None = None
     align_chunks: bool = True
     write_empty_chunks: bool = True
@@ -46,11 +51,17 @@ class Writing:
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
-        if self.format not in {None, "n5"}:
-            raise MetadataError(
-                f"Datasets are stored as N5, not as {self.format!r} yet; Dataset.to_zarr stores "
-                "them as Zarr, and xarray_n5.to_n5(..., format='zarr2') arrays"
-            )
+
+    @classmethod
+    def into(cls, url: object, *, format: str | None, **options: Any) -> Self:  # noqa: A002
+        """Return how datasets are written into a container, whose format is looked at once."""
+        store, _ = open_container(url, "", options.get("storage_options"))
+        return cls(url=url, form=format_of(store, format), **options)
+
+    @property
+    def packing(self) -> Packing:
+        """The rules by which variables become arrays."""
+        return packing_of(self.form.name)
 
     def order(self, **options: Any) -> Order:
         """Return what is asked for of an array."""
@@ -59,7 +70,7 @@ class Writing:
             write_empty_chunks=self.write_empty_chunks,
             resume=self.resume,
             checksums=self.checksums,
-            format=self.format or "n5",
+            format=self.form.name,
             **options,
         )
 
@@ -73,7 +84,7 @@ class Writing:
     @property
     def place(self) -> dict[str, Any]:
         """How the container is found."""
-        return {"storage_options": self.storage_options, "format": self.format or "n5"}
+        return {"storage_options": self.storage_options, "format": self.form.name}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-import dask.array as da
-import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
-from xarray_n5.chunkmaps import dims_or_numbers
 from xarray_n5.compression import resolve
 from xarray_n5.coordinates import geometry_from
-from xarray_n5.creation import check_agreement, chunk_shape
+from xarray_n5.creation import as_dtype, check_agreement, chunk_shape
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
 from xarray_n5.graphs import check_independent, check_one_process
 from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
-from xarray_n5.paths import normalize_path
+from xarray_n5.nodes import open_place
 from xarray_n5.planning import align
 from xarray_n5.resuming import forget_overlapped, resume, sweep_documents
 from xarray_n5.selection import normalize
-from xarray_n5.storage import open_container
+from xarray_n5.sources import blocks_of, names_of
 from xarray_n5.underway import Underway
 from xarray_n5.writes import Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import dask.array as da
 
     from xarray_n5.array import Array
     from xarray_n5.orders import Order
@@ -71,12 +69,8 @@ def start(
     axes = order.axes
     if axes is None and order.region is None and isinstance(arr, xr.DataArray):
         axes = geometry_from(arr)
-    source = arr if isinstance(arr, da.Array) else da.asarray(_plain(arr))
-    if any(math.isnan(size) for size in source.shape):
-        raise ValueError(
-            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
-        )
-    store, path = open_container(url, normalize_path(path), storage_options)
+    source = blocks_of(arr)
+    store, path = open_place(url, path, storage_options, order.format)
     if store.one_writer:
         check_one_process(source, store.url)
     chunks = order.chunks
@@ -89,25 +83,12 @@ def start(
         path=path,
         axes=axes,
         chunks=chunks,
-        dims=order.dims or _names(arr, axes, source.ndim),
+        dims=order.dims or names_of(arr, axes, source.ndim),
     )
     begun = begin(source, complete, marked=marked, only_check=only_check)
     if begun.write is not None and not only_check and not begun.write.fresh:
         forget_overlapped(begun.write)
     return begun
-
-
-def _plain(arr: Any) -> Any:
-    """Return what a DataArray holds; all else as it is."""
-    return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
-
-
-def _names(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
-    """Return what receipts call the axes."""
-    if isinstance(arr, xr.DataArray):
-        return tuple(map(str, arr.dims))
-    names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
-    return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
 
 
 def begin(
@@ -174,6 +155,7 @@ def _make(
         attributes=order.attributes,
         mode=order.mode,
         dialect=order.dialect,
+        layout=order.layout,
         announce=announce,
         **order.opening,
     )
@@ -192,6 +174,7 @@ def _token(
     return tokenize(
         *(order.resume if isinstance(order.resume, str) else source.name, source.shape),
         *(str(source.dtype), sides, start, repr(kept), order.checksums, order.opening),
+        *([] if order.layout is None else [repr(sorted(order.layout.items()))]),
     )
 
 
@@ -252,7 +235,7 @@ def _check_same(source: da.Array, there: Array, order: Order) -> None:
     wanted = ArrayMetadata(
         shape=there.shape if order.region is not None else source.shape,
         chunks=there.chunks,
-        dtype=source.dtype.newbyteorder("="),
+        dtype=as_dtype(source.dtype, there.url),
         compression=there.metadata.compression,
     )
     check_agreement(there.metadata, wanted, there.url, chunks_matter=False)
@@ -277,7 +260,7 @@ def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) ->
             f"{selection.shape}, not the {source.shape} of the array; resize or select "
             "to fit, with steps of 1"
         )
-    if target.dtype != source.dtype.newbyteorder("="):
+    if target.dtype != as_dtype(source.dtype, target.url):
         raise MetadataError(
             f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
         )

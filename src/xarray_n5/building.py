@@ -14,9 +14,11 @@ from xarray_n5.compression import to_json
 from xarray_n5.coordinates import coords_of, dims_of
 from xarray_n5.decoding import decode
 from xarray_n5.dialects import DIALECTS
+from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.node import units_of_values
 from xarray_n5.lazy import LazyArray, LazyStack, LazyText
-from xarray_n5.packing import NAMELESS, NOTE, is_text, unpack_attributes
+from xarray_n5.notes import is_text, meant_by_users, note_of
+from xarray_n5.packing import NAMELESS, is_native, told_of, unpack_attributes
 from xarray_n5.units import unit_of
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def build(
         for name, geometry in geometries.items()
     }
     keys = {
-        name: _written_as(name) if NOTE in image.first.attrs else _key(name, dims, images)
+        name: _written_as(name) if _is_variable(image.first) else _key(name, dims, images)
         for name, image in images.items()
     }
     images = {name: image for name, image in images.items() if keys[name] not in drop}
@@ -88,15 +90,15 @@ def build(
             for dim, numbers in zip(outer, image.numbers, strict=False)
         }
         places |= coords_of(geometries[name], image.shape, options.origin)
-        note = image.first.attrs.get(NOTE)
-        if isinstance(note, dict) and "axes" in note:
+        note = note_of(image.first.attrs)
+        if "axes" in note:
             # Who wrote it knows which of the axes had a coordinate.
             places = {dim: values for dim, values in places.items() if dim in note["axes"]}
         for dim, values in places.items():
             if not _at_one_place(coords.setdefault(dim, values), values):
                 raise ValueError(_clash(image.first, f"their {dim!r} lies at different places"))
     encoded = any("_ARRAY_DIMENSIONS" in image.first.attrs for image in images.values())
-    attributes = unpack_attributes(attributes)
+    attributes = unpack_attributes(without_variables(attributes))
     decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
@@ -131,14 +133,13 @@ def _variable(
     known = {key for name in told for key in DIALECTS[name].keys}
     if units_of_values(array.attrs):
         known -= {"units"}
-    known |= {"_ARRAY_DIMENSIONS"}
+    known = (known - set(meant_by_users(array.attrs))) | {"_ARRAY_DIMENSIONS"}
     attributes = {key: value for key, value in image.attributes.items() if key not in known}
     if geometry.affine is not None:
         attributes.setdefault("affine", [number for row in geometry.affine for number in row])
     attributes = unpack_attributes(attributes)
-    if "_ARRAY_DIMENSIONS" in array.attrs and getattr(array.metadata.layout, "filled", False):
-        # xarray's own Zarr keeps it there.
-        attributes.setdefault("_FillValue", array.metadata.fill_value)
+    if "_FillValue" in (told_there := told_of(array)):
+        attributes.setdefault("_FillValue", told_there["_FillValue"])
     axes = dims or ("_",) * len(lazy.shape)
     variable = xr.Variable(
         axes,
@@ -154,6 +155,11 @@ def _variable(
         },
     )
     return variable.isel(dict.fromkeys(axes, 0)) if axes and not dims else variable
+
+
+def _is_variable(array: Array) -> bool:
+    """Return whether an array was written as a variable of its name."""
+    return bool(note_of(array.attrs)) or is_native(array)
 
 
 def _written_as(name: str) -> Any:

@@ -18,7 +18,7 @@ from xarray_n5.errors import (
     MissingChunkError,
     VarlengthChunkError,
 )
-from xarray_n5.metadata import Content, Varlength
+from xarray_n5.metadata import Varlength
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
 
@@ -110,7 +110,7 @@ class Chunks:
         Returned is the number of bytes that are stored: none of an empty chunk that need not be.
         """
         key = self.key(index)
-        if self.metadata.content is not Content.NUMBERS:
+        if not self.metadata.content.is_writable:
             raise MetadataError(
                 f"{join(self.store.url, self.path)} holds {self.metadata.content.value}: read only"
             )
@@ -131,6 +131,8 @@ class Chunks:
     def _is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block holds nothing but the fill value, bit for bit."""
         fill = np.array(self.metadata.fill_value, self.metadata.dtype)
+        if fill.dtype.hasobject:
+            return bool((block == fill).all())
         return bool((_bits(block) == _bits(fill.reshape(1))[0]).all())
 
     # Selections

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.lib.recfunctions import repack_fields
 
 from xarray_n5.documents import delete_node, get_all_documents, get_documents, set_documents
-from xarray_n5.errors import MetadataError, NodeExistsError
+from xarray_n5.errors import MetadataError, NodeExistsError, UnknownCompressionError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
@@ -16,7 +18,7 @@ from xarray_n5.paths import WRITING, is_left, is_own
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.array import Array
     from xarray_n5.formats import Documents, Format
@@ -59,7 +61,19 @@ def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
         found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise MetadataError(f"{where}: {error}; name one such as 'uint8' or 'float32'") from error
-    return found.newbyteorder("=")
+    return (repack_fields(found) if found.names else found).newbyteorder("=")
+
+
+def completed(
+    form: Format, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, where: str
+) -> ArrayMetadata:
+    """Return a new array's metadata with the layout that is asked for; errors name the array."""
+    try:
+        return form.complete(metadata, layout)
+    except UnknownCompressionError as error:
+        raise UnknownCompressionError(error.name, error.known, where) from error
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
 
 
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
@@ -71,22 +85,39 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
         raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
     form.create(metadata, {}, where)
+    one = (1,) * len(grid.shape)
     try:
-        form.encode(metadata, np.zeros((1,) * len(grid.shape), metadata.dtype))
+        data = form.encode(metadata, np.full(one, metadata.fill_value, metadata.dtype))
+        form.decode(replace(metadata, chunks=one), data)
     except Exception as error:  # a codec raises what it likes
         raise MetadataError(
-            f"{where}: cannot compress with {metadata.compression}: {error}"
+            f"{where}: cannot compress with {metadata.compression}{_filters(metadata)}: {error}"
         ) from error
 
 
+def _filters(metadata: ArrayMetadata) -> str:
+    filters = getattr(metadata.layout, "filters", ())
+    return f" behind the filters {', '.join(filters)}" if filters else ""
+
+
 def check_agreement(
-    found: ArrayMetadata, wanted: ArrayMetadata, where: str, *, chunks_matter: bool
+    found: ArrayMetadata,
+    wanted: ArrayMetadata,
+    where: str,
+    *,
+    chunks_matter: bool,
+    layout: Mapping[str, Any] | None = None,
 ) -> None:
     """Raise where a stored array is not the one that a write expects."""
     for name in ("shape", "dtype", "chunks"):
         have, want = getattr(found, name), getattr(wanted, name)
         if have != want and (name != "chunks" or chunks_matter):
             raise MetadataError(f"{where}: the stored array has {name} {have}, not {want}")
+    if layout and found.layout != wanted.layout:
+        raise MetadataError(
+            f"{where}: the stored array has {found.layout}; leave out layout={dict(layout)}, or "
+            "replace the array with mode='w'"
+        )
 
 
 def make_room(
@@ -137,6 +168,17 @@ def make_room(
     if path:
         return {}
     return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
+
+
+def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:
+    """Write what a directory lacks to be a group of the format, if it is nobody else's."""
+    lacking = form.above(before, _where(store, path, form), fresh=False)
+    if not lacking:
+        return
+    if others := FOREIGN.intersection(store.list(path)[1]).difference(form.documents):
+        what = f"it has {min(others)}; choose another place"
+        raise NodeExistsError(store.url, path, "another format", what)
+    set_documents(store, path, lacking)
 
 
 def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:

@@ -173,6 +173,7 @@ def to_n5(
     edge_chunks: EdgeChunks = "truncate",
     format: str | None = None,  # noqa: A002
     dialect: str | Iterable[str] | None = None,
+    layout: Mapping[str, Any] | None = None,
     resume: bool | str = False,
     checksums: bool = False,
     fsync: bool = False,
@@ -203,7 +204,7 @@ def to_n5(
         The shape of a stored chunk; "auto" for about 2^20 elements; by default that of dask's
         blocks (the largest along each axis), or of the array that exists. What is no dask array
         has no blocks, and gets "auto".
-    compression, attributes, axes, dialect
+    compression, attributes, axes, dialect, layout
         As in :func:`~xarray_n5.create_array`.
     align_chunks
         Whether blocks may be merged or split on the stored grid.
@@ -255,6 +256,7 @@ def to_n5(
             attributes=attributes,
             axes=axes,
             dialect=dialect,
+            layout=layout,
             align_chunks=align_chunks,
             write_empty_chunks=write_empty_chunks,
             edge_chunks=edge_chunks,

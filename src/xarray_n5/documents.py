@@ -36,6 +36,44 @@ def get_all_documents(store: Store, paths: Sequence[str], form: Format) -> list[
     return several
 
 
+def folders_in(store: Store, path: str, form: Format) -> tuple[str, ...]:
+    """Return the names of what may be nodes in a group, by a listing.
+
+    Of a store that lists nothing, as many a web server, a Zarr container's ``.zmetadata`` at the
+    root may tell. Where there is a listing that is believed alone: it cannot be out of date.
+    """
+    try:
+        folders, files = store.list(path)
+    except Exception:  # servers refuse in many ways
+        told = _consolidated(store, path, form)
+        if told is None:
+            raise
+        return told
+    if folders or files:
+        return folders
+    return _consolidated(store, path, form) or ()
+
+
+def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | None:
+    """Return the nodes in a group that a container's summary names; None where there is none."""
+    document = store.get(_ALL) if _CONSOLIDATED.issuperset(form.documents) else None
+    if document is None:
+        return None
+    try:
+        whole = json.loads(document)
+        keys = list(whole["metadata"])
+        version = whole["zarr_consolidated_format"]
+    except (ValueError, TypeError, KeyError) as error:
+        warn(f"{join(store.url, _ALL)} is damaged, and not listened to ({error!r})")
+        return None
+    if version != 1:
+        warn(f"{join(store.url, _ALL)} has the version {version!r}, not 1; it is not listened to")
+        return None
+    below = f"{path}/" if path else ""
+    inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))
+    return tuple(sorted({name.partition("/")[0] for name in inner if "/" in name}))
+
+
 def set_documents(store: Store, path: str, documents: Documents) -> None:
     """Write documents in their order: what makes a node one comes last."""
     for name, data in documents.items():

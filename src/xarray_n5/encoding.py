@@ -11,27 +11,25 @@ import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection
 from xarray import conventions
-from xarray.backends.common import ensure_dtype_not_object
 
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.compression import resolve
 from xarray_n5.coordinates import coords_of, geometry_from
 from xarray_n5.creation import chunk_shape
-from xarray_n5.errors import MetadataError, PathError
+from xarray_n5.errors import MetadataError
 from xarray_n5.faithful import CF, check_values
-from xarray_n5.packing import NAMELESS, NOTE, Packed, pack, pack_attributes
-from xarray_n5.paths import new_path
+from xarray_n5.naming import check_names
+from xarray_n5.packing import NAMELESS, Packed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
 
+    from xarray_n5.packings import Packing
+
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 
-_ENCODINGS = CF | {"chunks", "compression", "n5_compression"}
+_ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout"}
 """What may be asked for of a variable."""
-
-_LONGEST_NAME = 255
-"""How many bytes file systems allow a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,10 @@ class Stored:
     """The dimensions whose coordinate is in the axes, and nowhere else."""
     chunks: tuple[int, ...] | None
     compression: Any
+    layout: Mapping[str, Any] | None = None
+    """How the format stores elements, where that is asked for."""
+    irregular: tuple[str, ...] = ()
+    """The dimensions whose coordinates are numbers or times that no axis tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,17 @@ class Plan:
     path: str
     variables: Mapping[str, Stored]
     attributes: Mapping[str, Any]
+    data: frozenset[str] = frozenset()
+    """The variables that are no coordinates."""
 
 
 def plan(
-    dataset: xr.Dataset, path: str, encoding: Encoding | None = None, *, beside: bool = False
+    dataset: xr.Dataset,
+    path: str,
+    packing: Packing,
+    encoding: Encoding | None = None,
+    *,
+    beside: bool = False,
 ) -> Plan:
     """Return how a dataset is stored, having checked all that can be.
 
@@ -67,6 +76,8 @@ def plan(
         What is to be stored.
     path
         The group that it goes into.
+    packing
+        The rules by which variables become arrays.
     encoding
         What is asked for, by variable.
     beside
@@ -80,7 +91,7 @@ def plan(
     TypeError, ValueError, KeyError
         If a name is no text, or an encoding is unknown or for no variable.
     """
-    _check_names(dataset)
+    check_names(dataset)
     asked = _checked(encoding or {}, dataset)
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     own: dict[Hashable, xr.Variable] = {}
@@ -94,23 +105,31 @@ def plan(
         dim
         for dim, axis in axes.items()
         if axis
+        and packing.in_axes
         and not beside
         and dim in several
         and dim not in asked
         and _is_axis_alone(dataset, dim, axis)
     }
-    encoded, attributes = conventions.cf_encoder(own, dict(attributes))
+    irregular = tuple(
+        dim
+        for dim, axis in axes.items()
+        if axis is None and dim in dataset.variables and dataset[dim].dtype.kind in "iufMmO"
+    )
     stored = {}
-    for key, variable in encoded.items():
+    for key, variable in packing.encode(own).items():
         name = NAMELESS if key is None else str(key)
         if name not in alone:
-            packed = _packed(name, variable, dataset.dims)
-            stored[name] = _stored(name, packed, axes, alone, strict=key in asked)
-    described = pack_attributes(attributes, f"group {path or '/'!r}", {"dataset": True})
-    return Plan(path, stored, described)
+            packed = _packed(name, variable, packing, dataset.dims)
+            stored[name] = replace(
+                _stored(name, packed, axes, alone, strict=key in asked), irregular=irregular
+            )
+    where = f"group {path or '/'!r}"
+    described = packing.pack_group(attributes, where, empty=not stored)
+    return Plan(path, stored, described, frozenset(map(str, dataset.data_vars)))
 
 
-def encode_into(dataset: xr.Dataset, stored: xr.Dataset) -> dict[str, Packed]:
+def encode_into(dataset: xr.Dataset, stored: xr.Dataset, packing: Packing) -> dict[str, Packed]:
     """Return a dataset's variables encoded as those of the same names are, into which they go."""
     variables, _ = conventions.encode_dataset_coordinates(dataset)
     own: dict[Hashable, xr.Variable] = {}
@@ -125,19 +144,24 @@ def encode_into(dataset: xr.Dataset, stored: xr.Dataset) -> dict[str, Packed]:
         own[name].attrs.pop("coordinates", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what would be encoded in another way is refused later
-        encoded, _ = conventions.cf_encoder(own, {})
+        packed = {
+            name: _packed(str(name), variable, packing)
+            for name, variable in packing.encode(own).items()
+        }
     return {
-        str(name): check_values(dataset[name].variable, _packed(str(name), variable), str(name))
-        for name, variable in encoded.items()
+        str(name): check_values(dataset[name].variable, each, str(name))
+        for name, each in packed.items()
     }
 
 
-def _packed(name: str, variable: xr.Variable, taken: Container[Hashable] = ()) -> Packed:
-    _check_texts(name, variable)
+def _packed(
+    name: str, variable: xr.Variable, packing: Packing, taken: Container[Hashable] = ()
+) -> Packed:
+    _check_texts(name, variable, packing.cut)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
-            packed = pack(name, ensure_dtype_not_object(variable, name=name))
+            packed = packing.pack(name, variable)
     except ValueError as error:
         if isinstance(error, MetadataError):
             raise
@@ -151,12 +175,13 @@ def _packed(name: str, variable: xr.Variable, taken: Container[Hashable] = ()) -
     return packed
 
 
-def _check_texts(name: str, variable: xr.Variable) -> None:
+def _check_texts(name: str, variable: xr.Variable, cut: tuple[type[str | bytes], ...]) -> None:
     """Raise where a text ends with NUL, which nothing tells from its padding."""
     if variable.dtype.kind != "O" or is_dask_collection(variable.data):
         return
-    for text in np.ravel(variable.data):
-        if isinstance(text, str | bytes) and text[-1:] in {"\0", b"\0"}:
+    texts: Any = np.ravel(variable.data)
+    for text in texts:
+        if isinstance(text, cut) and text[-1:] in {"\0", b"\0"}:
             raise MetadataError(
                 f"variable {name!r} holds {text!r}: NUL at the end of a text would be lost; strip "
                 "it, or store the bytes as numbers"
@@ -186,7 +211,18 @@ def _stored(
     except (TypeError, ValueError) as error:
         raise MetadataError(f"variable {name!r}: {error}") from error
     told = tuple(dim for dim in packed.dims if dim in alone)
-    return Stored(packed, geometry, told, chunks, compression)
+    return Stored(packed, geometry, told, chunks, compression, _layout(name, packed))
+
+
+def _layout(name: str, packed: Packed) -> Mapping[str, Any] | None:
+    """Return how the format is asked to store elements."""
+    asked = dict(packed.encoding.get("layout") or {})
+    if "fill_value" in asked:
+        raise MetadataError(
+            f"variable {name!r}: the layout's 'fill_value' would be that of a mask to xarray; "
+            "give '_FillValue' in the encoding"
+        )
+    return asked if packed.fill is None else {**asked, "fill_value": packed.fill}
 
 
 def _chunks(packed: Packed, asked: Any, *, strict: bool) -> tuple[int, ...] | None:
@@ -197,7 +233,7 @@ def _chunks(packed: Packed, asked: Any, *, strict: bool) -> tuple[int, ...] | No
     if isinstance(asked, str | int):
         return chunk_shape(asked, shape)  # type: ignore[arg-type]
     sides = tuple(asked)
-    if len(sides) == ndim - 1 and packed.attributes.get(NOTE, {}).get("dtype") == "S1":
+    if len(sides) == ndim - 1 and packed.is_text:
         sides = (*sides, shape[-1])  # characters have an axis more
     if len(sides) != ndim and not strict:
         return None
@@ -222,43 +258,6 @@ def _is_axis_alone(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
         return False
     again = coords_of(Geometry((axis,)), (found.size,)).get(dim)
     return again is not None and found.dtype == again.dtype and bool(again.identical(found))  # type: ignore[no-untyped-call]
-
-
-def _check_names(dataset: xr.Dataset) -> None:
-    for name, variable in dataset.variables.items():
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"the variable {name!r} must have a string or None for a name")
-        if name == "":
-            raise ValueError("no variable can be called '': a string must be length 1 or more")
-        if name is not None:
-            check_name(name, "variable")
-        dims = variable.dims
-        if len(set(dims)) != len(dims) or not all(isinstance(dim, str) and dim for dim in dims):
-            raise ValueError(f"the dimensions of {name!r} are {dims}; different texts are needed")
-        if not isinstance(variable.dtype, np.dtype):
-            raise MetadataError(
-                f"variable {name!r} has the type {variable.dtype}, which is pandas' own; convert "
-                "it with astype() to one of numpy's"
-            )
-
-
-def check_name(name: str, what: str) -> None:
-    """Raise where a directory cannot have a name.
-
-    Raises
-    ------
-    ValueError
-        Naming it.
-    """
-    try:
-        proper = new_path(name, "attributes.json") == name and "/" not in name
-    except PathError as error:
-        raise ValueError(f"no {what} can be called {name!r}: {error}") from error
-    if not proper or len(name.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
-        raise ValueError(
-            f"no {what} can be called {name!r}: it becomes the name of one directory, of at most "
-            f"{_LONGEST_NAME} bytes"
-        )
 
 
 def _checked(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:

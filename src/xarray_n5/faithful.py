@@ -39,9 +39,9 @@ def check_values(variable: xr.Variable, packed: Packed, name: str) -> Packed:
     """
     if packed.data.dtype.kind not in "iu" or variable.dtype.kind not in "iufMm":
         return packed
-    if variable.dtype == packed.data.dtype and not set(packed.attributes) & CF:
+    if variable.dtype == packed.data.dtype and not set(packed.told) & CF:
         return packed
-    told = {key: value for key, value in packed.attributes.items() if key in CF}
+    told = {key: value for key, value in packed.told.items() if key in CF}
     if variable.dtype.kind in "Mm" and "units" not in told:
         return packed  # bounds, in the units of their times
     # xarray leaves it to whoever computes a block to make it of the type that it promises.

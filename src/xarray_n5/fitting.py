@@ -10,7 +10,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.errors import NodeExistsError
-from xarray_n5.packing import unpack_attributes
+from xarray_n5.packing import told_of, unpack_attributes
 from xarray_n5.planning import align
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def check_numbers(
     """
     if packed.data.dtype != array.dtype:
         raise ValueError(f"{name!r} is stored as {array.dtype}, not as {packed.data.dtype}")
-    before, after = (unpack_attributes(each) for each in (dict(array.attrs), packed.attributes))
+    before, after = (unpack_attributes(each) for each in (told_of(array), packed.told))
     for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
         have, want = (_plain(each.get(key)) for each in (before, after))
         if parent and key in {"units", "calendar"} and "None" in {have, want}:

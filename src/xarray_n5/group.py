@@ -15,18 +15,36 @@ from xarray_n5.creation import (
     check_agreement,
     check_storable,
     chunk_shape,
+    complete_group,
+    completed,
     make_room,
 )
 from xarray_n5.describing import describe
-from xarray_n5.documents import delete_node, get_all_documents, get_documents, replace_documents
+from xarray_n5.documents import (
+    delete_node,
+    folders_in,
+    get_all_documents,
+    get_documents,
+    replace_documents,
+)
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
 from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.nodes import Opening, exists, format_of, hint, locate, read, where
+from xarray_n5.nodes import (
+    Opening,
+    exists,
+    format_of,
+    hint,
+    is_foreign,
+    locate,
+    open_place,
+    path_in,
+    read,
+    where,
+)
 from xarray_n5.options import check_option
-from xarray_n5.paths import join, new_path, normalize_path
+from xarray_n5.paths import join, new_path
 from xarray_n5.reprs import as_html, as_text, show_group
-from xarray_n5.storage import open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -91,15 +109,14 @@ class Group(Mapping[str, "Array | Group"]):
         return as_html(*show_group(self))
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._store.list(self._path)[0] if not name.startswith("."))
+        names = folders_in(self._store, self._path, self._format)
+        return (name for name in names if not name.startswith("."))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        if not self._is_inside(name):
+        if not isinstance(name, str) or not self._is_inside(name):
             return False
         path = self._inner(name)
         _, document = locate(self._store, path, self._format.name)
@@ -120,7 +137,7 @@ class Group(Mapping[str, "Array | Group"]):
         return True
 
     def _inner(self, name: str) -> str:
-        return normalize_path(join(self._path, normalize_path(name)))
+        return join(self._path, path_in(self._format.name, name))
 
     def _node(self, path: str, metadata: Metadata) -> Array | Group:
         if isinstance(metadata, GroupMetadata):
@@ -261,7 +278,7 @@ def open_array(
         write_empty=write_empty_chunks,
         edges=edge_chunks,
     )
-    store, path = open_container(url, normalize_path(path), storage_options)
+    store, path = open_place(url, path, storage_options, format)
     if assume_metadata:
         form = get_format(format)
         assumed = form.assume(metadata or {}, where(store, path, form))
@@ -301,7 +318,7 @@ def open_group(
         If there is nothing, or an array.
     """
     check_option("mode", mode, "r", "r+")
-    store, path = open_container(url, normalize_path(path), storage_options)
+    store, path = open_place(url, path, storage_options, format)
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
         raise NodeNotFoundError(store.url, path, "group", "it is an array: use open_array")
@@ -327,12 +344,12 @@ def open_node(
     NodeNotFoundError
         If there is nothing.
     """
-    store, path = open_container(url, normalize_path(path), storage_options)
+    store, path = open_place(url, path, storage_options, format)
     form, document, found = read(store, path, format)
     options = Opening(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
     if isinstance(found, ArrayMetadata):
         return options.array(store, path, form, found)
-    if not exists(store, path, document):
+    if not exists(store, path, document) or is_foreign(store, path, document):
         raise NodeNotFoundError(store.url, path, "array or group", hint(store, path, form))
     return Group(store, path, form, found, options=options)
 
@@ -363,6 +380,7 @@ def create_array(
     dialect: str | Iterable[str] | None = None,
     chunk_elements: int = 1 << 20,
     chunk_aspect_ratio: Sequence[float] | None = None,
+    layout: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
     announce: Callable[[Array], None] | None = None,
@@ -378,7 +396,8 @@ def create_array(
     shape
         The array's shape, in C order.
     dtype
-        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64.
+        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
+        of fixed size, and ``object`` for texts.
     chunks
         The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
         `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
@@ -394,6 +413,9 @@ def create_array(
         and adds the attributes; "r+" does only the latter.
     dialect
         How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
+    layout
+        How the format stores elements, in its own words: of Zarr v2's ``.zarray`` "order",
+        "dimension_separator", "filters", "fill_value" and "dtype" (for its byte order).
     announce
         What is called with a new array when there is room for it, just before it is written.
 
@@ -410,7 +432,7 @@ def create_array(
         If the format cannot hold the array, or what is there does not agree.
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
-    store, path = open_container(url, normalize_path(path), storage_options)
+    store, path = open_place(url, path, storage_options, format)
     form = format_of(store, format)
     path = new_path(path, form.documents[0])
     at = where(store, path, form)
@@ -422,7 +444,7 @@ def create_array(
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
-    metadata = form.complete(metadata)
+    metadata = completed(form, metadata, layout, at)
     before = get_documents(store, path, form)
     found = form.read(before, at)
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
@@ -430,7 +452,9 @@ def create_array(
     check_storable(metadata, form, at)
     options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     if there is not None:
-        check_agreement(there, metadata, at, chunks_matter=not isinstance(chunks, str))
+        check_agreement(
+            there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
+        )
         array = options.array(store, path, form, there)
         if metadata.attributes or stale:
             array.attrs.change(metadata.attributes, stale)
@@ -477,7 +501,7 @@ def create_group(
         If there is something that `mode` does not allow.
     """
     check_option("mode", mode, "w-", "a")
-    store, path = open_container(url, normalize_path(path), storage_options)
+    store, path = open_place(url, path, storage_options, format)
     form = format_of(store, format)
     path = new_path(path, form.documents[0])
     at = where(store, path, form)
@@ -485,6 +509,7 @@ def create_group(
     before = get_documents(store, path, form)
     found = form.read(before, at)
     if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
+        complete_group(store, path, form, before)
         group = Group(store, path, form, found, options=Opening(writable=True))
         if metadata.attributes:
             group.attrs.update(metadata.attributes)

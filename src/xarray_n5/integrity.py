@@ -16,7 +16,6 @@ from xarray_n5.chunkmaps import apart, dims_of_grid, places, whole_grid
 from xarray_n5.digests import read_digests
 from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
 from xarray_n5.group import open_array
-from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
 from xarray_n5.planning import group_chunks
@@ -217,7 +216,7 @@ def repair(
     ).load()
     if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
         raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
-    if array.metadata.content is not Content.NUMBERS:
+    if not array.metadata.content.is_writable:
         raise MetadataError(f"{array.url} holds {array.metadata.content.value}: read only")
     store, states = array.container, found["state"].to_numpy()
     # A short chunk is what other programs leave where an array grew, unless its digest is known.

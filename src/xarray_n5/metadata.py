@@ -24,12 +24,19 @@ class Content(Enum):
 
     NUMBERS = "numbers"
     """One number for each element."""
+    TEXTS = "texts"
+    """One text for each element, of any length, which can be written."""
     STRINGS = "strings"
     """One text for each element, NUL-terminated UTF-8."""
     OBJECTS = "objects"
     """Serialised Java objects, which are never decoded."""
     LABEL_MULTISETS = "label multisets"
     """Paintera's sets of labels and counts, one set for each element."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether such chunks can be written."""
+        return self in {Content.NUMBERS, Content.TEXTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

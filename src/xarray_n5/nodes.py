@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -11,12 +11,15 @@ from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
 from xarray_n5.documents import get_documents
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import FORMATS, get_format
+from xarray_n5.formats import FORMATS, Zarr2, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
-from xarray_n5.paths import join
+from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
+from xarray_n5.storage import open_container
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from xarray_n5.array import AxisOrder
     from xarray_n5.chunks import EdgeChunks, Missing
     from xarray_n5.formats import Documents, Format
@@ -29,6 +32,9 @@ FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
 """Files that make a directory a node of one format or another."""
 
 _ZARR = (".zarray", ".zgroup")
+
+_RULES: Mapping[str, Callable[[str], str]] = {Zarr2.name: plain_path}
+"""How formats normalise paths, where they do not do as N5 does."""
 
 _SHOWN = 10
 """How many names an error lists."""
@@ -71,6 +77,24 @@ class Opening:
             axis_order=self.axis_order,
             cache_bytes=self.cache_bytes,
         )
+
+
+def path_in(name: str | None, path: str) -> str:
+    """Return a node's path, normalised by the rules of a format."""
+    return _RULES.get(name or "", normalize_path)(path)
+
+
+def open_place(
+    url: object, path: str, storage_options: Mapping[str, Any] | None, name: str | None
+) -> tuple[Store, str]:
+    """Return the store of a container, and the path of a node in it.
+
+    Only of a path that formats read in different ways the container's format is looked at.
+    """
+    if is_peculiar(path):
+        store, inner = open_container(url, "", storage_options)
+        return store, join(inner, path_in(format_of(store, name).name, path))
+    return open_container(url, path_in(name, path), storage_options)
 
 
 def where(store: Store, path: str, form: Format) -> str:
@@ -121,6 +145,11 @@ def _root(store: Store, form: Format) -> Documents:
         return get_documents(store, "", form)
     except PermissionError:
         return {}
+
+
+def is_foreign(store: Store, path: str, documents: Documents) -> bool:
+    """Return whether a directory without documents is a node of Zarr v3."""
+    return not documents and store.exists(join(path, "zarr.json"))
 
 
 def exists(store: Store, path: str, documents: Documents) -> bool:

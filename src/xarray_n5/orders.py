@@ -27,6 +27,7 @@ class Order:
     attributes: Mapping[str, Any] | None = None
     axes: Iterable[Axis | str | None] | Geometry | None = None
     dialect: str | Iterable[str] | None = None
+    layout: Mapping[str, Any] | None = None
     align_chunks: bool = True
     write_empty_chunks: bool = True
     edge_chunks: EdgeChunks = "truncate"
@@ -41,7 +42,7 @@ class Order:
     """What receipts call the axes."""
 
     def __post_init__(self) -> None:
-        fixed = ("chunks", "attributes", "axes", "dialect")
+        fixed = ("chunks", "attributes", "axes", "dialect", "layout")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.region is not None and given:
             raise ValueError(f"a region goes into an array as it is; {given} cannot change it")

@@ -16,14 +16,14 @@ from xarray.coding import strings
 
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import MetadataError
+from xarray_n5.notes import NOTE, NOTES, is_text, note_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     import xarray as xr
 
-NOTE = "_XARRAY"
-"""The attribute that holds what JSON, N5 or a dialect has no place for."""
+    from xarray_n5.array import Array
 
 NAMELESS = "__values__"
 """The array of a variable whose name is None; xarray's netCDF has the same."""
@@ -60,11 +60,18 @@ class Packed:
     """What stands in the document; without ``_ARRAY_DIMENSIONS``."""
     encoding: dict[str, Any] = field(default_factory=dict)
     """What is asked for of the way it is stored."""
+    fill: Any = None
+    """The fill value that the format itself names, which is that of a mask; None for none."""
 
     @property
     def is_text(self) -> bool:
         """Whether the numbers are characters, and the last axis theirs."""
         return is_text(self.attributes)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The attributes, and the fill value among them."""
+        return {**self.attributes, **({} if self.fill is None else {"_FillValue": self.fill})}
 
 
 def pack(name: str, variable: xr.Variable) -> Packed:
@@ -109,7 +116,7 @@ def pack_attributes(
             raise TypeError(f"{where}: the attribute {key!r} has a name that is no text")
         text = key == "units" and isinstance(value, str)
         try:
-            exact = _to_json(value)
+            exact = to_json(value)
         except TypeError as error:
             raise MetadataError(f"{where}: the attribute {key!r} is {value!r}: {error}") from error
         if key not in taken or text:
@@ -125,40 +132,37 @@ def pack_attributes(
 
 def unpack_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as they were given to :func:`pack_attributes`."""
-    plain = {key: value for key, value in attributes.items() if key != NOTE}
-    note = attributes.get(NOTE)
-    noted = note.get("attributes") if isinstance(note, Mapping) else None
+    plain = {key: value for key, value in attributes.items() if key not in NOTES}
+    noted = note_of(attributes).get("attributes")
     if isinstance(noted, Mapping):
         plain |= {key: _from_json(value) for key, value in noted.items()}
     return plain
 
 
-def is_text(attributes: Mapping[str, Any]) -> bool:
-    """Return whether an array's numbers are characters."""
-    note = attributes.get(NOTE)
-    return isinstance(note, Mapping) and note.get("dtype") == "S1"
+def told_of(array: Array) -> dict[str, Any]:
+    """Return an array's attributes; as xarray's own Zarr keeps it, the fill value among them."""
+    told = dict(array.attrs)
+    if is_native(array) and array.metadata.layout.filled:
+        told.setdefault("_FillValue", array.metadata.fill_value)
+    return told
 
 
-def told_by(attributes: Mapping[str, Any]) -> Collection[str]:
-    """Return the coordinates of a Dataset that an array's axes tell, and nothing else does."""
-    note = attributes.get(NOTE)
-    told = note.get("axes") if isinstance(note, Mapping) else None
-    return told if isinstance(told, list) else ()
+def is_native(array: Array) -> bool:
+    """Return whether an array is a variable as xarray's own Zarr keeps it."""
+    return "_ARRAY_DIMENSIONS" in array.attrs and hasattr(array.metadata.layout, "filled")
 
 
-def is_dataset(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a group was written as one Dataset."""
-    note = attributes.get(NOTE)
-    return isinstance(note, Mapping) and bool(note.get("dataset"))
+def heard() -> set[str]:
+    """Return the attributes that mean something to a dialect."""
+    return {key for dialect in DIALECTS.values() for key in dialect.keys} | _GROUPS
 
 
 def owned() -> Collection[str]:
     """Return the attributes that mean something else to a dialect or to N5."""
-    keys = {key for dialect in DIALECTS.values() for key in dialect.keys}
-    return keys | _GROUPS | {NOTE, "n5", "dimensions", "blockSize", "dataType", "compression"}
+    return heard() | NOTES | {"n5", "dimensions", "blockSize", "dataType", "compression"}
 
 
-def _to_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return a value as JSON, with its type where JSON has none of it."""
     if isinstance(value, np.str_ | np.bool_):
         return value.item()
@@ -169,10 +173,10 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("the keys of its mappings must be texts")
-        inner = {key: _to_json(item) for key, item in value.items()}
+        inner = {key: to_json(item) for key, item in value.items()}
         return {_MARK: "mapping", "value": list(inner.items())} if _MARK in inner else inner
     if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
+        return [to_json(item) for item in value]
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise TypeError(f"attributes cannot be {type(value).__name__}")

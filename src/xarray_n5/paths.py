@@ -56,6 +56,32 @@ def normalize_path(path: str) -> str:
     return "/".join(parts)
 
 
+def plain_path(path: str) -> str:
+    r"""Return a path as Zarr v2 normalises it: a backslash parts names, and dots are no names.
+
+    >>> plain_path("/a\\\\b//c/")
+    'a/b/c'
+
+    Raises
+    ------
+    PathError
+        If a part of it is ``.`` or ``..``.
+    """
+    if "\0" in path:
+        raise PathError(f"the path {path!r} holds a NUL; part it with '/'")
+    parts = [part for part in path.replace("\\", "/").split("/") if part]
+    if dots := {".", ".."}.intersection(parts):
+        raise PathError(f"the path {path!r} has a part {min(dots)!r}, which Zarr does not allow")
+    return "/".join(parts)
+
+
+def is_peculiar(path: object) -> bool:
+    """Return whether formats may differ in what a path means."""
+    if not isinstance(path, str):
+        return False
+    return "\\" in path or not {".", ".."}.isdisjoint(path.split("/"))
+
+
 def new_path(path: str, document: str) -> str:
     """Return the path of a node that is to be created, normalised.
 

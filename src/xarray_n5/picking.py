@@ -14,7 +14,8 @@ from xarray_n5.array import Array
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images import PART, Image, numbered, together
-from xarray_n5.packing import is_dataset
+from xarray_n5.notes import is_dataset
+from xarray_n5.packings import packing_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -100,8 +101,8 @@ def pick(
 
 
 def is_like_dataset(group: Group) -> bool:
-    """Return whether the arrays of a Zarr group name dimensions, whose sizes agree: xarray's do."""
-    arrays = group.arrays() if group.format == "zarr2" else {}
+    """Return whether arrays of Zarr name dimensions, whose sizes agree: xarray's do."""
+    arrays = {} if packing_of(group.format).in_axes else group.arrays()
     sizes: dict[str, int] = {}
     for array in arrays.values():
         dims = array.attrs.get("_ARRAY_DIMENSIONS")

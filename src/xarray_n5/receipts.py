@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 def digest(block: np.ndarray) -> int:
     """Return the xxh64 of a chunk's elements: little-endian, in C order, as far as the array goes.
 
+    Texts are in UTF-8, each after the number of its bytes (4 bytes).
+
     >>> hex(digest(np.arange(4, dtype=">u2")))
     '0xa1ca3305c5cc4c10'
     """
+    if block.dtype.hasobject:
+        texts = [str(each).encode() for each in block.flat]
+        return xxhash.xxh64_intdigest(b"".join(len(t).to_bytes(4, "little") + t for t in texts))
     plain = np.ascontiguousarray(block, block.dtype.newbyteorder("<")).reshape(-1)
     return xxhash.xxh64_intdigest(plain.view("u1").data if plain.size else b"")
 

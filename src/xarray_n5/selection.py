@@ -168,11 +168,23 @@ def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.n
 def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
     """Return `value` as numbers that numpy would assign to an array of `dtype`."""
     plain = isinstance(value, (bool, int, float)) and dtype.kind in "biufc"
-    values = np.asarray(value, dtype if plain else None)
+    values = np.asarray(value, dtype if plain or dtype.hasobject else None)
+    if dtype.hasobject:
+        return as_texts(values)
+    if values.dtype.names is not None and values.dtype.names == dtype.names:
+        return values.astype(dtype, casting="same_kind")
     numbers = values.dtype.kind in "biuf" and dtype.kind in "biufc"
     # Other types as they are: what would be cut off, or read otherwise, is not.
     same = values.dtype.kind == dtype.kind and np.can_cast(values.dtype, dtype, "same_kind")
     fits = values.dtype.itemsize <= dtype.itemsize or dtype.kind not in "SUV"
     if not numbers and not (same and fits):
         raise TypeError(f"cannot write {values.dtype} into an array of {dtype}; convert it first")
+    return values
+
+
+def as_texts(values: np.ndarray) -> np.ndarray:
+    """Return texts as they are; raise where there is anything else among them."""
+    for each in values.flat:
+        if not isinstance(each, str):
+            raise TypeError(f"cannot write {each!r} into an array of texts; convert it with str()")
     return values

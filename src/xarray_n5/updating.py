@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
 
@@ -17,6 +15,7 @@ from xarray_n5.building import Options, build
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.dask import to_n5
 from xarray_n5.dialects import DIALECTS
+from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.encoding import axis_of, encode_into
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.fitting import (
@@ -31,13 +30,14 @@ from xarray_n5.fitting import (
 )
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_array, open_group
-from xarray_n5.packing import NOTE, told_by
+from xarray_n5.multiscales import still_true
+from xarray_n5.notes import NOTES, note_of, told_by
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.writes import now, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -81,7 +81,7 @@ def update(
     whole = append_dim is None and region is None
     written = fitting(dataset, stored, places, append_dim, whole=whole)
     check_types(written, stored)
-    packed = encode_into(written, stored)
+    packed = encode_into(written, stored, how.packing)
     beside = _beside(dataset, stored, arrays, group, places, append_dim)
     packed = {name: each for name, each in packed.items() if name not in beside}
     packed = _checked(packed, stored, arrays, places, how)
@@ -99,7 +99,9 @@ def update(
         if not began:
             _grow(group, facts, how)
         arrays = {name: array.refresh() for name, array in arrays.items()}
-    for dim in _outdated(written, stored, {k: v for k, v in places.items() if k not in beside}):
+    moved = _outdated(written, stored, {k: v for k, v in places.items() if k not in beside})
+    _forget_images(group, moved)
+    for dim in moved:
         for array in arrays.values():
             _forget(array, dim, how)
     begun = {
@@ -158,8 +160,8 @@ def _checked(
     parents = _parents(stored, arrays)
     found = {}
     for name, each in packed.items():
-        check_numbers(name, each, arrays[name], parents.get(name))
-        found[name] = _as_wide(arrays[name], each) if each.is_text else each
+        found[name] = how.packing.fit(name, each, arrays[name])
+        check_numbers(name, found[name], arrays[name], parents.get(name))
         where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
         check_alignment(found[name], arrays[name], where, how)
     return found
@@ -218,7 +220,8 @@ def _grow(group: Group, facts: Mapping[str, Any], how: Writing) -> None:
     # Whole, and before the arrays forget them: whatever stops here, nothing of them is lost.
     places = facts["places"]
     dim, values = places["dim"], np.array(places["values"], places["type"])
-    attributes = {**places["attributes"], NOTE: {"axes": []}, "_ARRAY_DIMENSIONS": [dim]}
+    attributes = {**places["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+    attributes[how.packing.note] = {"axes": []}
     to_n5(values, how.url, join(group.path, dim), attributes=attributes, mode="w", **how.place)
     for name in facts["grows"]:
         array = group[name]
@@ -240,14 +243,22 @@ def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slic
     return found
 
 
+def _forget_images(group: Group, moved: Sequence[str]) -> None:
+    """Take out of a group what it says of images that have other places now."""
+    images = group.attrs.get("multiscales")
+    if moved and images and "multiscales" not in without_variables(group.attrs):
+        kept = still_true(images, moved)
+        group.attrs.change({"multiscales": kept} if kept else {}, [] if kept else ["multiscales"])
+
+
 def _forget(array: Array, dim: str, how: Writing) -> None:
     """Take a dimension's places out of an array's axes."""
     geometry = array.geometry()
     if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
         return
-    note = dict(array.attrs.get(NOTE, {}))
+    note = dict(note_of(array.attrs))
     note["axes"] = [each for each in told_by(array.attrs) if each != dim]
-    array.attrs[NOTE] = note
+    array.attrs[how.packing.note] = note
     axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):
         create_array(
@@ -261,7 +272,7 @@ def _forget(array: Array, dim: str, how: Writing) -> None:
         )
         return
     keys = {key for name in geometry.spoken for key in DIALECTS[name].keys}
-    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", NOTE})
+    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
 
 
 def _write(
@@ -286,13 +297,3 @@ def _write(
         storage_options=how.storage_options,
         fsync=how.fsync,
     )
-
-
-def _as_wide(array: Array, packed: Packed) -> Packed:
-    """Return texts as wide as those that are there at least, their characters in one block."""
-    data = packed.data
-    short = array.shape[-1] - data.shape[-1]
-    if short > 0:
-        pad: Any = da.pad if isinstance(data, da.Array) else np.pad
-        data = pad(data, [(0, 0)] * (data.ndim - 1) + [(0, short)], mode="constant")
-    return replace(packed, data=data.rechunk({-1: -1}) if isinstance(data, da.Array) else data)

@@ -106,7 +106,7 @@ def hear(node: Node, dialect: str | Iterable[str] | None = None) -> tuple[Geomet
     """Return the geometry of an array, and what is odd about its attributes."""
     said: list[tuple[str, Geometry]] = []
     odd: list[str] = []
-    node = node.without_units_of_values()
+    node = node.without_users_own().without_units_of_values()
     for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
             heard = each.read(node)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry, kind_of
 from xarray_n5.dialects.levels import axis, listings, over
+from xarray_n5.dialects.node import Node
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.units import unit_of
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.axes import Axis
-    from xarray_n5.dialects import Node
+    from xarray_n5.metadata import Attributes
 
 _FIXED = ("t", "c", "z", "y", "x")
 """The axes of versions 0.1 and 0.2, which say nothing of them."""
 
 _KEY = "multiscales of the group"
+
+_METHOD = "xarray_n5"
+"""What the images of variables say of themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Ngff:
             else:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
+                found = _as_far_as_known(found, image)
             if node.format == "n5" and found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
@@ -85,6 +90,43 @@ class Ngff:
         texts = [each.labels for each in levels[0][1].axes if each.labels]
         channels = [{"label": text} for text in texts[0]] if texts else []
         return {"multiscales": [image]} | ({"omero": {"channels": channels}} if channels else {})
+
+
+def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
+    """Return version 0.4's entry for a variable beside which its coordinates are arrays.
+
+    What an axis without a scale is said to have, since all must have one, readers here pass over.
+    """
+    node = Node(shape=(0,) * geometry.ndim, path=name, format="zarr2")
+    (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
+    regular = [axis.name for axis in geometry.axes if axis.scale is not None]
+    metadata = {"method": _METHOD, "regular": regular}
+    return {**image, "name": name, "metadata": metadata}
+
+
+def is_of_variable(image: object) -> bool:
+    """Return whether an image is a :func:`variable_image`."""
+    match image:
+        case {"metadata": {"method": method}, "datasets": [{"path": str()}]}:
+            return bool(method == _METHOD)
+    return False
+
+
+def without_variables(attributes: Attributes) -> dict[str, Any]:
+    """Return a group's attributes without images of variables."""
+    found = dict(attributes)
+    images = found.get("multiscales")
+    if isinstance(images, list) and images and all(map(is_of_variable, images)):
+        del found["multiscales"]
+    return found
+
+
+def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:
+    if not is_of_variable(image):
+        return geometry
+    known = image["metadata"].get("regular", ())
+    axes = (a if a.name in known else replace(a, scale=None, offset=0.0) for a in geometry.axes)
+    return replace(geometry, axes=tuple(axes))
 
 
 def _described(one: Axis) -> dict[str, str]:

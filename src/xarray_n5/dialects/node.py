@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from xarray_n5.notes import meant_by_users
 from xarray_n5.units import unit_of
 
 if TYPE_CHECKING:
@@ -39,12 +40,24 @@ class Node:
         """Return another array with the same groups around it."""
         return replace(self, path=path, attributes=attributes, shape=shape, base=None)
 
+    def without_users_own(self) -> Node:
+        """Return the node without attributes that their writer says are no metadata of axes."""
+        if not any(map(meant_by_users, (self.attributes, *self.parents))):
+            return self
+        own, *parents = map(_without_own, (self.attributes, *self.parents))
+        return replace(self, attributes=own, parents=tuple(parents))
+
     def without_units_of_values(self) -> Node:
         """Return the node without ``units`` that are those of the values."""
         if not units_of_values(self.attributes):
             return self
         rest = {key: value for key, value in self.attributes.items() if key != "units"}
         return replace(self, attributes=rest)
+
+
+def _without_own(attributes: Attributes) -> Attributes:
+    own = meant_by_users(attributes)
+    return {key: value for key, value in attributes.items() if key not in own}
 
 
 def units_of_values(attributes: Attributes) -> bool:

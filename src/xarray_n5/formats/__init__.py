@@ -49,8 +49,11 @@ class Format(Protocol):
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return what a node's documents say; `where` names it in errors."""
 
-    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
-        """Return a new array's metadata with what the format alone knows of its chunks."""
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return a new array's metadata with what the format alone knows of its chunks.
+
+        Members of the format's own document in `layout` say how these are stored.
+        """
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the documents of a new node, where `before` was: in the order of writing."""

@@ -63,8 +63,18 @@ class Hdf5:
             return GroupMetadata(attributes=attributes)
         return _array(json.loads(documents[ARRAY]), attributes, where)
 
-    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
-        """Return the metadata with the layout that is written: little-endian, in whole chunks."""
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return the metadata with the layout that is written: little-endian, in whole chunks.
+
+        Raises
+        ------
+        MetadataError
+            If another layout is asked for.
+        """
+        if layout:
+            raise MetadataError(
+                f"layout={dict(layout)} is for Zarr; in HDF5, `compression` alone chooses filters"
+            )
         dtype = metadata.dtype.newbyteorder("<")
         size = math.prod(metadata.chunks) * dtype.itemsize
         filters = filters_for(metadata.compression, dtype, size) if metadata.shape else ()

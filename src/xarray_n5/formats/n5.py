@@ -79,8 +79,10 @@ class N5:
             )
         return group
 
-    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return the metadata: N5 has one way to store an array."""
+        if layout:
+            raise MetadataError(f"layout: N5 has but one, and no {sorted(layout)}; leave it out")
         return metadata
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:

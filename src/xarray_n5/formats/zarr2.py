@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import zarr2_chunk
+from xarray_n5.formats import zarr2_chunk, zarr2_layout
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.formats.zarr2_chunk import Layout
 from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
 from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
-from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -56,11 +56,9 @@ class Zarr2:
         _parse(documents, _GROUP, where)
         return GroupMetadata(attributes=attributes)
 
-    def complete(self, metadata: ArrayMetadata) -> ArrayMetadata:
-        """Return the metadata with the layout that is written: little-endian, in C order."""
-        # xarray takes a named fill value for that of a mask.
-        layout = Layout(metadata.dtype.newbyteorder("<"), filled=False)
-        return replace(metadata, layout=layout)
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return the metadata with the layout that is written."""
+        return zarr2_layout.complete(metadata, layout)
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
         """Return the documents of a new node: what makes it one comes last."""
@@ -167,7 +165,7 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
         dtype=stored.newbyteorder("="),
         compression=parse_compressor(members.get("compressor"), where),
         attributes=attributes,
-        content=Content.STRINGS if stored.kind == "O" else Content.NUMBERS,
+        content=zarr2_layout.content_of(stored, filters),
         fill=parse_fill(members.get("fill_value"), stored, where),
         layout=Layout(stored, order, separator, filters, members.get("fill_value") is not None),
     )
@@ -189,11 +187,6 @@ def _sizes(members: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
 
 def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
     layout: Layout = metadata.layout
-    if layout.dtype.kind in "OV":
-        raise MetadataError(
-            f"{where}: {layout.dtype} is not written; convert objects with astype(str), and write "
-            "the fields of structures one by one"
-        )
     parse_dtype(dtype_to_json(layout.dtype), where)
     try:
         compressor = compressor_to_json(metadata.compression)

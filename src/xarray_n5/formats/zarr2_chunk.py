@@ -97,6 +97,13 @@ def _elements(decoded: Any, dtype: np.dtype[Any], expected: int) -> np.ndarray:
     return np.frombuffer(view, dtype)
 
 
+def _check_texts(elements: np.ndarray) -> None:
+    """Raise where an object is no text."""
+    for each in elements:
+        if not isinstance(each, str):
+            raise TypeError(f"{each!r} is no text, as all objects must be; convert it with str()")
+
+
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     """Return the bytes of a chunk that stores `block`, of a chunk's full shape."""
     layout: Layout = metadata.layout
@@ -104,10 +111,12 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
         -1, order="F" if layout.order == "F" else "C"
     )
     elements = np.ascontiguousarray(elements)
+    if layout.dtype.kind == "O":
+        _check_texts(elements)
     for config in layout.filters:
         elements = codec(config).encode(elements)
     compression = as_zarr(metadata.compression)
     if isinstance(elements, np.ndarray) and elements.dtype.kind in "biufc":
         return bytes(compression.encode(elements.data))
-    plain: Any = np.asarray(elements).view("u1")
-    return bytes(compression.encode(plain.data))
+    plain: Any = elements.view("u1") if isinstance(elements, np.ndarray) else elements
+    return bytes(compression.encode(bytes_of(plain)))
