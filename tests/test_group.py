@@ -450,7 +450,7 @@ def test_zarr_is_told_from_n5_and_not_written_into(tmp_path: Path, document: str
 
 def test_a_file_is_told_from_a_container(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_bytes(b"x")
-    with pytest.raises(NodeNotFoundError, match="a file, not a directory"):
+    with pytest.raises(NodeNotFoundError, match="a file, and no HDF5"):
         open_array(tmp_path / "x.h5")
 
 

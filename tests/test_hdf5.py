@@ -489,3 +489,13 @@ def test_stores_are_told_by_their_files(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file["em/v"] = X
     assert (open_array(tmp_path / "b.h5" / "em", "v")[...] == X).all()
+
+
+def test_filters_of_netcdf4_are_not_taken_for_h5pys(path: str) -> None:
+    pytest.importorskip("netCDF4")
+    code = (
+        "import netCDF4, numpy, sys, xarray_n5\nx = numpy.arange(1000)\n"
+        "xarray_n5.to_n5(x, sys.argv[1], 'v', compression='blosc')\n"
+        "import h5py\nassert (h5py.File(sys.argv[1])['v'][...] == x).all()"
+    )
+    subprocess.run([sys.executable, "-c", code, path], check=True)  # noqa: S603

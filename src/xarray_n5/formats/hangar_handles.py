@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import MetadataError, MissingPackageError, NodeNotFoundError
+from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.storage import hdf5_library as library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +27,7 @@ def hdf5() -> Any:
     MissingPackageError
         If one of the two is not installed.
     """
-    try:
-        import h5py
-        import hdf5plugin  # noqa: F401 - registers its filters, Blosc among them
-    except ImportError as error:
-        raise MissingPackageError("Hangar's files", "hdf5", error) from error
-    return h5py
+    return library.hdf5("Hangar's files", filters=True)
 
 
 @dataclass(slots=True)

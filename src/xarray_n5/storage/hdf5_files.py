@@ -13,7 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import MissingPackageError, OneWriterError
+from xarray_n5.errors import OneWriterError
+from xarray_n5.storage.hdf5_library import hdf5
 from xarray_n5.storage.hdf5_stored import Stored
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
+_WHAT = "HDF5 files"
 _MOST_FILES = 32
 """Of how many files is kept what is known."""
 
@@ -138,7 +140,7 @@ def writing(path: str, *, flush: bool) -> Iterator[Any]:
 
     So a file is whole between two writes, and others may read it then.
     """
-    h5py = _h5py()
+    h5py = hdf5(_WHAT)
     files = _files
     with files.lock:
         files.known.pop(path, None)
@@ -159,9 +161,7 @@ def writing(path: str, *, flush: bool) -> Iterator[Any]:
 
 
 def _open(path: str) -> Any:
-    h5py = _h5py()
-    with contextlib.suppress(ImportError):
-        import hdf5plugin  # noqa: F401 - registers what its filters are
+    h5py = hdf5(_WHAT)
     try:
         return h5py.File(path, "r")
     except BlockingIOError as error:
@@ -179,14 +179,6 @@ def _flush(path: str) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingPackageError("HDF5 files", "hdf5", error) from error
-    return h5py
 
 
 def is_hdf5(path: str) -> bool:
