@@ -345,3 +345,20 @@ def test_a_killed_writer_leaves_whole_chunks(path: str) -> None:
         assert states <= {"ok", "missing"}, states
     subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)  # noqa: S603
     assert (open_array(path, "v")[...] == 1).all()
+
+
+def test_others_read_while_threads_write(path: str) -> None:
+    x = np.arange(1, 40_001, dtype="u4").reshape(200, 200)
+    to_n5(np.zeros_like(x), path, "v", chunks=(10, 10), compression=None)
+    code = (
+        "import sys, xarray_n5\nseen = set()\n"
+        "while True:\n"
+        "    found = xarray_n5.open_array(sys.argv[1], 'v')[...]\n"
+        "    assert ((found == 0) | (found == 1 + found.size * 0 + EXPECTED)).all()\n"
+        "    if found.all():\n        break\n"
+    ).replace("EXPECTED", "__import__('numpy').arange(40000).reshape(200, 200)")
+    with subprocess.Popen([sys.executable, "-c", code, path]) as reader:  # noqa: S603
+        array = open_array(path, "v", mode="r+")
+        for index in np.ndindex(array.grid.counts):
+            array.write_chunk(index, x[tuple(slice(10 * i, 10 * i + 10) for i in index)])
+        assert reader.wait(60) == 0

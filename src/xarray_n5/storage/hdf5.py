@@ -18,7 +18,7 @@ from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
 from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
-from xarray_n5.storage.hdf5_chunks import Place
+from xarray_n5.storage.hdf5_chunks import Place, index_of
 from xarray_n5.storage.hdf5_nodes import DOCUMENTS, document_of, members_of, write_document
 from xarray_n5.storage.hdf5_stored import clear_chunk, store_chunk
 from xarray_n5.storage.local import LocalStore
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
-    from xarray_n5.grid import Index
 
 _LOCAL = re.compile(r"(?:file|local)://")
-_CHUNK = re.compile(r"\d+(?:\.\d+)*")
 _KEPT = re.compile(rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?")
 """Keys of what is kept of writes."""
 
@@ -95,23 +93,33 @@ class Hdf5Store:
         if name in DOCUMENTS:
             with files.reading(self.file) as file:
                 return document_of(file, path, name) if file else None
-        found = self._find(path, name)
-        # Outside the lock: others may read meanwhile.
-        return found.read() if isinstance(found, Place) else found
+        found, stamp = self._find(path, name)
+        while isinstance(found, Place):
+            # Outside the lock: others may read meanwhile, or write, and so move the chunk.
+            data = found.read()
+            if files.stamp_of(self.file) == stamp:
+                return data
+            before = found
+            found, stamp = self._find(path, name)
+            if found == before:
+                return data
+        return found
 
-    def _find(self, path: str, name: str) -> Place | bytes | None:
-        index = _index(name)
+    def _find(self, path: str, name: str) -> tuple[Place | bytes | None, object]:
+        """Return where a chunk is, or its bytes, and the file's stamp then."""
+        index = index_of(name)
         if index is None:
-            return None
+            return None, None
         with files.reading(self.file) as file:
             stored = file.stored(path) if file else None
             if file is None or stored is None or len(index) != max(1, len(stored.chunks)):
-                return None
+                return None, None
             try:
-                return stored.place(index[: len(stored.chunks)], lambda: file.node(path))
+                place = stored.place(index[: len(stored.chunks)], lambda: file.node(path))
             except OSError as error:
                 why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"
                 raise ChunkError("decode", self.file, join(path, name), why) from error
+            return place, file.stamp
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return what is at each key; of documents, the file is opened once for all."""
@@ -123,7 +131,8 @@ class Hdf5Store:
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         path, _, name = key.rpartition("/")
-        found = None if _KEPT.fullmatch(key) or name in DOCUMENTS else self._find(path, name)
+        plain = _KEPT.fullmatch(key) or name in DOCUMENTS
+        found = None if plain else self._find(path, name)[0]
         if isinstance(found, Place):
             return found.head(count), 4 + max(found.size, found.whole)
         data = found if found is not None else self.get(key)
@@ -136,7 +145,7 @@ class Hdf5Store:
         path, _, name = key.rpartition("/")
         if name in DOCUMENTS:
             return self.get(key) is not None
-        index = _index(name)
+        index = index_of(name)
         with files.reading(self.file) as file:
             stored = file.stored(path) if file else None
             if (
@@ -234,7 +243,7 @@ class Hdf5Store:
             if name in DOCUMENTS:
                 write_document(file, path, name, bytes(data))
                 return
-            index, node = _index(name), files.node_in(file, path)
+            index, node = index_of(name), files.node_in(file, path)
             if index is None or not hasattr(node, "shape"):
                 raise OSError(f"{self.file}: there is no array at {path!r} to hold {name!r}")
             store_chunk(node, index[: len(node.shape)], data)
@@ -249,7 +258,7 @@ class Hdf5Store:
         with self._writing() as file:
             for key in chunks:
                 path, _, name = key.rpartition("/")
-                index, node = _index(name), files.node_in(file, path)
+                index, node = index_of(name), files.node_in(file, path)
                 if index is not None and hasattr(node, "shape"):
                     clear_chunk(node, index[: len(node.shape)])
 
@@ -285,7 +294,3 @@ class Hdf5Store:
                 self.file, f"{_me()} cannot write what {self.owner} has opened for writing"
             )
         return files.writing(self.file, flush=self.fsync)
-
-
-def _index(name: str) -> Index | None:
-    return tuple(map(int, name.split("."))) if _CHUNK.fullmatch(name) else None

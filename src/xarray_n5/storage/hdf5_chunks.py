@@ -7,10 +7,14 @@ that no filter has been applied.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from xarray_n5.grid import Index
 
 PLAIN = 0xFFFFFFFF
 """The mask of a chunk that no filter has been applied to."""
@@ -20,6 +24,8 @@ DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
 
 KNOWN = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
 """The filters that are undone without HDF5."""
+
+_KEY = re.compile(r"\d+(?:\.\d+)*")
 
 _ELEMENTS = 1 << 20
 """How many elements of a dataset without chunks are read as one."""
@@ -114,3 +120,8 @@ def _texts(elements: np.ndarray) -> bytes:
 
     plain = [t.decode("utf-8", "replace") if isinstance(t, bytes) else t for t in elements.flat]
     return bytes(VLenUTF8().encode(np.array(plain, object)))
+
+
+def index_of(name: str) -> Index | None:
+    """Return the chunk that the last part of a key names; None where it names none."""
+    return tuple(map(int, name.split("."))) if _KEY.fullmatch(name) else None

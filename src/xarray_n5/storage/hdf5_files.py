@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,16 @@ from xarray_n5.storage.hdf5_library import hdf5
 from xarray_n5.storage.hdf5_stored import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 """How the names of HDF5 files end."""
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+_PATIENCE = 2.0
+"""For how many seconds a file is waited for that others have open."""
 
 _WHAT = "HDF5 files"
 _MOST_FILES = 32
@@ -145,7 +149,7 @@ def writing(path: str, *, flush: bool) -> Iterator[Any]:
     with files.lock:
         files.known.pop(path, None)
         try:
-            file = h5py.File(path, "a")
+            file = _patiently(lambda: h5py.File(path, "a"))
         except BlockingIOError as error:
             raise OneWriterError(path, "another process has it open") from error
         except OSError as error:
@@ -163,7 +167,7 @@ def writing(path: str, *, flush: bool) -> Iterator[Any]:
 def _open(path: str) -> Any:
     h5py = hdf5(_WHAT)
     try:
-        return h5py.File(path, "r")
+        return _patiently(lambda: h5py.File(path, "r"))
     except BlockingIOError as error:
         raise OneWriterError(path, "another program is writing it") from error
     except OSError as error:
@@ -171,6 +175,19 @@ def _open(path: str) -> Any:
             raise
         # Its writer lets others read it meanwhile.
         return h5py.File(path, "r", swmr=True, libver="latest")
+
+
+def _patiently(opening: Callable[[], Any]) -> Any:
+    """Open a file that others may have open for a moment, as this package does, or for long."""
+    pause, until = 0.001, time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return opening()
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 def _flush(path: str) -> None:
