@@ -75,7 +75,13 @@ def is_known(dataset: Any) -> bool:
         return False
     if not dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype, logical=True)):
         return False  # numbers of odd precision, texts padded in another way
-    return dataset.chunks is not None or dataset.id.get_offset() is not None
+    return dataset.chunks is not None or offset_of(dataset) is not None
+
+
+def offset_of(dataset: Any) -> int | None:
+    """Return where the bytes of a dataset without chunks begin, if any are stored in the file."""
+    # Of what is not stored HDF5 tells some number in files whose first bytes are their user's.
+    return dataset.id.get_offset() if dataset.id.get_storage_size() else None
 
 
 def filters_of(dataset: Any) -> list[tuple[int, list[int]]]:
@@ -106,11 +112,11 @@ def contiguous_chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def plain_bytes(dataset: Any, where: tuple[slice, ...], chunks: tuple[int, ...]) -> bytes | None:
     """Return a chunk as HDF5 decodes it: elements in C order, a whole chunk of them."""
-    found = np.asarray(dataset[where] if where else dataset[()])
+    found = dataset[where] if where else dataset[()]
     whole = np.zeros(chunks, dataset.dtype)
     if dataset.dtype.hasobject:
         whole.fill("")
-    whole[tuple(slice(size) for size in found.shape)] = found
+    whole[tuple(map(slice, np.shape(found)))] = found
     mask = PLAIN.to_bytes(4, "little")
     return mask + (_texts(whole) if dataset.dtype.hasobject else whole.tobytes())
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import OneWriterError
+from xarray_n5.errors import MetadataError, OneWriterError
 from xarray_n5.storage.hdf5_library import hdf5
 from xarray_n5.storage.hdf5_stored import Stored
 
@@ -28,7 +28,9 @@ SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 _PATIENCE = 2.0
-"""For how many seconds a file is waited for that others have open."""
+"""For how many seconds a file is waited for that others write; five times of that to write."""
+
+_LEFT = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
 
 _WHAT = "HDF5 files"
 _MOST_FILES = 32
@@ -87,11 +89,19 @@ class KnownFile:
 
     def stored(self, path: str) -> Stored | None:
         """Return what is known of the dataset at a path, or None."""
-        if path not in self.known:
+        known = self.known.get(path)
+        moved = known is not None and known.elsewhere != self._elsewhere(known)
+        if moved or path not in self.known:
             found = self.node(path)
             shaped = getattr(found, "shape", None) is not None
-            self.known[path] = Stored.of(found) if shaped else None
-        return self.known[path]
+            known = self.known[path] = Stored.of(found) if shaped else None
+            if known is not None:
+                known.elsewhere = self._elsewhere(known)
+        return known
+
+    def _elsewhere(self, stored: Stored) -> object:
+        """Return the stamp of the file that an external link leads to; None of this one."""
+        return None if stored.source == self.path else stamp_of(stored.source)
 
 
 def node_in(file: Any, path: str) -> Any:
@@ -149,13 +159,15 @@ def writing(path: str, *, flush: bool) -> Iterator[Any]:
     with files.lock:
         files.known.pop(path, None)
         try:
-            file = _patiently(lambda: h5py.File(path, "a"))
+            file = _patiently(lambda: h5py.File(path, "a"), 5 * _PATIENCE)
         except BlockingIOError as error:
             raise OneWriterError(path, "another process has it open") from error
         except OSError as error:
+            if "already open for write" in str(error):
+                raise OneWriterError(path, _LEFT) from error
             if "already open" in str(error) or "lock" in str(error):
                 raise OneWriterError(path, f"it is open elsewhere ({error})") from error
-            raise
+            raise _damaged(path, error) from error
         try:
             yield file
         finally:
@@ -167,19 +179,29 @@ def writing(path: str, *, flush: bool) -> Iterator[Any]:
 def _open(path: str) -> Any:
     h5py = hdf5(_WHAT)
     try:
-        return _patiently(lambda: h5py.File(path, "r"))
+        return _patiently(lambda: h5py.File(path, "r"), _PATIENCE)
     except BlockingIOError as error:
         raise OneWriterError(path, "another program is writing it") from error
     except OSError as error:
-        if "write" not in str(error):
-            raise
+        if "already open for write" not in str(error):
+            raise _damaged(path, error) from error
+    try:
         # Its writer lets others read it meanwhile.
         return h5py.File(path, "r", swmr=True, libver="latest")
+    except OSError as error:
+        raise OneWriterError(path, _LEFT) from error
 
 
-def _patiently(opening: Callable[[], Any]) -> Any:
+def _damaged(path: str, error: OSError) -> Exception:
+    """Return what is to be raised of a file that HDF5 does not open."""
+    if error.errno is not None:
+        return error  # the system's: no permission, say
+    return MetadataError(f"{path}: HDF5 cannot open it ({error}); restore the file")
+
+
+def _patiently(opening: Callable[[], Any], seconds: float) -> Any:
     """Open a file that others may have open for a moment, as this package does, or for long."""
-    pause, until = 0.001, time.monotonic() + _PATIENCE
+    pause, until = 0.001, time.monotonic() + seconds
     while True:
         try:
             return opening()
@@ -203,6 +225,8 @@ def is_hdf5(path: str) -> bool:
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             start = file.read(len(_SIGNATURE))
+            if not start:
+                return path.endswith(SUFFIXES)
             at = 512  # a user's own bytes may come first, as many as a power of two
             while start and start != _SIGNATURE and at < 1 << 16:
                 file.seek(at)

@@ -15,6 +15,7 @@ from xarray_n5.storage.hdf5_chunks import (
     Place,
     contiguous_chunks,
     is_known,
+    offset_of,
     plain_bytes,
 )
 
@@ -81,6 +82,10 @@ class Stored:
     """The file that the bytes are in."""
     offset: int | None = None
     """Where they begin, if they are one run."""
+    listed: bool = True
+    """Whether HDF5 tells rightly where chunks lie; else each is asked for."""
+    elsewhere: object = None
+    """The stamp of the file that the bytes are in, where that is another one."""
     places: Places | None = None
     asked: int = 0
 
@@ -95,13 +100,19 @@ class Stored:
             chunked=chunked,
             direct=is_known(dataset),
             source=dataset.file.filename,
-            offset=None if chunked else dataset.id.get_offset(),
+            offset=None if chunked else offset_of(dataset),
+            listed=_is_listed(dataset),
         )
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many chunks there are along each axis."""
         return tuple(-(-n // c) for n, c in zip(self.shape, self.chunks, strict=True))
+
+    @property
+    def whole(self) -> int:
+        """How many bytes the elements of a whole chunk have."""
+        return math.prod(self.chunks) * self.dtype.itemsize
 
     def selection(self, index: Index) -> tuple[slice, ...]:
         """Return where a chunk is in the array."""
@@ -112,16 +123,29 @@ class Stored:
         """Return where a chunk's bytes are, or its elements where HDF5 must decode them."""
         if any(i >= count for i, count in zip(index, self.counts, strict=True)):
             return None
-        if not self.direct:
-            stored = self.chunked is False or self.dtype.hasobject or self.exists(index, dataset)
-            where = self.selection(index)
-            return plain_bytes(dataset(), where, self.chunks) if stored else None
-        if not self.chunked:
+        if self.direct and self.chunked:
+            found = self._ask(index, dataset)
+            if found is not None or not self.listed:
+                return found
+            at = self.all_places(dataset).get(self._number(index))
+            place = None if at is None else Place(self.source, *at)
+            bare = place is not None and self._is_bare(index, place.mask, place.size)
+            return self._decoded(index, dataset) if bare else place
+        if self.direct:
             return self._run(index)
-        if (data := self._ask(index, dataset)) is not None:
-            return data
-        found = self.all_places(dataset).get(self._number(index))
-        return None if found is None else Place(self.source, *found)
+        there = not self.chunked or self.dtype.hasobject or self.exists(index, dataset)
+        return self._decoded(index, dataset) if there else None
+
+    def _decoded(self, index: Index, dataset: Callable[[], Any]) -> bytes:
+        return plain_bytes(dataset(), self.selection(index), self.chunks)
+
+    def _is_bare(self, index: Index, mask: int, size: int) -> bool:
+        """Return whether a chunk may be stored without filters, though its mask does not say so.
+
+        Those at the ends are, if the dataset was made with H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS.
+        """
+        sides = zip(index, self.chunks, self.shape, strict=True)
+        return not mask and size == self.whole and any((i + 1) * c > n for i, c, n in sides)
 
     def _number(self, index: Index) -> int:
         return int(np.ravel_multi_index(index, self.counts)) if index else 0
@@ -129,13 +153,15 @@ class Stored:
     def _ask(self, index: Index, dataset: Callable[[], Any]) -> bytes | None:
         """Return a chunk's bytes as HDF5 finds them: in logarithmic time, for the first few."""
         self.asked += 1
-        if self.places is not None or self.asked > _ENOUGH:
+        if self.listed and (self.places is not None or self.asked > _ENOUGH):
             return None
         start = tuple(i * side for i, side in zip(index, self.chunks, strict=True))
         try:
             mask, data = dataset().id.read_direct_chunk(start)
         except (OSError, RuntimeError, MemoryError, ValueError):
             return None  # it is not stored, or something is wrong: where it lies will tell
+        if data and self._is_bare(index, mask, len(data)):
+            return self._decoded(index, dataset)
         return mask.to_bytes(4, "little") + data if data else None
 
     def all_places(self, dataset: Callable[[], Any]) -> Places:
@@ -150,13 +176,16 @@ class Stored:
             return False
         if not self.chunked:
             return self.offset is not None or bool(dataset().id.get_storage_size())
-        if self._ask(index, dataset) is not None:
-            return True
+        if (found := self._ask(index, dataset)) is not None or not self.listed:
+            return found is not None
         return self.all_places(dataset).get(self._number(index)) is not None
 
     def indices(self, dataset: Callable[[], Any]) -> Iterator[Index]:
         """Iterate over the chunks that are stored."""
-        if self.chunked:
+        if self.chunked and not self.listed:
+            every = product(*map(range, self.counts))
+            yield from (index for index in every if self._ask(index, dataset) is not None)
+        elif self.chunked:
             for number in self.all_places(dataset).numbers:
                 yield tuple(map(int, np.unravel_index(number, self.counts)))
         elif self.exists((0,) * len(self.shape), dataset):
@@ -172,8 +201,17 @@ class Stored:
         for side, each in zip(self.shape, where, strict=True):
             first = first * side + each.start
         item = self.dtype.itemsize
-        whole = math.prod(self.chunks) * item
-        return Place(self.source, self.offset + first * item, size * item, PLAIN, whole)
+        return Place(self.source, self.offset + first * item, size * item, PLAIN, self.whole)
+
+
+def _is_listed(dataset: Any) -> bool:
+    """Return whether HDF5 tells rightly where chunks lie.
+
+    Of an extensible array, which has one unlimited axis, it gets that wrong where the axis is not
+    the first (seen with HDF5 2.0).
+    """
+    unlimited = [axis for axis, most in enumerate(dataset.maxshape) if most is None]
+    return dataset.chunks is None or len(unlimited) != 1 or unlimited == [0]
 
 
 def store_chunk(dataset: Any, index: Index, data: Buffer) -> None:
