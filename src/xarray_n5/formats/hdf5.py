@@ -97,7 +97,7 @@ class Hdf5:
         """Return the document with other attributes."""
         before = json.loads(documents.get(ATTRIBUTES, b"{}"))
         check_json(attributes, where, before)
-        split_attributes(attributes, where)
+        split_attributes({k: v for k, v in attributes.items() if before.get(k) != v}, where)
         return {ATTRIBUTES: json.dumps(dict(attributes)).encode()}
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:

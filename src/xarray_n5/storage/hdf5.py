@@ -174,7 +174,7 @@ class Hdf5Store:
             if file is None or node is None:
                 return hidden, ()
             documents = tuple(name for name in DOCUMENTS if document_of(file, prefix, name))
-            inner = () if hasattr(node, "shape") else members_of(node)
+            inner = () if hasattr(node, "shape") else members_of(file.file, prefix)
             return (*hidden, *inner), documents
 
     def _chunks(self, path: str) -> Sequence[str]:

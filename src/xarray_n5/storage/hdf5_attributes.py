@@ -32,14 +32,17 @@ _LARGEST = 64_000
 _SCALE = frozenset({"CLASS", "NAME", "REFERENCE_LIST"})
 """What HDF5 itself keeps on the coordinates of other datasets."""
 
+_NETCDF = frozenset({"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"})
+"""What netCDF keeps for itself."""
+
 
 def read_attributes(node: Any) -> dict[str, Any]:
     """Return an object's attributes as JSON values; those that are none are left out."""
     found: dict[str, Any] = {}
     inner: Any = {}
-    scale = node.attrs.get("CLASS") in {b"DIMENSION_SCALE", "DIMENSION_SCALE"}
+    hidden = _NETCDF | ({VERSION} if node.name == "/" else set())
+    hidden |= _SCALE if is_scale(node) else set()
     for key in node.attrs:
-        hidden = (VERSION,) if node.name == "/" else _SCALE if scale else ()
         if key in hidden:
             continue
         try:
@@ -53,6 +56,11 @@ def read_attributes(node: Any) -> dict[str, Any]:
     if hasattr(node, "dims") and (labels := _labels(node)):
         found["DIMENSION_LABELS"] = labels
     return {**inner, **found}
+
+
+def is_scale(node: Any) -> bool:
+    """Return whether a dataset is the coordinate of others."""
+    return node.attrs.get("CLASS") in {b"DIMENSION_SCALE", "DIMENSION_SCALE"}
 
 
 def _labels(dataset: Any) -> list[str]:
@@ -96,21 +104,30 @@ def _parsed(text: str) -> Any:
 
 
 def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
-    """Make an object's attributes those that are `wanted`; what is no JSON stays as it is."""
-    before = read_attributes(node)
-    native, rest = split_attributes(wanted, str(node.name))
-    for key in before:
-        if key not in node.attrs:
-            native.pop(key, None) if _same(before[key], wanted.get(key)) else None
-        elif key not in native:
+    """Make an object's attributes those that are `wanted`.
+
+    What stays the same is left as it is, to the letter, and so is what is no JSON.
+
+    Raises
+    ------
+    MetadataError
+        If there is more than HDF5 has room for.
+    """
+    before, names = read_attributes(node), set(node.attrs)
+    changed = {k: v for k, v in wanted.items() if k not in before or not _same(before[k], v)}
+    native, rest = split_attributes(changed, str(node.name))
+    inner = {key: value for key, value in before.items() if key not in names}
+    inner.pop("DIMENSION_LABELS", None)  # those of datasets along the axes
+    rest |= {key: value for key, value in inner.items() if key in wanted and key not in changed}
+    _check_room(rest, str(node.name))
+    for key in names & before.keys():
+        if key not in wanted or key in rest:
             del node.attrs[key]
-        elif _same(before[key], wanted[key]):
-            del native[key]  # to the letter as it was
     for key, value in native.items():
         node.attrs[key] = value
-    if rest:
+    if rest and (rest != inner or ROOT not in names):
         node.attrs[ROOT] = json.dumps(rest)
-    elif ROOT in node.attrs:
+    elif not rest and ROOT in names:
         del node.attrs[ROOT]
 
 
@@ -132,16 +149,28 @@ def split_attributes(
     rest: dict[str, Any] = {}
     for key, value in attributes.items():
         found = _native(value)
-        if found is None or key in {ROOT, VERSION} or np.asarray(found).nbytes > _LARGEST:
+        if found is None or not key or not _is_plain(key) or key == ROOT or _size(found) > _LARGEST:
             rest[key] = value
         else:
             native[key] = found
+    _check_room(rest, where)
+    return native, rest
+
+
+def _check_room(rest: Mapping[str, Any], where: str) -> None:
     if len(text := json.dumps(rest)) > _LARGEST:
         raise MetadataError(
             f"{where}: the attributes {sorted(rest)} take {len(text)} bytes as JSON, and HDF5 has "
             f"room for {_LARGEST}; keep them elsewhere"
         )
-    return native, rest
+
+
+def _size(value: Any) -> int:
+    """Return how many bytes a value has in the file, or at most."""
+    if isinstance(value, str):
+        return len(value.encode())
+    array = np.asarray(value)
+    return sum(map(_size, array.flat)) if array.dtype.kind == "O" else int(array.nbytes)
 
 
 def _native(value: Any) -> Any:

@@ -110,7 +110,7 @@ def contiguous_chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sides)
 
 
-def plain_bytes(dataset: Any, where: tuple[slice, ...], chunks: tuple[int, ...]) -> bytes | None:
+def plain_bytes(dataset: Any, where: tuple[slice, ...], chunks: tuple[int, ...]) -> bytes:
     """Return a chunk as HDF5 decodes it: elements in C order, a whole chunk of them."""
     found = dataset[where] if where else dataset[()]
     whole = np.zeros(chunks, dataset.dtype)

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.storage.hdf5_attributes import LEVEL, VERSION, read_attributes, write_attributes
+from xarray_n5.storage.hdf5_attributes import (
+    LEVEL,
+    VERSION,
+    is_scale,
+    read_attributes,
+    write_attributes,
+)
 from xarray_n5.storage.hdf5_chunks import DEFLATE, SHUFFLE, filters_of
 from xarray_n5.storage.hdf5_files import node_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from xarray_n5.storage.hdf5_files import KnownFile
 
@@ -32,6 +38,8 @@ _VIEW = re.compile(r"(?:(.*)/)?t\d{5,}/(s\d{2,})/(\d+)/cells")
 _OPTIONAL = 1
 """HDF5's flag of a filter that may be passed over for a chunk."""
 
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+
 _TABLE = 2
 """How many axes a table has."""
 
@@ -43,7 +51,7 @@ def document_of(file: KnownFile, path: str, name: str) -> bytes | None:
         return None
     is_array = hasattr(node, "shape")
     if name == ATTRIBUTES:
-        found = {**_of_view(file, path), **read_attributes(node)}
+        found = {**_of_view(file.node, path), **read_attributes(node)}
         return json.dumps(found).encode() if found else None
     if (name == ARRAY) != is_array:
         return None
@@ -59,32 +67,71 @@ def _version(root: Any) -> str:
 
 
 def _describe(file: KnownFile, path: str, dataset: Any) -> dict[str, Any]:
-    """Return what a format must know of a dataset."""
+    """Return what a format must know of a dataset, or why it cannot be read."""
+    try:
+        why = _unreadable(dataset)
+        return {"unreadable": why} if why else _members(file, path, dataset)
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        return {"unreadable": str(error)}
+
+
+def _unreadable(dataset: Any) -> str | None:
     if dataset.shape is None:
-        return {"unreadable": "it holds nothing, not even a shape"}
+        return "it holds nothing, not even a shape"
     dtype = dataset.dtype
     if dtype.hasobject:
         import h5py
 
         if h5py.check_string_dtype(dtype) is None:
-            return {"unreadable": f"elements of type {dtype} are no numbers or texts"}
-    plain = np.dtype(f"{dtype.str[0]}u2") if _is_unsigned(file, path, dtype) else dtype
+            return f"elements of type {dtype} are no numbers or texts"
+    if dataset.id.dtype.subdtype is not None:
+        return f"each of its elements is an array ({dataset.id.dtype})"
+    return None
+
+
+def _members(file: KnownFile, path: str, dataset: Any) -> dict[str, Any]:
+    dtype = dataset.dtype
+    plain = np.dtype(f"{dtype.str[0]}u2") if _is_unsigned(file.node, path, dtype) else dtype
     stored = file.stored(path)
+    filters = filters_of(dataset)
     return {
         "shape": list(dataset.shape),
         "chunks": list(stored.chunks if stored else dataset.shape),
         "dtype": "O" if dtype.hasobject else _dtype_to_json(plain),
-        "filters": [[number, values] for number, values in filters_of(dataset)],
-        "direct": bool(stored and stored.direct),
+        "filters": [[number, values] for number, values in filters],
+        "direct": bool(stored and stored.direct) and not (filters and _is_modern(dataset)),
         "chunked": dataset.chunks is not None,
         "fill": None if dtype.hasobject else _fill(dataset, plain),
         "maxshape": list(dataset.maxshape),
     }
 
 
+def _is_modern(dataset: Any) -> bool:
+    """Return whether chunks at the ends may have no filters, which h5py does not tell."""
+    superblock, *_ = dataset.file.id.get_create_plist().get_version()
+    return bool(superblock)
+
+
 def _dtype_to_json(dtype: np.dtype[Any]) -> Any:
     """Return a type as numpy's own lists and texts, without HDF5's notes."""
-    return json.loads(json.dumps(dtype.descr if dtype.names else dtype.str))
+    return json.loads(json.dumps(np.lib.format.dtype_to_descr(_bare(dtype))))
+
+
+def _bare(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type without what HDF5 notes on it."""
+    if dtype.subdtype is not None:
+        return np.dtype((_bare(dtype.subdtype[0]), dtype.shape))
+    if dtype.names is None or dtype.fields is None:
+        return np.dtype(dtype.str)
+    fields = [dtype.fields[name] for name in dtype.names]
+    return np.dtype(
+        {
+            "names": list(dtype.names),
+            "formats": [_bare(field[0]) for field in fields],
+            "offsets": [field[1] for field in fields],
+            "itemsize": dtype.itemsize,
+        }
+    )
 
 
 def _fill(dataset: Any, dtype: np.dtype[Any]) -> str | None:
@@ -92,41 +139,65 @@ def _fill(dataset: Any, dtype: np.dtype[Any]) -> str | None:
     return base64.b64encode(fill).decode() if any(fill) and len(fill) == dtype.itemsize else None
 
 
-def _resolutions(file: KnownFile, path: str) -> tuple[int, Any] | None:
+def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:
     """Return which level of BigDataViewer is at a path, and the table of all levels' factors."""
     found = _VIEW.fullmatch(path)
     if found is None:
         return None
-    table = file.node("/".join(filter(None, [found[1], found[2], "resolutions"])))
+    table = find("/".join(filter(None, [found[1], found[2], "resolutions"])))
     return None if getattr(table, "ndim", 0) != _TABLE else (int(found[3]), table)
 
 
-def _is_unsigned(file: KnownFile, path: str, dtype: np.dtype[Any]) -> bool:
+def _is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) -> bool:
     """Return whether numbers are uint16 in int16: BigDataViewer's, of a time that had no other."""
-    return dtype.str[1:] == "i2" and _resolutions(file, path) is not None
+    return dtype.str[1:] == "i2" and _resolutions(find, path) is not None
 
 
-def _of_view(file: KnownFile, path: str) -> dict[str, Any]:
+def _of_view(find: Callable[[str], Any], path: str) -> dict[str, Any]:
     """Return the factors of a level of BigDataViewer, in the order of x, y, z."""
-    level, table = _resolutions(file, path) or (0, None)
+    level, table = _resolutions(find, path) or (0, None)
     if table is None or level >= table.shape[0] or table.dtype.kind not in "iuf":
         return {}
     return {LEVEL: [float(factor) for factor in table[level]]}
 
 
-def members_of(node: Any) -> list[str]:
-    """Return the names of the groups and datasets in a group."""
+def members_of(file: Any, path: str) -> list[str]:
+    """Return the names of the groups and datasets in a group, but of links that turn back."""
     import h5py
 
+    above, group = {_place(file)}, file
+    for part in path.split("/") if path else []:
+        group = group[part]
+        above.add(_place(group))
     found = []
-    for name in node:
+    for name in group:
         try:
-            kind = node.get(name, getclass=True)
+            node = group[name]
         except (KeyError, OSError, RuntimeError):
             continue  # a link that leads nowhere
-        if name not in HIDDEN and kind in {h5py.Group, h5py.Dataset}:
+        if isinstance(node, h5py.Group):
+            proper = name not in HIDDEN and _place(node) not in above
+        else:
+            proper = isinstance(node, h5py.Dataset) and not _is_empty_scale(node)
+        if proper:
             found.append(name)
     return sorted(found)
+
+
+def _place(node: Any) -> tuple[int, int]:
+    """Return what tells an object from others, by whichever name it is found."""
+    import h5py
+
+    found = h5py.h5o.get_info(node.id)
+    return int(found.fileno), int(found.addr)
+
+
+def _is_empty_scale(dataset: Any) -> bool:
+    """Return whether a dataset only stands for a netCDF dimension that has no coordinate."""
+    if not is_scale(dataset):
+        return False
+    name = dataset.attrs.get("NAME", b"")
+    return (name if isinstance(name, bytes) else str(name).encode()).startswith(_NO_VARIABLE)
 
 
 def write_document(file: Any, path: str, name: str, data: bytes) -> None:
@@ -138,7 +209,11 @@ def write_document(file: Any, path: str, name: str, data: bytes) -> None:
         If the file cannot be changed so.
     """
     members = json.loads(data)
-    node = node_in(file, path)
+
+    def find(path: str) -> Any:
+        return node_in(file, path)
+
+    node = find(path)
     if name == ARRAY and node is not None and hasattr(node, "shape"):
         _resize(node, tuple(members["shape"]))
         return
@@ -149,7 +224,8 @@ def write_document(file: Any, path: str, name: str, data: bytes) -> None:
     elif node is None:
         node = file.create_group(path)
     if name == ATTRIBUTES:
-        write_attributes(node, members)
+        told = _of_view(find, path).items()
+        write_attributes(node, {k: v for k, v in members.items() if (k, v) not in told})
     elif "attributes" in members:
         write_attributes(node, members["attributes"])
     if name == GROUP and not path and VERSION in members:
