@@ -26,6 +26,7 @@ from xarray_n5 import (
     from_n5,
     open_array,
     open_group,
+    to_n5,
     verify,
 )
 from xarray_n5.compression.gzip import Gzip
@@ -348,7 +349,7 @@ def test_what_is_no_hdf5_is_said_to_be(path: str, tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="not hdf5"):
         open_array(tmp_path, "v", format="hdf5")
     (tmp_path / "b.h5").write_bytes(b"no HDF5 at all")
-    with pytest.raises(NodeNotFoundError, match="file"):
+    with pytest.raises(MetadataError, match="is a file, and no HDF5"):
         open_array(tmp_path / "b.h5", "v")
 
 
@@ -499,3 +500,116 @@ def test_filters_of_netcdf4_are_not_taken_for_h5pys(path: str) -> None:
         "import h5py\nassert (h5py.File(sys.argv[1])['v'][...] == x).all()"
     )
     subprocess.run([sys.executable, "-c", code, path], check=True)  # noqa: S603
+
+
+# What reviews found
+
+
+def test_chunks_are_found_whichever_axis_is_unlimited(path: str) -> None:
+    x = np.arange(96).reshape(8, 12)
+    with h5py.File(path, "w", libver="latest") as file:
+        for name, most in {"a": (8, None), "b": (None, 12), "c": (None, None), "d": None}.items():
+            file.create_dataset(name, data=x, chunks=(2, 3), maxshape=most)
+            file.create_dataset(f"{name}z", (9, 12), "i4", chunks=(2, 3), maxshape=most and (9, 12))
+    for name in "abcd":
+        assert (open_array(path, name)[...] == x).all()
+        array = open_array(path, name, mode="r+")
+        array[:3] = array[:3]
+        array[1::2] = array[1::2]
+        assert chunk_map(path, name).sum() == 16
+        assert set(verify(path, name)["state"].to_numpy().flat) == {"ok"}
+        with h5py.File(path) as file:
+            assert (file[name][...] == x).all()
+
+
+def test_changes_behind_links_are_seen(tmp_path: Path) -> None:
+    def write(value: int) -> None:
+        with h5py.File(tmp_path / "e.h5", "w") as file:
+            file["pad"] = np.zeros(1000 * value)
+            file.create_dataset("d", data=np.full(4000, value, "i4"), chunks=(1000,))
+
+    write(1)
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        file["x"] = h5py.ExternalLink("e.h5", "d")
+    array = open_array(tmp_path / "m.h5", "x")
+    assert all(array[index * 300] == 1 for index in range(12))
+    write(2)
+    assert (open_array(tmp_path / "m.h5", "x")[...] == 2).all()
+
+
+def test_dimensions_of_netcdf_without_coordinates_have_none(tmp_path: Path) -> None:
+    plain = xr.Dataset({"t": (("y", "x"), np.ones((2, 3)))}, {"x": [1.0, 2, 4]})
+    for engine in ("h5netcdf", "netcdf4"):
+        plain.to_netcdf(tmp_path / f"{engine}.h5", engine=engine)
+        with xr.open_dataset(tmp_path / f"{engine}.h5", engine="n5") as found:
+            xr.testing.assert_equal(found, plain)
+            assert not {key for key in found.attrs if key.startswith("_N")}
+            found.load().to_netcdf(tmp_path / f"{engine} again.h5", engine=engine)
+
+
+def test_odd_datasets_do_not_keep_others_from_being_read(path: str) -> None:
+    kinds = {
+        "text": np.array([(b"abc", 1)], [("name", "S3"), ("n", "i4")]),
+        "inner": np.array([((1, 2.0), 3)], [("a", [("b", "i1"), ("c", ">f4")]), ("d", "u2")]),
+    }
+    with h5py.File(path, "w") as file:
+        file["image"] = np.arange(4)
+        for name, values in kinds.items():
+            file[name] = values
+        space = h5py.h5s.create_simple((5,))
+        h5py.h5d.create(file.id, b"arrays", h5py.h5t.array_create(h5py.h5t.STD_I32LE, (3,)), space)
+        file["version"] = "1.0"
+        file.create_dataset("list", (2,), h5py.vlen_dtype("i4"))
+    for name, values in kinds.items():
+        assert open_array(path, name)[...].tolist() == values.tolist()
+    assert open_array(path, "version")[()] == "1.0"
+    for name in ("arrays", "list"):
+        with pytest.raises(MetadataError, match="read it with h5py"):
+            open_array(path, name)
+    with pytest.warns(UserWarning, match="left out"):
+        assert (open_group(path).arrays()["image"][...] == np.arange(4)).all()
+
+
+def test_links_that_turn_back_are_not_listed(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["a/x"] = np.arange(3)
+        file["a/self"] = file["a"]
+        file["a/parent"] = h5py.SoftLink("/")
+        file["b"] = h5py.SoftLink("/a")
+    assert sorted(open_group(path)) == ["a", "b"]
+    assert xr.open_datatree(path, engine="n5").groups == ("/", "/a", "/b", "/a/x", "/b/x")
+
+
+def test_what_was_never_stored_behind_a_userblock_is_zero(path: str) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("d", (4,), "i4")
+    assert open_array(path, "d")[...].tolist() == [0, 0, 0, 0]
+
+
+def test_files_that_are_damaged_or_left_open_say_so(tmp_path: Path) -> None:
+    place = tmp_path / "a.h5"
+    with h5py.File(place, "w") as file:
+        file["v"] = np.arange(1000)
+    data = place.read_bytes()
+    place.write_bytes(data[: len(data) // 2])
+    with pytest.raises(MetadataError, match=r"a\.h5: HDF5 cannot open it"):
+        open_array(place, "v")
+    place.write_bytes(b"")
+    with pytest.raises(MetadataError, match=r"a\.h5: HDF5 cannot open it"):
+        open_array(place, "v")
+    code = (
+        "import h5py, os, sys\nf = h5py.File(sys.argv[1], 'w', libver='latest')\n"
+        "f['v'] = [1, 2]\nf.flush()\nos._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(place)], check=False)  # noqa: S603
+    with pytest.raises(OneWriterError, match="h5clear"):
+        open_array(place, "v")
+
+
+def test_hdf5_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match="on local disks only"):
+        to_n5(np.ones(3), "memory://elsewhere.h5", "v")
+    (tmp_path / "note.txt").write_text("no container")
+    with pytest.raises(MetadataError, match="is a file, and no HDF5"):
+        to_n5(np.ones(3), tmp_path / "note.txt", "v")
+    assert (tmp_path / "note.txt").read_text() == "no container"

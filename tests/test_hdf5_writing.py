@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,8 +35,6 @@ from xarray_n5 import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from distributed import Client
 
 pytest.importorskip("hdf5plugin")
@@ -293,8 +294,6 @@ def test_a_cluster_must_not_write(path: str, cluster: Client) -> None:
 
 
 def test_other_processes_must_not_write(path: str) -> None:
-    import dask
-
     x = da.from_array(X, chunks=(3, 4, 5))
     with (
         dask.config.set(scheduler="processes"),
@@ -362,3 +361,97 @@ def test_others_read_while_threads_write(path: str) -> None:
         for index in np.ndindex(array.grid.counts):
             array.write_chunk(index, x[tuple(slice(10 * i, 10 * i + 10) for i in index)])
         assert reader.wait(60) == 0
+
+
+# What reviews found
+
+
+def test_attributes_of_others_stay_to_the_letter(path: str) -> None:
+    with h5py.File(path, "w", libver="latest") as file:
+        v = file.create_dataset("v", data=np.arange(10), chunks=(5,))
+        v.attrs["config"] = '{"a": 1}'
+        v.attrs["bools"] = [True, False]
+        v.attrs["empty"] = np.zeros(0)
+        v.attrs["cube"] = np.zeros((2, 2, 2))
+        v.attrs["long"] = "x" * 80_000
+        v.attrs["n5"] = 5
+    array = open_array(path, "v", mode="r+")
+    array.attrs["new"] = {"deep": 1}
+    array.attrs["newer"] = 2
+    del array.attrs["new"]
+    with h5py.File(path) as file:
+        kept = file["v"].attrs
+        assert set(kept) == {"config", "bools", "empty", "cube", "long", "n5", "newer"}
+        assert (kept["config"], kept["cube"].shape, len(kept["long"])) == (
+            *('{"a": 1}', (2, 2, 2)),
+            80_000,
+        )
+
+
+def test_factors_of_bigdataviewer_do_not_become_attributes(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["s00/resolutions"] = [[1.0, 1, 1]]
+        file["t00000/s00/0/cells"] = np.zeros((2, 2, 2), "i2")
+    array = open_array(path, "t00000/s00/0/cells", mode="r+")
+    assert array.attrs["downsamplingFactors"] == [1, 1, 1]
+    array.attrs["new"] = 1
+    with h5py.File(path) as file:
+        assert set(file["t00000/s00/0/cells"].attrs) == {"new"}
+
+
+def test_chunks_at_the_ends_without_filters_are_right_for_all(path: str) -> None:
+    ctypes = pytest.importorskip("ctypes")
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text("utf-8").splitlines() if maps.exists() else []
+    library = next(
+        (line.split()[-1] for line in lines if "h5py" in line and "libhdf5-" in line), ""
+    )
+    if not library:
+        pytest.skip("the HDF5 that h5py uses is not found")
+    x = np.arange(100, dtype="i4").reshape(10, 10)
+    with h5py.File(path, "w", libver="latest") as file:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((4, 4))
+        plist.set_shuffle()
+        plist.set_deflate(4)
+        set_options = ctypes.CDLL(library).H5Pset_chunk_opts
+        set_options.argtypes = [ctypes.c_int64, ctypes.c_uint]
+        assert set_options(plist.id, 2) >= 0
+        space = h5py.h5s.create_simple(x.shape)
+        h5py.h5d.create(file.id, b"v", h5py.h5t.STD_I32LE, space, plist)
+        file["v"][...] = x
+    assert (open_array(path, "v")[...] == x).all()
+    open_array(path, "v", mode="r+")[...] = x + 1
+    with h5py.File(path) as file:
+        assert (file["v"][...] == x + 1).all()
+
+
+def test_what_is_replaced_is_known_by_every_name(tmp_path: Path) -> None:
+    to_n5(np.zeros(4), tmp_path / "r.h5", "a")
+    with h5py.File(tmp_path / "r.h5", "a") as file:
+        file["b"] = h5py.SoftLink("/a")
+    (tmp_path / "l.h5").symlink_to("r.h5")
+    for url, name in (("l.h5", "a"), ("r.h5", "b"), ("r.h5", "a")):
+        with pytest.raises(NodeExistsError, match="computed from"):
+            to_n5(from_n5(tmp_path / url, name) + 1, tmp_path / "r.h5", "a", mode="w")
+    to_n5(np.zeros(4), tmp_path / "r.n5", "a")
+    (tmp_path / "l.n5").symlink_to("r.n5")
+    with pytest.raises(NodeExistsError, match="computed from"):
+        to_n5(from_n5(tmp_path / "l.n5", "a") + 1, tmp_path / "r.n5", "a", mode="w")
+
+
+def test_a_cluster_must_not_write_datasets(path: str, cluster: Client) -> None:
+    kept = xr.Dataset({"v": (("z", "y", "x"), X)})
+    with cluster.as_current():
+        with pytest.raises(OneWriterError, match="scheduler='threads'"):
+            kept.n5.to_n5(path)
+        assert not os.path.exists(path)  # noqa: PTH110
+        with dask.config.set(scheduler="threads"):
+            kept.n5.to_n5(path)
+    xr.testing.assert_identical(xr.open_dataset(path, engine="n5"), kept)
+
+
+def test_attributes_without_a_name_are_kept(path: str) -> None:
+    kept = xr.Dataset({"v": ("x", np.ones(2), {"": 1, "a\0b": 2})})
+    kept.n5.to_n5(path)
+    xr.testing.assert_identical(xr.open_dataset(path, engine="n5"), kept)

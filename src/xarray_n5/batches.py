@@ -13,6 +13,7 @@ from dask.base import tokenize
 
 from xarray_n5.formats import get_format
 from xarray_n5.gathering import gather_all
+from xarray_n5.graphs import check_one_process
 from xarray_n5.nodes import format_of
 from xarray_n5.options import check_option
 from xarray_n5.orders import Order
@@ -53,9 +54,18 @@ class Writing:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
 
     @classmethod
-    def into(cls, url: object, *, format: str | None, **options: Any) -> Self:  # noqa: A002
+    def into(
+        cls,
+        url: object,
+        *,
+        format: str | None,  # noqa: A002
+        computed: bool,
+        **options: Any,
+    ) -> Self:
         """Return how datasets are written into a container, whose format is looked at once."""
         store, _ = open_container(url, "", options.get("storage_options"))
+        if computed and store.one_writer:
+            check_one_process(store.url)
         return cls(url=url, form=format_of(store, format), **options)
 
     @property

@@ -58,6 +58,7 @@ def start(
     fsync: bool = False,
     marked: bool = True,
     only_check: bool = False,
+    computed: bool = False,
 ) -> Begun:
     """Begin to write anything that becomes a dask array, at a place that a user names.
 
@@ -71,8 +72,8 @@ def start(
         axes = geometry_from(arr)
     source = blocks_of(arr)
     store, path = open_place(url, path, storage_options, order.format)
-    if store.one_writer:
-        check_one_process(source, store.url)
+    if computed and store.one_writer:
+        check_one_process(store.url, source)
     chunks = order.chunks
     if chunks is None and order.region is None and not is_dask_collection(arr):
         there = open_existing(store, path, order.mode, format=order.format)

@@ -246,6 +246,7 @@ def to_n5(
         url,
         component or "",
         marked=marked,
+        computed=compute,
         storage_options=storage_options,
         fsync=fsync,
         order=Order(

@@ -151,8 +151,8 @@ class OneWriterError(N5Error, OSError):
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
         super().__init__(
-            f"{url}: {why}; an HDF5 file has one writer at a time, in one process: use the "
-            "threaded scheduler, or write N5, which has no such limit"
+            f"{url}: {why}; an HDF5 file has one writer at a time, in one process: compute it with "
+            "dask.config.set(scheduler='threads'), or write N5, which any number of processes may"
         )
 
 

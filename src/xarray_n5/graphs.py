@@ -60,15 +60,15 @@ def check_independent(source: da.Array, places: Collection[object]) -> None:
         )
 
 
-def check_one_process(source: da.Array, url: str) -> None:
-    """Raise where `source` would be computed, and written, by other processes than this one.
+def check_one_process(url: str, *sources: da.Array) -> None:
+    """Raise where blocks would be computed, and written, by other processes than this one.
 
     Raises
     ------
     OneWriterError
         If the scheduler in use has other processes: those of a cluster, or of a pool.
     """
-    get: Any = get_scheduler(collections=[source])
+    get: Any = get_scheduler(collections=list(sources))
     cluster: Any = getattr(get, "__self__", None)
     if getattr(get, "__module__", "") == "dask.multiprocessing":
         raise OneWriterError(url, "the scheduler 'processes' would write it from several")

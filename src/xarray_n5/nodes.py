@@ -15,7 +15,7 @@ from xarray_n5.formats import FORMATS, Zarr2, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
-from xarray_n5.storage import open_container
+from xarray_n5.storage import SUFFIXES, open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,9 +127,23 @@ def format_of(store: Store, name: str | None = None) -> Format:
     if name:
         return _suiting(store, name)
     try:
-        return locate(store, "", None)[0]
+        form, documents = locate(store, "", None)
     except PermissionError:
         return FORMATS[store.formats[0]]  # who may not read the root may read what is below
+    if not documents and not store.one_writer:
+        _check_no_file(store)
+    return form
+
+
+def _check_no_file(store: Store) -> None:
+    """Raise where a container would be a file, or is called like one."""
+    if store.exists(""):
+        raise MetadataError(f"{store.url} is a file, and no HDF5: choose another place")
+    if store.name.endswith(SUFFIXES) and not any(store.list("")):
+        raise MetadataError(
+            f"{store.url}: HDF5 is read and written on local disks only; copy the file, choose "
+            "another name, or say what it is with format="
+        )
 
 
 def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:

@@ -19,7 +19,13 @@ from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
 from xarray_n5.storage.hdf5_chunks import Place, index_of
-from xarray_n5.storage.hdf5_nodes import DOCUMENTS, document_of, members_of, write_document
+from xarray_n5.storage.hdf5_nodes import (
+    DOCUMENTS,
+    document_of,
+    members_of,
+    place_of,
+    write_document,
+)
 from xarray_n5.storage.hdf5_stored import clear_chunk, store_chunk
 from xarray_n5.storage.local import LocalStore
 
@@ -29,6 +35,9 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
 _LOCAL = re.compile(r"(?:file|local)://")
+_MASK = 4
+"""How many bytes a filter mask has."""
+
 _KEPT = re.compile(rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?")
 """Keys of what is kept of writes."""
 
@@ -75,8 +84,12 @@ class Hdf5Store:
         return os.path.basename(self.file)  # noqa: PTH119
 
     def place(self, path: str) -> object:
-        """Return what tells a node from others, and the file from what it was before."""
-        return ("hdf5", self.file, path)
+        """Return what tells a node from others, by whichever links it is found."""
+        with files.reading(self.file) as file:
+            node = file.node(path) if file else None
+            if node is None:
+                return ("hdf5", os.path.realpath(self.file), path)
+            return ("hdf5", os.path.realpath(node.file.filename), place_of(node)[1])
 
     @property
     def _beside(self) -> LocalStore:
@@ -177,41 +190,30 @@ class Hdf5Store:
             inner = () if hasattr(node, "shape") else members_of(file.file, prefix)
             return (*hidden, *inner), documents
 
-    def _chunks(self, path: str) -> Sequence[str]:
-        """Return the keys of the chunks of an array."""
-        with files.reading(self.file) as file:
-            stored = file.stored(path) if file else None
-            if file is None or stored is None:
-                return ()
-            found = stored.indices(lambda: file.node(path))
-            return [".".join(map(str, index)) or "0" for index in found]
-
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""
         yield from (key for key in self._beside.walk(prefix) if _KEPT.fullmatch(key))
-        yield from self._walk(prefix, ())
-
-    def _walk(self, prefix: str, above: tuple[object, ...]) -> Iterator[str]:
-        with files.reading(self.file) as file:
-            node = file.node(prefix) if file else None
-            real = None if node is None else hash(node.id)
-        if real is None or real in above:
-            return
-        folders, names = self.list(prefix)
-        yield from names
-        yield from self._chunks(prefix)
-        for folder in folders:
-            if not _KEPT.fullmatch(folder):
-                inner = self._walk(join(prefix, folder), (*above, real))
-                yield from (f"{folder}/{key}" for key in inner)
+        yield from (key for key, _ in self._walk(prefix))
 
     def survey(self, prefix: str) -> Iterator[Found]:
         """Iterate over all keys under `prefix`, with their sizes; times are the file's."""
-        time = os.stat(self.file).st_mtime  # noqa: PTH116
-        for key in self.walk(prefix):
-            found = self.peek(join(prefix, key), 0)
-            if found is not None:
-                yield Found(key, found[1], time)
+        yield from (each for each in self._beside.survey(prefix) if _KEPT.fullmatch(each.key))
+        for key, size in self._walk(prefix):
+            yield Found(key, size, os.stat(self.file).st_mtime)  # noqa: PTH116
+
+    def _walk(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Iterate over the keys in the file, with their sizes; HDF5 is asked once for an array."""
+        folders, names = self.list(prefix)
+        for name in names:
+            yield name, len(self.get(join(prefix, name)) or b"")
+        with files.reading(self.file) as file:
+            stored = file.stored(prefix) if file else None
+            chunks = list(stored.entries(lambda: file.node(prefix))) if file and stored else []
+        for index, size in chunks:
+            yield ".".join(map(str, index)) or "0", _MASK + size
+        for folder in folders:
+            if not _KEPT.fullmatch(folder):
+                yield from ((f"{folder}/{key}", n) for key, n in self._walk(join(prefix, folder)))
 
     def partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what stopped writes left: nothing in a file."""

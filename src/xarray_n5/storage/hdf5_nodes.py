@@ -165,10 +165,10 @@ def members_of(file: Any, path: str) -> list[str]:
     """Return the names of the groups and datasets in a group, but of links that turn back."""
     import h5py
 
-    above, group = {_place(file)}, file
+    above, group = {place_of(file)}, file
     for part in path.split("/") if path else []:
         group = group[part]
-        above.add(_place(group))
+        above.add(place_of(group))
     found = []
     for name in group:
         try:
@@ -176,7 +176,7 @@ def members_of(file: Any, path: str) -> list[str]:
         except (KeyError, OSError, RuntimeError):
             continue  # a link that leads nowhere
         if isinstance(node, h5py.Group):
-            proper = name not in HIDDEN and _place(node) not in above
+            proper = name not in HIDDEN and place_of(node) not in above
         else:
             proper = isinstance(node, h5py.Dataset) and not _is_empty_scale(node)
         if proper:
@@ -184,7 +184,7 @@ def members_of(file: Any, path: str) -> list[str]:
     return sorted(found)
 
 
-def _place(node: Any) -> tuple[int, int]:
+def place_of(node: Any) -> tuple[int, int]:
     """Return what tells an object from others, by whichever name it is found."""
     import h5py
 

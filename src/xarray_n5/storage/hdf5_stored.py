@@ -180,16 +180,19 @@ class Stored:
             return found is not None
         return self.all_places(dataset).get(self._number(index)) is not None
 
-    def indices(self, dataset: Callable[[], Any]) -> Iterator[Index]:
-        """Iterate over the chunks that are stored."""
-        if self.chunked and not self.listed:
-            every = product(*map(range, self.counts))
-            yield from (index for index in every if self._ask(index, dataset) is not None)
+    def entries(self, dataset: Callable[[], Any]) -> Iterator[tuple[Index, int]]:
+        """Iterate over the chunks that are stored, and their sizes in the file."""
+        if self.chunked and self.listed:
+            places = self.all_places(dataset)
+            indices = np.stack(np.unravel_index(places.numbers, self.counts), axis=-1).tolist()
+            yield from zip(map(tuple, indices), places.sizes.tolist(), strict=True)
         elif self.chunked:
-            for number in self.all_places(dataset).numbers:
-                yield tuple(map(int, np.unravel_index(number, self.counts)))
+            for index in product(*map(range, self.counts)):
+                if (data := self._ask(index, dataset)) is not None:
+                    yield index, len(data) - 4
         elif self.exists((0,) * len(self.shape), dataset):
-            yield from product(*map(range, self.counts))
+            for index in product(*map(range, self.counts)):
+                yield index, self.whole
 
     def _run(self, index: Index) -> Place | None:
         """Return where a chunk is of bytes that are one run."""

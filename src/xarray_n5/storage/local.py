@@ -73,7 +73,7 @@ class LocalStore:
 
     def place(self, path: str) -> object:
         """Return what tells a node from others."""
-        return ("local", self._path(path))
+        return ("local", os.path.realpath(self._path(path)))
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{key}" if key else self.root
