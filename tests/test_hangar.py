@@ -962,6 +962,19 @@ def test_files_that_others_in_this_process_have_open_are_read(
     np.testing.assert_array_equal(from_hangar(tmp_path, records), values)
 
 
+def test_another_open_dataset_is_not_spoilt_while_the_file_is_written(tmp_path: Path) -> None:
+    writing = run_python(WRITING, tmp_path, 100_000)
+    assert writing.stdout is not None
+    records = [writing.stdout.readline().strip()]
+    with h5py.File(only_file(tmp_path), "r", libver="latest", swmr=True) as file:
+        dataset = file["0"]
+        assert dataset[0, 0] == 0
+        np.testing.assert_array_equal(np.asarray(from_hangar(tmp_path, records))[:, 1, 1], [0])
+        assert dataset[0, 0] == 0
+    writing.kill()
+    writing.communicate()
+
+
 def test_a_file_has_several_paths(tmp_path: Path) -> None:
     values = samples(60, (64, 64))
     to_hangar(values, tmp_path, compression=LZF)
@@ -1046,8 +1059,6 @@ WRITING = """
     with xarray_n5.HangarWriter(sys.argv[1], (50, 40), "u4") as writer:
         for number in range(int(sys.argv[2])):
             print(writer.write(np.full((50, 40), number, "u4")), flush=True)
-            if len(sys.argv) > 3:
-                sys.stdin.readline()
 """
 
 
