@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -18,7 +18,7 @@ from xarray_n5.formats.hangar_records import parse_record
 from xarray_n5.formats.hangar_refs import read_records
 from xarray_n5.formats.hangar_runs import find_named, runs_of_records, runs_of_rows
 from xarray_n5.formats.hangar_writer import HangarWriter
-from xarray_n5.hangar_columns import Column, to_array, to_dataset
+from xarray_n5.hangar_columns import Column, texts_of, to_array, to_dataset
 
 if TYPE_CHECKING:
     import os
@@ -81,11 +81,12 @@ def from_hangar(
     MissingPackageError
         If h5py or hdf5plugin is not installed.
     """
-    _check_chunks(chunks)
+    chunks = _checked_chunks(chunks)
     files = find_files(repo_or_files)
     if isinstance(records, Mapping):
-        found = {str(name): _chosen(files, of, str(name)) for name, of in records.items()}
-        return to_dataset(found, chunks)
+        names = texts_of(records, "columns")
+        chosen = map(_chosen, repeat(files), records.values(), names)
+        return to_dataset(dict(zip(names, chosen, strict=True)), chunks)
     if records is not None:
         return to_array(_chosen(files, records, "the records"), chunks)
     columns = _written(files)
@@ -153,15 +154,15 @@ def to_hangar(
 
     Raises
     ------
-    MetadataError, NodeExistsError, MissingPackageError
+    MetadataError, NodeExistsError, PathError, MissingPackageError
         As in :class:`HangarWriter`. What was written before a sample is refused stays.
     """
     source = samples.data if isinstance(samples, xr.DataArray) else samples
     if isinstance(source, (np.ndarray, da.Array)):
-        _check_samples(source.shape)
+        _check_samples(source)
         sizes, dtype, stream = source.shape[1:], source.dtype, _rows(source)
     else:
-        given = map(np.asarray, source)
+        given = map(np.asanyarray, source)
         first = next(given, None)
         if first is None:
             return []
@@ -221,16 +222,25 @@ def _check_alike(what: str, kind: str, record: str, found: object, first: object
         )
 
 
-def _check_samples(shape: tuple[float, ...]) -> None:
+def _check_samples(source: np.ndarray | da.Array) -> None:
+    shape: tuple[float, ...] = source.shape
     if not shape or any(map(math.isnan, shape[1:])):
         raise MetadataError(
             f"samples in an array of shape {shape}: its first axis is the samples, and the others "
             "must be known (compute_chunk_sizes() of dask's arrays finds them out)"
         )
+    if isinstance(getattr(source, "_meta", source), np.ma.MaskedArray):
+        raise MetadataError(
+            "samples in a masked array; Hangar's files keep no masks: fill it (filled(), "
+            "dask.array.ma.filled)"
+        )
 
 
-def _check_chunks(chunks: object) -> None:
-    if chunks is None or chunks == "auto":
-        return
-    if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
+def _checked_chunks(chunks: object) -> Chunks:
+    if chunks is None:
+        return None
+    if chunks == "auto":
+        return "auto"
+    if isinstance(chunks, bool) or not isinstance(chunks, (int, np.integer)) or chunks < 1:
         raise ValueError(f"chunks is {chunks!r}; it takes a number of samples, 'auto' or None")
+    return int(chunks)

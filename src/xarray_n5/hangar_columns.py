@@ -13,11 +13,12 @@ from dask.blockwise import blockwise
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayBlockwiseDep
 
+from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hangar import read_runs
 from xarray_n5.formats.hangar_runs import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from xarray_n5.formats.hangar import Run
 
@@ -93,18 +94,37 @@ def to_dataset(columns: Mapping[str, Column], chunks: Chunks) -> xr.Dataset:
     marks = {(column.keys, len(arrays[name])) for name, column in columns.items()}
     variables: dict[str, Any] = {}
     for name, column in columns.items():
-        along = "sample" if len(marks) == 1 else f"{name}_sample"
-        while along in columns:
-            along += "_"
-        dims = (along, *(f"{name}_{axis}" for axis in range(len(column.shape))))
+        along = _free("sample" if len(marks) == 1 else f"{name}_sample", columns)
+        dims = (along, *(_free(f"{name}_{axis}", columns) for axis in range(len(column.shape))))
         variables[name] = xr.Variable(dims, arrays[name])
         if column.keys is not None:
-            variables[along] = xr.Variable(along, _labels(column.keys))
+            variables[along] = xr.Variable(along, _labels(column.keys, name))
     coordinates = {name for name in variables if name not in columns}
     return xr.Dataset(variables).set_coords(coordinates)
 
 
-def _labels(keys: Sequence[int | str]) -> np.ndarray:
+def _free(name: str, columns: Container[str]) -> str:
+    """Return the name of a dimension that no column has."""
+    while name in columns:
+        name += "_"
+    return name
+
+
+def _labels(keys: Sequence[int | str], column: str) -> np.ndarray:
     """Return names of samples as numbers, or as texts where some are no numbers."""
-    numbers = all(isinstance(key, int) for key in keys)
-    return np.array(keys if numbers else list(map(str, keys)))
+    if all(isinstance(key, int) for key in keys):
+        return np.array(keys)
+    return np.array(texts_of(keys, f"{column}: samples"))
+
+
+def texts_of(keys: Iterable[object], what: str) -> list[str]:
+    """Return keys as texts; numbers and texts that look alike are refused."""
+    known: dict[str, object] = {}
+    for key in keys:
+        if str(key) in known:
+            raise MetadataError(
+                f"{what} are called {known[str(key)]!r} and {key!r}, which would be one name; "
+                "rename one of them"
+            )
+        known[str(key)] = key
+    return list(known)

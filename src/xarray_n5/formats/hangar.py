@@ -21,8 +21,6 @@ from xarray_n5.formats.hangar_records import Record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.formats.hangar_handles import OpenFile
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangarFile:
@@ -32,7 +30,7 @@ class HangarFile:
     shape: tuple[int, ...]
     """The shape of its samples, or the largest of them."""
     dtype: np.dtype[Any]
-    """The type of their elements."""
+    """The type of their elements, as it is stored."""
     datasets: int
     rows: int
     """How many datasets there are, and rows in each."""
@@ -73,18 +71,16 @@ def describe(path: str) -> HangarFile:
     NodeNotFoundError
         If there is none.
     """
-    with HANDLES.reading(path) as opened:
-        dataset = _dataset(opened, 0, path)
-        file = opened.file
+    with HANDLES.reading(path) as file:
+        dataset = _dataset(file, 0, path)
         named = file.attrs.get("schema_shape", dataset.shape[1:])
         shape = tuple(int(size) for size in np.ravel(named))
-        number = int(file.attrs.get("schema_dtype_num", -1))
-        stored = _native(dataset, path)
+        # The attribute's number stands for other types on other machines.
+        dtype = _native(dataset, path)
         _selection(dataset, 0, (1, *shape), path)
         counts = {"datasets": len(file), "rows": int(dataset.shape[0])}
     found = os.stat(path)  # noqa: PTH116 - a text is what it takes
     stamp = (found.st_mtime_ns, found.st_size)
-    dtype = numbered(number) or stored
     return HangarFile(path=path, shape=shape, dtype=dtype, stamp=stamp, **counts)
 
 
@@ -94,9 +90,9 @@ def written_rows(path: str) -> list[int]:
     Chunks are counted, since a writer that was killed left attributes of before.
     """
     counts = []
-    with HANDLES.reading(path) as opened:
-        for number in range(len(opened.file)):
-            rows = _rows(_dataset(opened, number, path))
+    with HANDLES.reading(path) as file:
+        for number in range(len(file)):
+            rows = _rows(_dataset(file, number, path))
             if rows == 0:
                 break
             counts.append(rows)
@@ -122,13 +118,13 @@ def read_runs(runs: Sequence[Run], shape: tuple[int, ...], dtype: np.dtype[Any])
     """
     read: list[np.ndarray] = [np.empty((0, *shape), dtype)] * len(runs)
     for path, places in _by_path(runs).items():
-        fresh: set[int] = set()
-        with HANDLES.reading(path) as opened:
+        opened: dict[int, Any] = {}
+        with HANDLES.reading(path) as file:
             for place in places:
                 number = runs[place].dataset
-                dataset = _dataset(opened, number, path, refresh=number not in fresh)
-                fresh.add(number)
-                read[place] = _rows_of(dataset, runs[place], shape)
+                if number not in opened:
+                    opened[number] = _dataset(file, number, path)
+                read[place] = _rows_of(opened[number], runs[place], shape)
     for run, rows in zip(runs, read, strict=True):
         _check_digests(run, rows)
     if len(read) == 1:
@@ -162,13 +158,13 @@ def _check_digests(run: Run, rows: np.ndarray) -> None:
     for row, digest in enumerate(run.digests):
         if (
             digest is not None
-            and digest_of(rows[row]) != digest
-            and not _agrees(run.path, rows[row], digest)
+            and digest_of(rows[row, ...]) != digest
+            and not _agrees(run.path, rows[row, ...], digest)
         ):
             why = (
-                f"the xxh64 of what is stored is {digest_of(rows[row])}, the record says {digest}: "
-                "the file was changed or damaged after it was written, or the record is another "
-                "file's"
+                f"the xxh64 of what is stored is {digest_of(rows[row, ...])}, the record says "
+                f"{digest}: the file was changed or damaged after it was written, or the record is "
+                "another file's"
             )
             raise ChunkError("decode", run.path, str(run.record(row, rows.shape[1:])), why)
 
@@ -178,25 +174,16 @@ def _agrees(path: str, row: np.ndarray, digest: str) -> bool:
 
     Hangar tries that, too: it takes all zeros of one type for those of another.
     """
-    with HANDLES.reading(path) as opened:
-        named = numbered(int(opened.file.attrs.get("schema_dtype_num", -1)))
+    with HANDLES.reading(path) as file:
+        named = numbered(int(file.attrs.get("schema_dtype_num", -1)))
     if named is None or named == row.dtype:
         return False
     return digest_of(row.astype(named)) == digest
 
 
-def _dataset(opened: OpenFile, number: int, path: str, *, refresh: bool = True) -> Any:
-    """Return a dataset as its writer left it last."""
-    if number not in opened.datasets:
-        opened.datasets[number] = _open_dataset(opened.file, str(number), path)
-    if refresh:
-        opened.datasets[number].id.refresh()
-    return opened.datasets[number]
-
-
-def _open_dataset(file: Any, name: str, path: str) -> Any:
+def _dataset(file: Any, number: int, path: str) -> Any:
     """Return a dataset; one that lies in other files is refused."""
-    h5py = hdf5()
+    h5py, name = hdf5(), str(number)
     link = file.get(name, getlink=True) if name in file else None
     if not isinstance(link, h5py.HardLink):
         found = "nothing" if link is None else "a link"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError, MissingPackageError, NodeNotFoundError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 STAGED = "STAGED"
 """Stands for what is added and not committed."""
+
+_LOCK = Lock()
+"""LMDB opens a database once in a process."""
 
 _HEADER = 16
 """Bytes before Blosc's data; the last four of them are the length of all."""
@@ -37,14 +41,14 @@ def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int |
     NodeNotFoundError
         If there is no such repository, branch or commit.
     MetadataError
-        If the database does not hold what it should.
+        If the database does not hold what it should, or others in this process have it open.
     MissingPackageError
         If lmdb is not installed.
     """
     folder = Path(repo) / ".hangar"
     if not (folder / "hash.lmdb").exists():
         raise NodeNotFoundError(str(repo), ".hangar/hash.lmdb", "Hangar repository")
-    with ExitStack() as stack:
+    with _LOCK, ExitStack() as stack:
         entries = _staged(folder, stack) if ref == STAGED else _committed(folder, ref, stack)
         known = [_begin(folder / name, stack) for name in ("hash.lmdb", "stage_hash.lmdb")]
         found: dict[str, dict[int | str, str]] = {}
@@ -68,6 +72,9 @@ def _begin(path: Path, stack: ExitStack) -> Any:
     try:
         database = lmdb.open(str(path), subdir=False, readonly=True, lock=False, create=False)
     except lmdb.Error as error:
+        if "already open" in str(error):
+            hint = "close the repository in this process, or read its records in another"
+            raise MetadataError(f"{path}: this process has it open; {hint}") from error
         raise MetadataError(f"{path}: no database that can be read: {error}") from error
     stack.callback(database.close)
     return stack.enter_context(database.begin())

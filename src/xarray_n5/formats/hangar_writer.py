@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import secrets
 import string
+import sys
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from xarray_n5.errors import MetadataError, NodeExistsError
+from xarray_n5.errors import MetadataError, NodeExistsError, PathError
 from xarray_n5.formats.hangar_handles import HANDLES, hdf5, place_of
 from xarray_n5.formats.hangar_layout import (
     DATASETS,
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, DTypeLike
+
+RENAMES_OPEN_FILES = os.name != "nt"
+"""Whether a file may be renamed while it is open: Windows refuses it."""
 
 _LETTERS = string.ascii_lowercase + string.digits
 
@@ -62,6 +67,8 @@ class HangarWriter:
         If the type, the shape or the compression cannot be had. Nothing was written then.
     NodeExistsError
         If the folder is a Hangar repository.
+    PathError
+        If the folder is a URL.
     MissingPackageError
         If h5py or hdf5plugin is not installed.
 
@@ -81,12 +88,16 @@ class HangarWriter:
         dtype: DTypeLike,
         compression: Mapping[str, Any] | None = None,
     ) -> None:
-        self._folder = Path(folder)
+        if "://" in os.fspath(folder):
+            raise PathError(
+                f"{os.fspath(folder)!r}: Hangar's files are written on local disks only"
+            )
+        self._folder = Path(folder).absolute()
         if any(".hangar" in each for each in (self._folder.parts, _names(self._folder))):
             hint = "write into a folder of its own: its database would not know of new files"
             raise NodeExistsError(str(self._folder), "", "a Hangar repository", hint)
         kind = np.dtype(dtype).newbyteorder("=")
-        self._layout = Layout(tuple(int(size) for size in shape), kind)
+        self._layout = Layout(_whole(shape), kind)
         self._filters = filters(compression, self._layout.size * kind.itemsize)
         # The longest record that there can be.
         self._record("0" * 8, "0" * 16, DATASETS, ROWS, self._layout.shape)
@@ -95,6 +106,8 @@ class HangarWriter:
         self._lock = Lock()
         self._file: Any = None
         self._dataset: Any = None
+        self._uid = ""
+        self._inode = (0, 0)
         self._place = (0, 0)
 
     def __enter__(self) -> Self:
@@ -134,7 +147,7 @@ class HangarWriter:
             number, row = self._advance()
             self._dataset.write_direct(values.reshape(-1), None, (row, slice(0, values.size)))
             self._dataset.flush()
-            uid = Path(self._file.filename).stem
+            uid = self._uid
         return self._record(uid, digest, number, row, values.shape)
 
     def close(self) -> None:
@@ -143,7 +156,16 @@ class HangarWriter:
             if self._file is not None and self._process == os.getpid():
                 self._finish()
 
+    def __del__(self) -> None:
+        # HDF5 closes all files by itself where Python is ending; a fork's are its parent's.
+        if getattr(self, "_file", None) is None or sys.is_finalizing():
+            return
+        if self._process == os.getpid():
+            self.close()
+
     def _checked(self, sample: ArrayLike) -> np.ndarray:
+        if isinstance(sample, np.ma.MaskedArray):
+            raise MetadataError("a masked sample; Hangar's files keep no masks: fill it (filled())")
         found = np.asarray(sample)
         largest = self._layout.shape
         if found.dtype.newbyteorder("=") != self._layout.dtype:
@@ -165,28 +187,50 @@ class HangarWriter:
         return self._place
 
     def _begin(self) -> None:
+        """Make a file under a hidden name; readers find it when it is whole."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        file = None
-        while file is None:
-            uid = "".join(secrets.choice(_LETTERS) for _ in range(8))
-            path = str(self._folder / f"{uid}.hdf5")
-            # "x" makes a file or fails: none that exists is touched.
-            try:
-                file = self._hdf5.File(path, "x", libver="latest")
-                HANDLES.written.add(place_of(path))
-            except FileExistsError:
-                continue
+        self._uid, partial, file = self._new()
+        self._inode = place_of(str(partial))
+        HANDLES.written.add(self._inode)
         try:
             self._prepare(file)
+            self._file = self._published(file, partial)
         except BaseException:
-            # Nothing of it is of use; a reader would stumble over it.
             self._close(file)
-            Path(path).unlink()
+            partial.unlink(missing_ok=True)
             raise
-        self._file, self._place = file, (0, 0)
+        self._place = (0, 0)
+
+    def _new(self) -> tuple[str, Path, Any]:
+        """Return a name that no file has, and a new file that keeps it from other writers."""
+        while True:
+            uid = "".join(secrets.choice(_LETTERS) for _ in range(8))
+            partial = self._folder / f".{uid}.partial"
+            try:
+                # "x" makes a file or fails: none that exists is touched.
+                file = self._hdf5.File(partial, "x", libver="latest")
+            except FileExistsError:
+                continue
+            if not self._path(uid).exists():
+                return uid, partial, file
+            file.close()
+            partial.unlink()
+
+    def _path(self, uid: str) -> Path:
+        return self._folder / f"{uid}.hdf5"
+
+    def _published(self, file: Any, partial: Path) -> Any:
+        """Open the file for its readers, give it its name, and return it."""
+        if RENAMES_OPEN_FILES:
+            file.swmr_mode = True
+            partial.rename(self._path(self._uid))
+            return file
+        file.close()
+        path = partial.rename(self._path(self._uid))
+        return _reopened(self._hdf5, path)
 
     def _prepare(self, file: Any) -> None:
-        """Make what Hangar makes, and open the file for its readers."""
+        """Make what Hangar makes."""
         for number in range(DATASETS):
             file.create_dataset(
                 str(number),
@@ -203,23 +247,44 @@ class HangarWriter:
         options = self._filters.options
         file.attrs["compression_opts"] = False if options is None else options
         file.flush()
-        file.swmr_mode = True
 
     def _finish(self) -> None:
         file, self._file, self._dataset = self._file, None, None
-        file.attrs.modify("next_location", self._place)
-        file.attrs.modify("collections_remaining", remaining(self._place[0]))
-        self._close(file)
+        try:
+            file.attrs.modify("next_location", self._place)
+            file.attrs.modify("collections_remaining", remaining(self._place[0]))
+        finally:
+            self._close(file)
 
-    @staticmethod
-    def _close(file: Any) -> None:
-        place = place_of(file.filename)
-        file.close()
-        HANDLES.written.discard(place)
+    def _close(self, file: Any) -> None:
+        try:
+            file.close()
+        finally:
+            HANDLES.written.discard(self._inode)
 
     @staticmethod
     def _record(uid: str, digest: str, dataset: int, row: int, shape: tuple[int, ...]) -> str:
         return Record(uid=uid, digest=digest, dataset=dataset, row=row, shape=shape).text()
+
+
+def _reopened(h5py: Any, path: Path) -> Any:
+    """Open a file for a single writer from the first; h5py alone would open it for itself first."""
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    flags = h5py.h5f.ACC_RDWR | h5py.h5f.ACC_SWMR_WRITE
+    return h5py.File(h5py.h5f.open(os.fsencode(path), flags, fapl=access))
+
+
+def _whole(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape whose sizes are numbers of elements."""
+    try:
+        sizes = tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise MetadataError(f"shape is {shape!r}; whole numbers are needed") from error
+    if any(size < 0 for size in sizes):
+        raise MetadataError(f"shape is {shape!r}; sizes are not negative")
+    return sizes
 
 
 def _names(folder: Path) -> list[str]:
