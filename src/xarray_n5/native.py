@@ -104,7 +104,7 @@ def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
     if variable.dtype.kind == "T":
         longer = longer.astype(object)
     gone = {"dtype"} if _is_size(variable.encoding.get("dtype"), variable.dtype) else set()
-    if variable.dtype.kind in "OTU":
+    if variable.dtype.kind in "OUT":
         gone |= {"_Encoding", "char_dim_name"}
     longer.encoding = {key: each for key, each in variable.encoding.items() if key not in gone}
     return longer
