@@ -403,3 +403,46 @@ def test_damaged_chunks_are_told(tmp_path: Path) -> None:
     assert report.state.values[0].tolist() == ["truncated", "truncated"]
     with pytest.raises(ChunkError, match=r"a/0\.0"):
         open_array(tmp_path, "a")[...]
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, "O", [("a", "<i4"), ("b", "<f8")]])
+def test_zero_is_named_so_that_others_need_no_chunks(tmp_path: Path, dtype: Any) -> None:
+    own = np.dtype(dtype).newbyteorder("=")
+    array = create_array(tmp_path, "a", shape=(5,), chunks=2, dtype=own, format="zarr2")
+    assert json.loads((tmp_path / "a/.zarray").read_text())["fill_value"] is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs: Any = zarr.open_array(str(tmp_path), path="a", mode="r", zarr_format=2)[...]
+    np.testing.assert_array_equal(np.asarray(theirs).astype(own), array[...])
+
+
+@pytest.mark.parametrize(
+    ("options", "named", "chunks"),
+    [
+        ({}, 0, 1),
+        ({"axes": ["y", "x"]}, None, 4),
+        ({"layout": {"fill_value": None}}, None, 4),
+        ({"axes": ["y", "x"], "layout": {"fill_value": 0}}, 0, 1),
+    ],
+)
+def test_chunks_are_left_out_where_a_fill_value_is_named(
+    tmp_path: Path, options: dict[str, Any], named: int | None, chunks: int
+) -> None:
+    data = np.zeros((4, 4), int)
+    data[0, 0] = 1
+    to_n5(data, tmp_path, "a", chunks=2, write_empty_chunks=False, format="zarr2", **options)
+    assert json.loads((tmp_path / "a/.zarray").read_text())["fill_value"] == named
+    assert len(list((tmp_path / "a").glob("[0-9]*"))) == chunks
+    layout = options.get("layout", {"order": "C"})
+    again = create_array(tmp_path, "a", shape=(4, 4), chunks=2, dtype=int, mode="a", layout=layout)
+    np.testing.assert_array_equal(again[...], data)
+
+
+def test_fill_values_of_bytes_are_as_long_as_an_element(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(2,), dtype="S3", format="zarr2", layout={"fill_value": b"a"})
+    named = json.loads((tmp_path / "a/.zarray").read_text())["fill_value"]
+    assert base64.standard_b64decode(named) == b"a\0\0"
+    assert open_array(tmp_path, "a")[...].tolist() == [b"a", b"a"]
+    tensorstore = pytest.importorskip("tensorstore")
+    place = {"driver": "file", "path": str(tmp_path / "a")}
+    tensorstore.open({"driver": "zarr", "kvstore": place}).result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 zarr = pytest.importorskip("zarr")
+
+HAS_H5PY = importlib.util.find_spec("h5py") is not None
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:variable object has data in the form of a dask array"),
@@ -340,3 +343,113 @@ def test_version_3_is_left_to_its_own_engine(tmp_path: Path) -> None:
     for path in ("a", ""):
         with pytest.raises(NodeNotFoundError, match="engine='zarr'"):
             xr.open_dataset(tmp_path, engine="n5", group=path)
+
+
+def test_images_that_xarray_shows_are_made_anew(tmp_path: Path) -> None:
+    volume().n5.to_n5(tmp_path / "a", format="zarr2")
+    found = theirs(tmp_path / "a").isel(x=slice(0, None, 2)).rename(em="half")
+    found.n5.to_n5(tmp_path / "b", format="zarr2", dialect="ngff")
+    half, _ = images(tmp_path / "b")
+    assert half["datasets"][0]["path"] == "half"
+    assert half["datasets"][0]["coordinateTransformations"][0]["scale"] == [40, 4, 8]
+    found.n5.to_n5(tmp_path / "c.n5")
+    assert "multiscales" not in xr.open_dataset(tmp_path / "c.n5", engine="n5").attrs
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_images_go_with_their_arrays(tmp_path: Path, replaced: bool) -> None:
+    volume().n5.to_n5(tmp_path, "g", format="zarr2")
+    root = xarray_n5.open_group(tmp_path, mode="r+")
+    if replaced:
+        to_n5(np.ones(3), tmp_path, "g/em", mode="w")
+    else:
+        root.delete("g/em")
+    assert [each["name"] for each in images(tmp_path / "g")] == ["colours"]
+    group = xarray_n5.open_group(tmp_path, "g", mode="r+")
+    group.delete("colours")
+    assert "multiscales" not in group.attrs
+    assert images(tmp_path / "g") == []
+
+
+@pytest.mark.parametrize("make", ["zarr2", "zarr3"])
+@pytest.mark.parametrize("mode", ["w-", "w", "a"])
+@pytest.mark.parametrize("group", [None, "g", "g/v", "new/deep"])
+def test_n5_is_not_written_into_zarr(
+    tmp_path: Path, make: str, mode: Any, group: str | None
+) -> None:
+    own = xr.Dataset({"v": (("y", "x"), np.ones((2, 3)))})
+    own.to_zarr(tmp_path, group="g", zarr_format=2 if make == "zarr2" else 3, consolidated=False)
+    before = sorted(tmp_path.rglob("*"))
+    group_mode: Any = "a" if mode == "w" else mode
+    for act in (
+        lambda: own.n5.to_n5(tmp_path, group, mode=mode, format="n5"),
+        lambda: xr.DataTree.from_dict({"/k": own}).n5.to_n5(
+            tmp_path, group, mode=mode, format="n5"
+        ),
+        lambda: to_n5(np.ones(3), tmp_path, group or "", mode=mode, format="n5"),
+        lambda: xarray_n5.create_group(tmp_path, group or "", mode=group_mode, format="n5"),
+    ):
+        with pytest.raises(NodeExistsError):
+            act()
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_zarr_below_a_plain_directory_is_left_alone(tmp_path: Path) -> None:
+    volume().n5.to_n5(tmp_path / "a.zarr", "g", format="zarr2")
+    before = sorted(tmp_path.rglob("*"))
+    for path in ("a.zarr", "a.zarr/g", "a.zarr/new"):
+        with pytest.raises(NodeExistsError, match=r"another format.*\.zgroup"):
+            volume().n5.to_n5(tmp_path, path, mode="a")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_texts_come_through_every_format(tmp_path: Path) -> None:
+    dataset = xr.Dataset(
+        {
+            "plain": ("x", np.array(["aa", "", "b"], object)),
+            "accents": ("x", np.array(["é", "", "日本"], object)),
+            "empty": ("x", np.array(["", "", ""], object)),
+        }
+    )
+    last = dataset
+    forms = ["n5", "zarr2", "zarr2", "n5", *(["hdf5", "zarr2"] if HAS_H5PY else [])]
+    for number, form in enumerate(forms):
+        place = tmp_path / f"{number}{'.h5' if form == 'hdf5' else ''}"
+        last.n5.to_n5(place, format=form)
+        last = xr.open_dataset(place, engine="n5")
+        xr.testing.assert_identical(last.load(), dataset)
+        if form == "zarr2":
+            xr.testing.assert_identical(theirs(place).astype(object), dataset)
+            last.to_zarr(tmp_path / f"{number}.zarr", zarr_format=2, consolidated=False)
+            xr.testing.assert_identical(ours(tmp_path / f"{number}.zarr"), dataset)
+
+
+def test_units_of_a_group_are_its_users(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"v": (("y", "x"), np.ones((2, 3)))}, attrs={"units": "K"})
+    dataset.n5.to_n5(tmp_path, format="zarr2")
+    xr.testing.assert_identical(ours(tmp_path), dataset)
+    dataset.n5.to_n5(tmp_path, append_dim="x")
+    assert ours(tmp_path).sizes == {"y": 2, "x": 6}
+
+
+def test_variables_leave_out_chunks_where_a_mask_tells_what_they_hold(tmp_path: Path) -> None:
+    data = np.zeros((4, 4))
+    data[0, 0] = 1
+    dataset = xr.Dataset(
+        {
+            "whole": (("y", "x"), data.astype(int)),
+            "masked": (("y", "x"), np.where(data, data, np.nan)),
+        }
+    ).chunk(2)
+    dataset.n5.to_n5(tmp_path, format="zarr2", write_empty_chunks=False)
+    stored = {name: len(list((tmp_path / name).glob("[0-9]*"))) for name in ("whole", "masked")}
+    assert stored == {"whole": 4, "masked": 1}
+    for opened in (ours(tmp_path), theirs(tmp_path)):
+        xr.testing.assert_identical(opened, dataset.compute())
+        assert opened["whole"].dtype == int
+
+
+def test_a_write_that_ended_says_so_when_it_is_resumed(tmp_path: Path) -> None:
+    rich().n5.to_n5(tmp_path, format="zarr2", resume=True)
+    with pytest.raises(NodeExistsError, match="perhaps it ended"):
+        rich().n5.to_n5(tmp_path, format="zarr2", resume=True)

@@ -102,6 +102,13 @@ class NodeAttributes(MutableMapping[str, Any]):
         self._changed(items)
 
 
+def attributes_of(store: Store, path: str, form: Format) -> NodeAttributes:
+    """Return the attributes of a node as they are stored now, to be changed."""
+    documents = get_documents(store, path, form)
+    items = form.read(documents, join(store.url, path, form.documents[0])).attributes
+    return NodeAttributes(store, path, form, items, writable=True, changed=lambda _: None)
+
+
 def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return `attributes` as they will be read back: tuples as lists, numpy's numbers as Python's.
 

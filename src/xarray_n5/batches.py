@@ -11,6 +11,7 @@ import xarray as xr
 from dask.base import compute as compute_now
 from dask.base import tokenize
 
+from xarray_n5.documents import get_all_documents
 from xarray_n5.formats import get_format
 from xarray_n5.gathering import gather_all
 from xarray_n5.graphs import check_one_process
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.beginning import Begun
-    from xarray_n5.formats import Format
+    from xarray_n5.formats import Documents, Format
     from xarray_n5.gathering import Written
     from xarray_n5.packings import Packing
+    from xarray_n5.storage import Store
     from xarray_n5.writes import Write
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
@@ -90,6 +92,14 @@ class Writing:
         told = self.resume if isinstance(self.resume, str) else facts
         options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
         return Underway(store=store, path=inner, token=tokenize(told, path, options))
+
+    def around(self, path: str) -> tuple[Store, dict[str, Documents]]:
+        """Return the container, and the documents of a group and of those that it is in."""
+        store, inner = open_container(self.url, path, self.storage_options)
+        parts = inner.split("/") if inner else []
+        places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+        found = get_all_documents(store, places, self.form)
+        return store, dict(zip(places, found, strict=True))
 
     @property
     def place(self) -> dict[str, Any]:

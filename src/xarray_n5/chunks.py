@@ -52,7 +52,7 @@ class Chunks:
     missing: Missing = "fill"
     """Whether a chunk that is not stored reads as the fill value."""
     write_empty: bool = True
-    """Whether chunks that hold nothing but the fill value are stored."""
+    """Whether chunks that hold nothing but the fill value are stored, which they need not be."""
     edges: EdgeChunks = "truncate"
     """Whether chunks at the array's ends are stored as far as it reaches, or full-size."""
 
@@ -114,7 +114,8 @@ class Chunks:
             raise MetadataError(
                 f"{join(self.store.url, self.path)} holds {self.metadata.content.value}: read only"
             )
-        if not self.write_empty and self._is_empty(block):
+        sparse = not self.write_empty and self.metadata.may_lack_chunks
+        if sparse and self._is_empty(block):
             self.store.delete([key])
             return 0
         if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:

@@ -14,7 +14,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError, UnknownCompressionE
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
-from xarray_n5.paths import WRITING, is_left, is_own
+from xarray_n5.paths import WRITING, is_left, is_own, join
 from xarray_n5.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -65,11 +65,20 @@ def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
 
 
 def completed(
-    form: Format, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, where: str
+    form: Format,
+    metadata: ArrayMetadata,
+    layout: Mapping[str, Any] | None,
+    where: str,
+    there: ArrayMetadata | None = None,
 ) -> ArrayMetadata:
-    """Return a new array's metadata with the layout that is asked for; errors name the array."""
+    """Return an array's metadata with the layout that is asked for; errors name the array.
+
+    What it gets by default hangs on its attributes, also on those of the array that is `there`.
+    """
+    before = there.attributes if there else {}
+    whole = replace(metadata, attributes={**before, **metadata.attributes})
     try:
-        return form.complete(metadata, layout)
+        return replace(form.complete(whole, layout), attributes=metadata.attributes)
     except UnknownCompressionError as error:
         raise UnknownCompressionError(error.name, error.known, where) from error
     except MetadataError as error:
@@ -154,10 +163,8 @@ def make_room(
         hint = f"it holds {other!r}; delete it first, or choose another path in the container"
         kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
         raise NodeExistsError(store.url, path, kind, hint)
+    check_alone(store, {**above, path: before}, form)
     around = store.list("") if not root else ((), ())
-    if others := FOREIGN.intersection(around[1]).difference(form.documents):
-        what = f"it has {min(others)}; choose another place"
-        raise NodeExistsError(store.url, "", "another format", what)
     # Hidden are what a killed attempt left, and the mark of this write.
     fresh = not root and all(name.startswith(".") for names in around for name in names)
     if replacement is not None and (before or store.is_folder(path)):
@@ -172,13 +179,31 @@ def make_room(
 
 def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:
     """Write what a directory lacks to be a group of the format, if it is nobody else's."""
-    lacking = form.above(before, _where(store, path, form), fresh=False)
-    if not lacking:
-        return
-    if others := FOREIGN.intersection(store.list(path)[1]).difference(form.documents):
-        what = f"it has {min(others)}; choose another place"
-        raise NodeExistsError(store.url, path, "another format", what)
-    set_documents(store, path, lacking)
+    check_alone(store, {**_ancestors(store, path, form), path: before}, form)
+    if lacking := form.above(before, _where(store, path, form), fresh=False):
+        set_documents(store, path, lacking)
+
+
+def check_alone(store: Store, places: Mapping[str, Documents], form: Format) -> None:
+    """Raise where a directory without documents of the format is a node of another one.
+
+    N5 takes any directory for a group. What it writes into another container would hide that.
+
+    Raises
+    ------
+    NodeExistsError
+        Naming the directory.
+    """
+    names = sorted(FOREIGN.difference(form.documents))
+    bare = [place for place, documents in places.items() if not documents]
+    if not bare or form.name not in store.formats or len(store.formats) == 1:
+        return  # one file holds one format
+    keys = [(place, name) for place in bare for name in names]
+    found = store.get_many([join(*key) for key in keys])
+    for (place, name), document in zip(keys, found, strict=True):
+        if document is not None:
+            what = f"it has {name}; choose another place, or write what is there already"
+            raise NodeExistsError(store.url, place, "another format", what)
 
 
 def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.axes import as_geometry
 from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.node import units_of_values
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import N5
@@ -18,6 +19,7 @@ from xarray_n5.surroundings import look_around
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xarray_n5.attributes import NodeAttributes
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.dialects import Node
     from xarray_n5.formats import Format
@@ -90,6 +92,22 @@ def describe(
         found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
     _check(where, geometry, found)
     return replace(metadata, attributes={**given, **said}), stale
+
+
+def forget_image(attributes: NodeAttributes, path: str) -> None:
+    """Take out of a group's attributes what they say of the image in an array that goes."""
+    name = path.rpartition("/")[2]
+    images = attributes.get("multiscales")
+    if not isinstance(images, list):
+        return
+    kept = [
+        image
+        for image in images
+        if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
+    ]
+    if len(kept) < len(images):
+        gone = () if kept else ("multiscales",)
+        attributes.change({"multiscales": kept} if kept else {}, gone)
 
 
 def _untold(geometry: Geometry) -> bool:

@@ -16,6 +16,7 @@ from xarray_n5.axes import Axis, Geometry
 from xarray_n5.compression import resolve
 from xarray_n5.coordinates import coords_of, geometry_from
 from xarray_n5.creation import chunk_shape
+from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import MetadataError
 from xarray_n5.faithful import CF, check_values
 from xarray_n5.naming import check_names
@@ -94,6 +95,7 @@ def plan(
     check_names(dataset)
     asked = _checked(encoding or {}, dataset)
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
+    attributes = without_variables(attributes)  # xarray's Zarr engine shows what is ours
     own: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
         own[name] = variable.copy(deep=False)

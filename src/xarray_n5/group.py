@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.alerts import warn
 from xarray_n5.array import Array
-from xarray_n5.attributes import NodeAttributes, as_json
+from xarray_n5.attributes import NodeAttributes, as_json, attributes_of
 from xarray_n5.compression import resolve
 from xarray_n5.creation import (
     as_dtype,
@@ -19,7 +19,7 @@ from xarray_n5.creation import (
     completed,
     make_room,
 )
-from xarray_n5.describing import describe
+from xarray_n5.describing import describe, forget_image
 from xarray_n5.documents import (
     delete_node,
     folders_in,
@@ -196,7 +196,8 @@ class Group(Mapping[str, "Array | Group"]):
             raise ValueError("a group does not delete itself; delete it from its parent")
         if name not in self:
             raise KeyError(name)
-        # The document first: nobody shall read a half removed array as zeros.
+        inner = path.removeprefix(self._path).strip("/").rpartition("/")[0]
+        forget_image((self[inner] if inner else self).attrs, path)
         delete_node(self._store, path, self._format)
 
     __delitem__ = delete
@@ -238,8 +239,7 @@ def open_array(
     format
         The container's format; found out by default.
     metadata
-        Members of ``attributes.json``, as they stand there (N5 order): the array must have
-        exactly these.
+        Members of ``attributes.json`` (in N5 order) that the array must have exactly.
     assume_metadata
         Read no metadata at all, but take `metadata` for true; what it does not say is as
         :func:`create_array` would choose it. A false assumption damages data.
@@ -252,10 +252,9 @@ def open_array(
     label_multisets
         "argmax" reads Paintera's label multisets as their most frequent labels (uint64).
     write_empty_chunks
-        Whether chunks that hold nothing but zeros are stored.
+        Whether chunks of nothing but zeros are stored; all are where Zarr names no fill value.
     edge_chunks
-        "truncate" stores chunks at the array's ends as far as it reaches, as Java does; "pad"
-        full-size, as TensorStore does.
+        "truncate" stores chunks at the array's ends as far as it reaches; "pad" full-size.
 
     Returns
     -------
@@ -444,11 +443,11 @@ def create_array(
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
-    metadata = completed(form, metadata, layout, at)
     before = get_documents(store, path, form)
     found = form.read(before, at)
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
     metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
+    metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
     options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     if there is not None:
@@ -462,6 +461,7 @@ def create_array(
     if mode == "r+":
         raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
     before = make_room(store, path, form, before, metadata if mode == "w" else None)
+    forget_image(attributes_of(store, path.rpartition("/")[0], form), path)
     array = options.array(store, path, form, metadata)
     if announce is not None:
         announce(array)

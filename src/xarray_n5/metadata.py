@@ -74,6 +74,14 @@ class ArrayMetadata:
             return self.fill
         return "" if self.dtype.kind == "O" else np.zeros((), self.dtype)[()]
 
+    @property
+    def may_lack_chunks(self) -> bool:
+        """Whether every reader knows what a missing chunk holds.
+
+        Where Zarr names no fill value, zarr-python 2 shows whatever the memory held before.
+        """
+        return getattr(self.layout, "filled", True)
+
     def bare(self) -> ArrayMetadata:
         """Return the metadata without attributes: all that a chunk needs to be read."""
         return replace(self, attributes={})

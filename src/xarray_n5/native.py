@@ -64,7 +64,8 @@ class Native:
         self, attributes: Mapping[Any, Any], where: str, *, empty: bool
     ) -> dict[str, Any]:
         """Return a group's attributes; where it has no arrays, it says that it is a Dataset."""
-        return _attributes(attributes, where, {"dataset": True} if empty else {})
+        note = {"dataset": True} if empty else {}
+        return _attributes(attributes, where, note, of_group=True)
 
     def described(
         self,
@@ -94,31 +95,35 @@ class Native:
 
 
 def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
-    """Return texts without the size that others had in a file: xarray would cut them.
+    """Return texts without what a file said of them: their size, or that they were characters.
 
-    numpy's own texts of any length become objects, which keep a NUL at their end.
+    xarray would cut them, or store their bytes. numpy's own texts of any length become objects,
+    which keep a NUL at their end.
     """
-    asked = variable.encoding.get("dtype")
     longer = variable.copy(deep=False)
     if variable.dtype.kind == "T":
         longer = longer.astype(object)
-    elif not _is_size(asked, variable.dtype):
-        return variable
-    longer.encoding = {key: each for key, each in variable.encoding.items() if key != "dtype"}
+    gone = {"dtype"} if _is_size(variable.encoding.get("dtype"), variable.dtype) else set()
+    if variable.dtype.kind in "OUT":
+        gone |= {"_Encoding", "char_dim_name"}
+    longer.encoding = {key: each for key, each in variable.encoding.items() if key not in gone}
     return longer
 
 
 def _is_size(asked: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether what is asked for are texts of such a kind, in another size perhaps."""
-    return dtype.kind in "SU" and asked not in {None, str} and np.dtype(asked).kind == dtype.kind
+    """Return whether what is asked for are texts of such a kind, or the bytes of texts."""
+    if dtype.kind not in "OSTU" or asked in {None, str}:
+        return False
+    return np.dtype(asked).kind in {dtype.kind, "S"} - {"O"}
 
 
 def _attributes(
-    attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any]
+    attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any], *, of_group: bool = False
 ) -> dict[str, Any]:
     """Return attributes as JSON, those that it cannot hold in a note, which xarray does not show.
 
-    The note also lists those that a dialect would take for metadata of axes.
+    The note also lists those that a dialect would take for metadata of axes. An array's `units`
+    are known to be those of its values; those of a group are not.
     """
     plain: dict[str, Any] = {}
     noted: dict[str, Any] = {}
@@ -138,7 +143,8 @@ def _attributes(
                     noted[key] = exact
         except MetadataError:
             noted[key] = exact
-    own = sorted(key for key in plain.keys() & heard() if not _is_unit(key, plain[key]))
+    misread = plain.keys() & heard()
+    own = sorted(key for key in misread if of_group or not _is_unit(key, plain[key]))
     whole = {
         **note,
         **({"attributes": noted} if noted else {}),

@@ -79,6 +79,8 @@ def check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[o
         raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
     if how.mode == "w-" and not again and (arrays or group.attrs):
         what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"
+        if how.resume:
+            what += ". No write of this kind is under way: perhaps it ended before it was stopped"
         raise NodeExistsError(group.url, "", "a group that is not empty", what)
     replaced = [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
     for array in replaced:

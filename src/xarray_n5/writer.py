@@ -11,9 +11,7 @@ from xarray_n5.array import Array
 from xarray_n5.batches import end_again, together
 from xarray_n5.beginning import start
 from xarray_n5.building import Options, build
-from xarray_n5.creation import (
-    check_storable,
-)
+from xarray_n5.creation import check_alone, check_storable
 from xarray_n5.dialects import write_geometry
 from xarray_n5.encoding import plan
 from xarray_n5.errors import MetadataError
@@ -66,6 +64,7 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
     for _, path, _ in datasets:
         for part in path.split("/") if path else []:
             check_name(part, "group")
+        check_alone(*how.around(path), how.form)
     groups = [existing(path, how) for _, path, _ in datasets]
     gone: list[object] = []
     mark = how.mark(datasets[0][1], datasets)

@@ -26,14 +26,18 @@ TEXTS = "vlen-utf8"
 _ROUNDING = frozenset({"quantize", "fixedscaleoffset", "bitround", "astype"})
 """Filters that may lose something, as who asks for them knows."""
 
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
+"""The attribute that makes an array a variable to xarray."""
+
 _WHERE = "layout"
 
 
 def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
     """Return a new array's metadata with the layout that it gets.
 
-    By default elements are little-endian, in C order and without filters but that of texts. No
-    fill value is named, since xarray takes one for that of a mask.
+    By default elements are little-endian, in C order and without filters but that of texts. The
+    fill value is zero; where dimensions are named, so that xarray would take it for that of a
+    mask, none is.
 
     Raises
     ------
@@ -55,12 +59,15 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     filters = _filters(given.get("filters"), stored)
     _check_filters(filters, stored)
     fill = _fill(given.get("fill_value"), stored)
+    filled = fill is not None
+    if "fill_value" not in given:
+        filled = _DIMENSIONS not in metadata.attributes
     return replace(
         metadata,
         dtype=stored.newbyteorder("="),
         content=content_of(stored, filters),
         fill=parse_fill(fill, stored, _WHERE),
-        layout=Layout(stored, order, separator, filters, fill is not None),
+        layout=Layout(stored, order, separator, filters, filled),
     )
 
 

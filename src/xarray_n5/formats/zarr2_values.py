@@ -155,11 +155,11 @@ def _number(value: Any) -> float:
 def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value as a ``.zarray`` holds it.
 
-    >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S2"))
-    ('NaN', 'YWI=')
+    >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S3"))
+    ('NaN', 'YWIA')
     """
     if dtype.kind in "SV":
-        raw = np.array(value, dtype).tobytes() if dtype.kind == "V" else bytes(value)
+        raw = np.array(value, dtype).tobytes()  # as long as an element: TensorStore wants no less
         return base64.standard_b64encode(raw).decode()
     if dtype.kind in "Mm":
         return int(np.array(value, dtype.newbyteorder("=")).view("i8"))
