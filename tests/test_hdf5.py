@@ -610,6 +610,6 @@ def test_hdf5_elsewhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="on local disks only"):
         to_n5(np.ones(3), "memory://elsewhere.h5", "v")
     (tmp_path / "note.txt").write_text("no container")
-    with pytest.raises(MetadataError, match="is a file, and no HDF5"):
+    with pytest.raises(NotADirectoryError, match="lies in a file"):
         to_n5(np.ones(3), tmp_path / "note.txt", "v")
     assert (tmp_path / "note.txt").read_text() == "no container"

@@ -100,21 +100,22 @@ def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
     xarray would cut them, or store their bytes. numpy's own texts of any length become objects,
     which keep a NUL at their end.
     """
-    longer = variable.copy(deep=False)
+    found, encoding = variable.copy(deep=False), dict(variable.encoding)
     if variable.dtype.kind == "T":
-        longer = longer.astype(object)
-    gone = {"dtype"} if _is_size(variable.encoding.get("dtype"), variable.dtype) else set()
-    if variable.dtype.kind in "OUT":
-        gone |= {"_Encoding", "char_dim_name"}
-    longer.encoding = {key: each for key, each in variable.encoding.items() if key not in gone}
-    return longer
+        found = found.astype(object)
+    opened = "n5_compression" in encoding and variable.dtype.kind in "OUT"
+    if opened or _is_size(encoding.get("dtype"), variable.dtype):
+        encoding.pop("dtype", None)
+    for key in ("_Encoding", "char_dim_name") if opened else ():
+        encoding.pop(key, None)
+    found.encoding = encoding
+    return found
 
 
 def _is_size(asked: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether what is asked for are texts of such a kind, or the bytes of texts."""
-    if dtype.kind not in "OSTU" or asked in {None, str}:
-        return False
-    return np.dtype(asked).kind in {dtype.kind, "S"} - {"O"}
+    """Return whether what is asked for are texts of such a kind, in another size perhaps."""
+    kinds = {"T": "TSU", "S": "S", "U": "U"}.get(dtype.kind, "")
+    return asked not in {None, str} and np.dtype(asked).kind in kinds
 
 
 def _attributes(

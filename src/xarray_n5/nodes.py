@@ -130,16 +130,16 @@ def format_of(store: Store, name: str | None = None) -> Format:
         form, documents = locate(store, "", None)
     except PermissionError:
         return FORMATS[store.formats[0]]  # who may not read the root may read what is below
-    if not documents and not store.one_writer:
+    if not documents and not store.one_writer and store.name.endswith(SUFFIXES):
         _check_no_file(store)
     return form
 
 
 def _check_no_file(store: Store) -> None:
-    """Raise where a container would be a file, or is called like one."""
+    """Raise where a container that is called like an HDF5 file would be something else."""
     if store.exists(""):
         raise MetadataError(f"{store.url} is a file, and no HDF5: choose another place")
-    if store.name.endswith(SUFFIXES) and not any(store.list("")):
+    if not any(store.list("")):
         raise MetadataError(
             f"{store.url}: HDF5 is read and written on local disks only; copy the file, choose "
             "another name, or say what it is with format="

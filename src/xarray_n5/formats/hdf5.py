@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +18,7 @@ from xarray_n5.compression.blosc import Blosc
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import hdf5_chunk
 from xarray_n5.formats.hdf5_chunk import Layout, compression_of, filters_for
+from xarray_n5.formats.numbers import index_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.storage.hdf5_attributes import VERSION, split_attributes
@@ -144,12 +144,7 @@ class Hdf5:
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the index that a chunk's key means, or None where it is no such key."""
-        parts = key.split(".")
-        if len(parts) != max(1, len(metadata.shape)):
-            return None
-        if not all(re.fullmatch(r"0|[1-9]\d*", part, re.ASCII) for part in parts):
-            return None
-        return tuple(map(int, parts)) if metadata.shape else ()
+        return index_of(key.split("."), len(metadata.shape))
 
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         """Return a chunk's elements."""

@@ -18,6 +18,7 @@ from xarray_n5 import compression as codecs
 from xarray_n5.alerts import warn
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import n5_chunk
+from xarray_n5.formats.numbers import index_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.planning import auto_chunks
@@ -174,12 +175,7 @@ class N5:
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the index that a chunk's place means, or None where it is no such place."""
-        parts = key.split("/")
-        if len(parts) != max(1, len(metadata.shape)):
-            return None
-        if not all(re.fullmatch(r"0|[1-9]\d*", part, re.ASCII) for part in parts):
-            return None
-        return tuple(map(int, reversed(parts))) if metadata.shape else ()
+        return index_of(key.split("/")[::-1], len(metadata.shape))
 
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         """Return a chunk's elements."""

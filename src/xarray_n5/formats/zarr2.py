@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import zarr2_chunk, zarr2_layout
+from xarray_n5.formats.numbers import index_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.formats.zarr2_chunk import Layout
 from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
@@ -117,12 +117,7 @@ class Zarr2:
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the index that a chunk's key means, or None where it is no such key."""
-        parts = key.split(metadata.layout.separator)
-        if len(parts) != max(1, len(metadata.shape)):
-            return None
-        if not all(re.fullmatch(r"0|[1-9]\d*", part, re.ASCII) for part in parts):
-            return None
-        return tuple(map(int, parts)) if metadata.shape else ()
+        return index_of(key.split(metadata.layout.separator), len(metadata.shape))
 
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         """Return a chunk's elements."""

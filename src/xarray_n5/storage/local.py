@@ -127,6 +127,10 @@ class LocalStore:
         except FileNotFoundError:
             _make_folders(folder, flush=self.fsync)
             file = os.open(temporary, _CREATE, 0o666)
+        except NotADirectoryError as error:
+            raise NotADirectoryError(
+                error.errno, "it lies in a file, not in a directory", path
+            ) from error
         try:
             try:
                 view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
