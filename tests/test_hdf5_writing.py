@@ -388,6 +388,13 @@ def test_attributes_of_others_stay_to_the_letter(path: str) -> None:
         )
 
 
+def test_an_attribute_called_like_the_version_is_its_users(path: str) -> None:
+    create_group(path, attributes={"n5": "mine"})
+    assert dict(open_group(path).attrs) == {"n5": "mine"}
+    with h5py.File(path) as file:
+        assert file.attrs["n5"] == "1.0.0"
+
+
 def test_factors_of_bigdataviewer_do_not_become_attributes(path: str) -> None:
     with h5py.File(path, "w") as file:
         file["s00/resolutions"] = [[1.0, 1, 1]]

@@ -80,14 +80,15 @@ class Hdf5:
         filters = filters_for(metadata.compression, dtype, size) if metadata.shape else ()
         return replace(metadata, layout=Layout(dtype, filters, direct=bool(metadata.shape)))
 
-    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the documents of a new node; the first brings the attributes with it."""
         attributes = dict(metadata.attributes)
         check_json(attributes, where, None)
         split_attributes(attributes, where)
         around = {ATTRIBUTES: json.dumps(attributes).encode()} if attributes else {}
         if not isinstance(metadata, ArrayMetadata):
-            return {GROUP: json.dumps({"attributes": attributes}).encode(), **around}
+            known = json.loads(before.get(GROUP, b"{}"))
+            return {GROUP: json.dumps({**known, "attributes": attributes}).encode(), **around}
         members = {**_members(metadata, where), "attributes": attributes}
         return {ARRAY: json.dumps(members).encode(), **around}
 

@@ -114,8 +114,12 @@ def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
         If there is more than HDF5 has room for.
     """
     before, names = read_attributes(node), set(node.attrs)
+    names -= {VERSION} if node.name == "/" else set()
     changed = {k: v for k, v in wanted.items() if k not in before or not _same(before[k], v)}
     native, rest = split_attributes(changed, str(node.name))
+    if node.name == "/" and VERSION in native:
+        rest[VERSION] = changed[VERSION]  # n5-hdf5 takes that on the root for its own
+        del native[VERSION]
     inner = {key: value for key, value in before.items() if key not in names}
     inner.pop("DIMENSION_LABELS", None)  # those of datasets along the axes
     rest |= {key: value for key, value in inner.items() if key in wanted and key not in changed}
