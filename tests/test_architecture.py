@@ -22,7 +22,7 @@ SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
     {"alerts", "errors", "notes", "options"},
-    {"units", "paths", "selection", "planning", "receipts"},
+    {"units", "paths", "parallel", "selection", "planning", "receipts"},
     {"axes"},
     {"grid"},
     {"compression", "storage"},

@@ -5,6 +5,7 @@ Everything here is in C order. A `Chunks` is what a task carries: small, frozen,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from operator import ge, lt
@@ -19,6 +20,7 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.metadata import Varlength
+from xarray_n5.parallel import spread, threads_for
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
 
     from xarray_n5.formats import Format
-    from xarray_n5.grid import Index, Piece
+    from xarray_n5.grid import ChunkGrid, Index, Piece
     from xarray_n5.metadata import ArrayMetadata
     from xarray_n5.selection import AxisIndex
     from xarray_n5.storage import Store
@@ -142,21 +144,51 @@ class Chunks:
         self, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
     ) -> None:
         """Read what `axes` select into `result`, each chunk's elements once and straight."""
-        pieces = self.metadata.grid.project(axes)
-        for parts, stored in self._stored(product(*pieces), cache):
-            target = outer([part.target for part in parts])
-            if stored is None:
-                result[target] = self.metadata.fill_value
-                continue
-            extent = self.metadata.grid.extent([part.chunk for part in parts])
-            if any(have < need for have, need in zip(stored.shape, extent, strict=True)):
-                stored = self._native(tuple(part.chunk for part in parts), stored)  # noqa: PLW2901
-            result[target] = stored[outer([part.inside for part in parts])]
+        grid = self.metadata.grid
+        pieces = grid.project(axes)
+        count = math.prod(map(len, pieces))
+        nbytes = math.prod(grid.chunks) * self.metadata.dtype.itemsize
+        plain = all(isinstance(axis, slice) for axis in axes)
+        parallel = cache is None and self.store.batch == 1
+        threads = threads_for(count, nbytes) if parallel else 1
+
+        def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
+            for parts, stored in self._stored(chosen, cache):
+                target: Any = tuple([part.target for part in parts])
+                inside: Any = tuple([part.inside for part in parts])
+                if not plain:
+                    target, inside = outer(target), outer(inside)
+                if stored is None:
+                    result[target] = self.metadata.fill_value
+                    continue
+                if stored.shape != grid.chunks:
+                    stored = self._reaching(grid, parts, stored)  # noqa: PLW2901
+                result[target] = stored[inside]
+
+        if threads > 1:
+            spread(work, product(*pieces), count, threads)
+        else:
+            work(product(*pieces))
+
+    def _reaching(
+        self, grid: ChunkGrid, parts: tuple[Piece, ...], stored: np.ndarray
+    ) -> np.ndarray:
+        """Return a chunk that reaches as far as the array does there."""
+        index = tuple(part.chunk for part in parts)
+        return (
+            stored
+            if all(map(ge, stored.shape, grid.extent(index)))
+            else self._native(index, stored)
+        )
 
     def _stored(
         self, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
     ) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
         """Iterate over the chunks that pieces touch, as they are stored."""
+        if cache is None and self.store.batch == 1:
+            for parts in chosen:
+                yield parts, self.load(tuple([part.chunk for part in parts]))
+            return
         chosen = iter(chosen)
         while batch := list(islice(chosen, self.store.batch)):
             indices = [tuple(part.chunk for part in parts) for parts in batch]

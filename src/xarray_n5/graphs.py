@@ -9,6 +9,7 @@ from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+import numpy as np
 from dask.base import get_scheduler
 
 from xarray_n5.array import Array
@@ -40,9 +41,11 @@ def check_independent(source: da.Array, places: Collection[object]) -> None:
     class Finder(cloudpickle.Pickler):  # type: ignore[misc]
         """Visit every object that the graph holds; what it writes goes nowhere."""
 
-        def persistent_id(self, item: object) -> None:
+        def persistent_id(self, item: object) -> str | None:
             if isinstance(item, Array) and item.place in places:
                 found.append(item)
+            # Numbers are not looked into: that would copy them.
+            return "numbers" if isinstance(item, np.ndarray) and not item.dtype.hasobject else None
 
     # A graph for threads alone may not pickle: what was found until then counts.
     with (

@@ -7,9 +7,10 @@ so the elements behind them are a C-contiguous array as they are.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +34,13 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     ValueError
         If the bytes are not those of a whole chunk; `Varlength` if they are a list.
     """
+    if metadata.content is Content.NUMBERS:
+        usual, size, dtype = _usual(metadata.chunks, metadata.dtype)
+        start = len(usual)
+        if data[:start] == usual:
+            return np.ndarray(
+                metadata.chunks, dtype, _decompress(metadata, memoryview(data)[start:], size)
+            )
     mode, shape, count, start = _header(metadata, data)
     _check_size(metadata, shape, count)
     payload = memoryview(data)[start:]
@@ -47,6 +55,13 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         Content.LABEL_MULTISETS: _label_multisets,
     }
     return decoders[metadata.content](metadata, payload, shape, count)
+
+
+@functools.lru_cache(maxsize=256)
+def _usual(chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[bytes, int, np.dtype[Any]]:
+    """Return the header of a whole chunk, its bytes and the type of its elements."""
+    header = struct.pack(f">HH{len(chunks)}I", _DEFAULT, len(chunks), *chunks[::-1])
+    return header, math.prod(chunks) * dtype.itemsize, dtype.newbyteorder(">")
 
 
 def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:

@@ -1,0 +1,116 @@
+"""Reads by several threads: as many as help, and what happens where one of them fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from typing import TYPE_CHECKING, Any
+
+import dask
+import numpy as np
+import pytest
+
+from xarray_n5 import ChunkError, from_n5, open_array, to_n5
+from xarray_n5.compression.gzip import Gzip
+from xarray_n5.parallel import cores, spread, threads_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = np.arange(8 * 40 * 1000, dtype="u4").reshape(8, 40, 1000)
+"""Eight chunks of 160,000 bytes."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Where the array is."""
+    to_n5(X, tmp_path / "a.n5", "a", chunks=(1, 40, 1000))
+    return str(tmp_path / "a.n5")
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the threads that decompress."""
+    seen: set[str] = set()
+    plain = Gzip.decode
+
+    def spy(self: Gzip, data: Any, size: int) -> Any:
+        seen.add(threading.current_thread().name)
+        return plain(self, data, size)
+
+    monkeypatch.setattr(Gzip, "decode", spy)
+    monkeypatch.setattr("xarray_n5.parallel.cores", lambda: 2)
+    return seen
+
+
+def test_large_chunks_are_read_by_several_threads(url: str, readers: set[str]) -> None:
+    assert (open_array(url, "a")[...] == X).all()
+    assert all(name.startswith("xarray-n5-read") for name in readers)
+    readers.clear()
+    assert (open_array(url, "a", axis_order="F")[...] == X.T).all()
+    assert (open_array(url, "a")[::3, [1, 30], 5:-5] == X[::3][:, [1, 30], 5:-5]).all()
+    assert all(name.startswith("xarray-n5-read") for name in readers)
+
+
+def test_tasks_and_other_threads_read_alone(url: str, readers: set[str]) -> None:
+    with dask.config.set(scheduler="threads"):
+        assert (from_n5(url, "a", chunks=(4, 40, 1000)).compute() == X).all()
+    assert not any(name.startswith("xarray-n5-read") for name in readers)
+    found: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: found.append(open_array(url, "a")[...]), name="own")
+    readers.clear()
+    thread.start()
+    thread.join()
+    assert (found[0] == X).all()
+    assert readers == {"own"}
+
+
+def test_one_chunk_and_small_ones_are_read_here(
+    url: str, tmp_path: Path, readers: set[str]
+) -> None:
+    assert (open_array(url, "a")[3] == X[3]).all()
+    to_n5(X[:, :8, :8], tmp_path / "a.n5", "small", chunks=4)
+    assert (open_array(url, "small")[...] == X[:, :8, :8]).all()
+    assert readers == {threading.main_thread().name}
+    assert threads_for(1, 1 << 30) == threads_for(1000, 1 << 12) == 1
+    assert cores() >= 1
+
+
+def test_a_damaged_chunk_is_named_and_nothing_goes_on(
+    url: str, tmp_path: Path, readers: set[str]
+) -> None:
+    (tmp_path / "a.n5/a/0/0/5").write_bytes(b"")
+    with pytest.raises(ChunkError, match="a/0/0/5"):
+        open_array(url, "a")[...]
+    assert readers
+    assert threading.active_count() < 20
+
+
+def test_items_are_worked_on_once_in_order_of_groups() -> None:
+    done: list[int] = []
+    spread(done.extend, range(10_000), 10_000, 2)
+    assert sorted(done) == list(range(10_000))
+
+    def fail(items: Any) -> None:
+        done.extend(items)
+        if 100 in done:
+            raise ValueError("stop")
+
+    done.clear()
+    with pytest.raises(ValueError, match="stop"):
+        spread(fail, iter(range(10_000_000)), 10_000_000, 2)
+    assert len(done) < 10_000  # what comes later is not begun
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_forks_have_threads_of_their_own(url: str) -> None:
+    array = open_array(url, "a")
+    assert (array[...] == X).all()
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for found in pool.map(_read, [array] * 4):
+            assert (found == X).all()
+
+
+def _read(array: Any) -> np.ndarray:
+    return np.asarray(array[...])
