@@ -21,6 +21,7 @@ from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.paths import DIGESTS, join
 from xarray_n5.points import read_points
+from xarray_n5.reading import read
 from xarray_n5.reprs import as_html, as_text, show_array
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.storage import name_of_root
@@ -218,9 +219,9 @@ class Array:
         selection = normalize(key, self.shape)
         result = np.empty(selection.shape, self.dtype)
         if self._axis_order == "C":
-            self._chunks.read(selection.axes, result, self._cache)
+            read(self._chunks, selection.axes, result, self._cache)
         else:
-            self._chunks.read(selection.axes[::-1], result.T, self._cache)
+            read(self._chunks, selection.axes[::-1], result.T, self._cache)
         result = result[selection.view]
         if selection.newaxes:
             result = np.expand_dims(result, selection.newaxes)

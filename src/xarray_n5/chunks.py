@@ -5,9 +5,8 @@ Everything here is in C order. A `Chunks` is what a task carries: small, frozen,
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import product
 from operator import ge, lt
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,20 +19,18 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.metadata import Varlength
-from xarray_n5.parallel import spread, threads_for
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from xarray_n5.formats import Format
-    from xarray_n5.grid import ChunkGrid, Index, Piece
+    from xarray_n5.grid import Index
     from xarray_n5.metadata import ArrayMetadata
     from xarray_n5.selection import AxisIndex
     from xarray_n5.storage import Store
 
-    Cache: TypeAlias = MutableMapping[Index, np.ndarray]
 
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
@@ -67,9 +64,10 @@ class Chunks:
     def load(self, index: Index) -> np.ndarray | None:
         """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
         key = self.key(index)
-        return self._decode(key, self.store.get(key))
+        return self.decoded(key, self.store.get(key))
 
-    def _decode(self, key: str, data: bytes | None) -> np.ndarray | None:
+    def decoded(self, key: str, data: bytes | None) -> np.ndarray | None:
+        """Return what the bytes at a key hold, None where there are none."""
         if data is None:
             if self.missing == "error":
                 why = "it is not stored, and missing='error' was asked for"
@@ -84,16 +82,17 @@ class Chunks:
 
     def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
         """Return what a chunk's bytes hold, and whether that is as much as the array has there."""
-        stored = self._decode(self.key(index), data)
+        stored = self.decoded(self.key(index), data)
         extent = self.metadata.grid.extent(index)
         whole = stored is not None and all(map(ge, stored.shape, extent))
-        return self._native(index, stored), whole
+        return self.native(index, stored), whole
 
     def block(self, index: Index) -> np.ndarray:
         """Return a chunk as far as the array reaches, in native order: new, whole, writable."""
-        return self._native(index, self.load(index))
+        return self.native(index, self.load(index))
 
-    def _native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
+    def native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
+        """Return a stored chunk as far as the array reaches: new, whole, in native order."""
         extent = self.metadata.grid.extent(index)
         if stored is not None and all(
             have >= need for have, need in zip(stored.shape, extent, strict=True)
@@ -139,89 +138,6 @@ class Chunks:
         return bool((_bits(block) == _bits(fill.reshape(1))[0]).all())
 
     # Selections
-
-    def read(
-        self, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
-    ) -> None:
-        """Read what `axes` select into `result`, each chunk's elements once and straight."""
-        grid = self.metadata.grid
-        pieces = grid.project(axes)
-        count = math.prod(map(len, pieces))
-        nbytes = math.prod(grid.chunks) * self.metadata.dtype.itemsize
-        plain = all(isinstance(axis, slice) for axis in axes)
-        parallel = cache is None and self.store.batch == 1
-        threads = threads_for(count, nbytes) if parallel else 1
-
-        def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
-            for parts, stored in self._stored(chosen, cache):
-                target: Any = tuple([part.target for part in parts])
-                inside: Any = tuple([part.inside for part in parts])
-                if not plain:
-                    target, inside = outer(target), outer(inside)
-                if stored is None:
-                    result[target] = self.metadata.fill_value
-                    continue
-                if stored.shape != grid.chunks:
-                    stored = self._reaching(grid, parts, stored)  # noqa: PLW2901
-                result[target] = stored[inside]
-
-        if threads > 1:
-            spread(work, product(*pieces), count, threads)
-        else:
-            work(product(*pieces))
-
-    def _reaching(
-        self, grid: ChunkGrid, parts: tuple[Piece, ...], stored: np.ndarray
-    ) -> np.ndarray:
-        """Return a chunk that reaches as far as the array does there."""
-        index = tuple(part.chunk for part in parts)
-        return (
-            stored
-            if all(map(ge, stored.shape, grid.extent(index)))
-            else self._native(index, stored)
-        )
-
-    def _stored(
-        self, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
-    ) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
-        """Iterate over the chunks that pieces touch, as they are stored."""
-        if cache is None and self.store.batch == 1:
-            for parts in chosen:
-                yield parts, self.load(tuple([part.chunk for part in parts]))
-            return
-        chosen = iter(chosen)
-        while batch := list(islice(chosen, self.store.batch)):
-            indices = [tuple(part.chunk for part in parts) for parts in batch]
-            yield from zip(batch, self._load_many(indices, cache), strict=True)
-
-    def blocks(self, indices: Sequence[Index], cache: Cache | None = None) -> Iterator[np.ndarray]:
-        """Iterate over chunks as far as the array reaches, in native order, fetched in batches."""
-        for start in range(0, len(indices), self.store.batch):
-            batch = indices[start : start + self.store.batch]
-            for index, stored in zip(batch, self._load_many(batch, cache), strict=True):
-                yield self._native(index, stored)
-
-    def _load_many(
-        self, indices: Sequence[Index], cache: Cache | None
-    ) -> Iterator[np.ndarray | None]:
-        """Iterate over chunks as they are stored, fetched in one batch."""
-        if cache is not None:
-            yield from self._cached(indices, cache)
-            return
-        keys = [self.key(index) for index in indices]
-        found = [self.store.get(keys[0])] if len(keys) == 1 else self.store.get_many(keys)
-        for key, data in zip(keys, found, strict=True):
-            yield self._decode(key, data)
-
-    def _cached(self, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
-        """Iterate over chunks from the cache; fetch those that are not there in one batch."""
-        # Kept here, too: a small cache may drop one before it is used.
-        known = {index: cache[index] for index in indices if index in cache}
-        absent = [index for index in indices if index not in known]
-        if absent:
-            for index, block in zip(absent, self.blocks(absent), strict=True):
-                known[index] = cache[index] = block
-        yield from (known[index] for index in indices)
 
     def write(
         self, axes: Sequence[AxisIndex], values: np.ndarray, done: Container[Index] = ()

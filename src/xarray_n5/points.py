@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.reading import blocks
 from xarray_n5.selection import Selection, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.chunks import Cache, Chunks
+    from xarray_n5.chunks import Chunks
     from xarray_n5.grid import Index
+    from xarray_n5.reading import Cache
 
 
 def read_points(chunks: Chunks, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
@@ -50,8 +52,8 @@ def read_points(chunks: Chunks, key: Sequence[object], cache: Cache | None = Non
     )
     points = np.stack([a.ravel() for a in arrays])
     wanted = list(_wanted(chunks, points, around, pointed, sliced))
-    blocks = chunks.blocks([index for index, _, _ in wanted], cache)
-    for block, (_, target, inside) in zip(blocks, wanted, strict=True):
+    found = blocks(chunks, [index for index, _, _ in wanted], cache)
+    for block, (_, target, inside) in zip(found, wanted, strict=True):
         result[target] = block.transpose(*pointed, *sliced)[inside]
     result = result[(slice(None), *(around.view[axis] for axis in sliced))]
     return result.reshape(arrays[0].shape + result.shape[1:])

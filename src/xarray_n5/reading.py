@@ -1,0 +1,108 @@
+"""Selections out of the chunks of one array, fetched in batches or by several threads."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice, product
+from operator import ge
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from xarray_n5.parallel import spread, threads_for
+from xarray_n5.selection import outer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+    import numpy as np
+
+    from xarray_n5.chunks import Chunks
+    from xarray_n5.grid import Index, Piece
+    from xarray_n5.selection import AxisIndex
+
+    Cache: TypeAlias = MutableMapping[Index, np.ndarray]
+
+
+def read(
+    chunks: Chunks, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
+) -> None:
+    """Read what `axes` select into `result`, each chunk's elements once and straight."""
+    metadata = chunks.metadata
+    grid = metadata.grid
+    pieces = grid.project(axes)
+    plain = all(isinstance(axis, slice) for axis in axes)
+
+    def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
+        for parts, found in _stored(chunks, chosen, cache):
+            # Lists, not generators: this is done for each of millions of chunks.
+            target: Any = tuple([part.target for part in parts])
+            inside: Any = tuple([part.inside for part in parts])
+            if not plain:
+                target, inside = outer(target), outer(inside)
+            if found is None:
+                result[target] = metadata.fill_value
+                continue
+            stored = found
+            if stored.shape != grid.chunks:
+                index = tuple([part.chunk for part in parts])
+                if not all(map(ge, stored.shape, grid.extent(index))):
+                    stored = chunks.native(index, stored)
+            result[target] = stored[inside]
+
+    count = math.prod(map(len, pieces))
+    nbytes = math.prod(grid.chunks) * metadata.dtype.itemsize
+    alone = cache is not None or chunks.store.batch > 1
+    threads = 1 if alone else threads_for(count, nbytes)
+    if threads > 1:
+        spread(work, product(*pieces), count, threads)
+    else:
+        work(product(*pieces))
+
+
+def blocks(
+    chunks: Chunks, indices: Sequence[Index], cache: Cache | None = None
+) -> Iterator[np.ndarray]:
+    """Iterate over chunks as far as the array reaches, in native order, fetched in batches."""
+    size = chunks.store.batch
+    for start in range(0, len(indices), size):
+        batch = indices[start : start + size]
+        for index, stored in zip(batch, _load_many(chunks, batch, cache), strict=True):
+            yield chunks.native(index, stored)
+
+
+def _stored(
+    chunks: Chunks, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
+) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
+    """Iterate over the chunks that pieces touch, as they are stored."""
+    if cache is None and chunks.store.batch == 1:
+        for parts in chosen:
+            yield parts, chunks.load(tuple([part.chunk for part in parts]))
+        return
+    chosen = iter(chosen)
+    while batch := list(islice(chosen, chunks.store.batch)):
+        indices = [tuple(part.chunk for part in parts) for parts in batch]
+        yield from zip(batch, _load_many(chunks, indices, cache), strict=True)
+
+
+def _load_many(
+    chunks: Chunks, indices: Sequence[Index], cache: Cache | None
+) -> Iterator[np.ndarray | None]:
+    """Iterate over chunks as they are stored, fetched in one batch."""
+    if cache is not None:
+        yield from _cached(chunks, indices, cache)
+        return
+    keys = [chunks.key(index) for index in indices]
+    store = chunks.store
+    found = [store.get(keys[0])] if len(keys) == 1 else store.get_many(keys)
+    for key, data in zip(keys, found, strict=True):
+        yield chunks.decoded(key, data)
+
+
+def _cached(chunks: Chunks, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
+    """Iterate over chunks from the cache; fetch those that are not there in one batch."""
+    # Kept here, too: a small cache may drop one before it is used.
+    known = {index: cache[index] for index in indices if index in cache}
+    absent = [index for index in indices if index not in known]
+    if absent:
+        for index, block in zip(absent, blocks(chunks, absent), strict=True):
+            known[index] = cache[index] = block
+    yield from (known[index] for index in indices)
