@@ -14,6 +14,7 @@ from xarray_n5.storage.hdf5_chunks import (
     PLAIN,
     Place,
     contiguous_chunks,
+    filters_of,
     is_known,
     offset_of,
     plain_bytes,
@@ -80,6 +81,12 @@ class Stored:
     """Whether chunks are bytes in the file that need no HDF5 to be decoded."""
     source: str
     """The file that the bytes are in."""
+    counts: tuple[int, ...]
+    """How many chunks there are along each axis."""
+    whole: int
+    """How many bytes the elements of a whole chunk have."""
+    filtered: bool = False
+    """Whether chunks have filters."""
     offset: int | None = None
     """Where they begin, if they are one run."""
     listed: bool = True
@@ -92,27 +99,21 @@ class Stored:
     @classmethod
     def of(cls, dataset: Any) -> Stored:
         """Return what is known of a dataset."""
-        chunked = dataset.chunks is not None
+        chunked, shape = dataset.chunks is not None, dataset.shape
+        chunks = dataset.chunks or contiguous_chunks(shape)
         return cls(
-            shape=dataset.shape,
-            chunks=dataset.chunks or contiguous_chunks(dataset.shape),
+            shape=shape,
+            chunks=chunks,
             dtype=dataset.dtype,
+            counts=tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True)),
+            whole=math.prod(chunks) * dataset.dtype.itemsize,
+            filtered=bool(filters_of(dataset)),
             chunked=chunked,
             direct=is_known(dataset),
             source=dataset.file.filename,
             offset=None if chunked else offset_of(dataset),
             listed=_is_listed(dataset),
         )
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """How many chunks there are along each axis."""
-        return tuple(-(-n // c) for n, c in zip(self.shape, self.chunks, strict=True))
-
-    @property
-    def whole(self) -> int:
-        """How many bytes the elements of a whole chunk have."""
-        return math.prod(self.chunks) * self.dtype.itemsize
 
     def selection(self, index: Index) -> tuple[slice, ...]:
         """Return where a chunk is in the array."""
@@ -121,13 +122,14 @@ class Stored:
 
     def place(self, index: Index, dataset: Callable[[], Any]) -> Place | bytes | None:
         """Return where a chunk's bytes are, or its elements where HDF5 must decode them."""
-        if any(i >= count for i, count in zip(index, self.counts, strict=True)):
+        number = self._number(index)
+        if number is None:
             return None
         if self.direct and self.chunked:
             found = self._ask(index, dataset)
             if found is not None or not self.listed:
                 return found
-            at = self.all_places(dataset).get(self._number(index))
+            at = self.all_places(dataset).get(number)
             place = None if at is None else Place(self.source, *at)
             bare = place is not None and self._is_bare(index, place.mask, place.size)
             return self._decoded(index, dataset) if bare else place
@@ -144,11 +146,19 @@ class Stored:
 
         Those at the ends are, if the dataset was made with H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS.
         """
+        if mask or not self.filtered or size != self.whole:
+            return False
         sides = zip(index, self.chunks, self.shape, strict=True)
-        return not mask and size == self.whole and any((i + 1) * c > n for i, c, n in sides)
+        return any((i + 1) * c > n for i, c, n in sides)
 
-    def _number(self, index: Index) -> int:
-        return int(np.ravel_multi_index(index, self.counts)) if index else 0
+    def _number(self, index: Index) -> int | None:
+        """Return a chunk's place among all, None where the array has no such chunk."""
+        number = 0
+        for i, count in zip(index, self.counts, strict=True):
+            if i >= count:
+                return None
+            number = number * count + i
+        return number
 
     def _ask(self, index: Index, dataset: Callable[[], Any]) -> bytes | None:
         """Return a chunk's bytes as HDF5 finds them: in logarithmic time, for the first few."""
@@ -172,13 +182,14 @@ class Stored:
 
     def exists(self, index: Index, dataset: Callable[[], Any]) -> bool:
         """Return whether a chunk is stored."""
-        if any(i >= count for i, count in zip(index, self.counts, strict=True)):
+        number = self._number(index)
+        if number is None:
             return False
         if not self.chunked:
             return self.offset is not None or bool(dataset().id.get_storage_size())
         if (found := self._ask(index, dataset)) is not None or not self.listed:
             return found is not None
-        return self.all_places(dataset).get(self._number(index)) is not None
+        return self.all_places(dataset).get(number) is not None
 
     def entries(self, dataset: Callable[[], Any]) -> Iterator[tuple[Index, int]]:
         """Iterate over the chunks that are stored, and their sizes in the file."""
