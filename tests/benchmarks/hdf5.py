@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
-import platform
 import statistics
 import tempfile
 import time
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +16,7 @@ import h5py
 import numpy as np
 
 import xarray_n5
+from tests.benchmarks.machine import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,12 +85,10 @@ def main() -> None:
         table = rows(path, runs)
     for cells in (HEADER, ("---",) * len(HEADER), *table):
         print("|", " | ".join(cells), "|")  # noqa: T201
-    system = f"{platform.system()} {platform.release()}"
     peers = ", ".join(f"{name} {version(name)}" for name in ("h5py", "dask", "xarray-n5"))
     print(  # noqa: T201
-        f"\nMedians of {runs} runs in turns, two threads; {os.cpu_count()} cores, {system}, Python "
-        f"{platform.python_version()}, {peers}, HDF5 {h5py.version.hdf5_version}; "
-        f"{datetime.now(UTC).date().isoformat()}."
+        f"\nMedians of {runs} runs in turns, two threads; {peers}, "
+        f"HDF5 {h5py.version.hdf5_version}; {machine()}"
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import gzip
-import os
-import platform
 import random
 import signal
 import struct
@@ -16,7 +14,6 @@ import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import product
 from math import ceil
@@ -32,6 +29,7 @@ import zarr
 from dask.array.core import PerformanceWarning
 
 import xarray_n5
+from tests.benchmarks.machine import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -482,13 +480,6 @@ def settings(runs: int) -> str:
         'and goes on with the last of them; "not run" where chunk files are written as in '
         "another row."
     )
-
-
-def machine() -> str:
-    """Return what ran it, and when."""
-    system = f"{platform.system()} {platform.release()}"
-    today = datetime.now(UTC).date().isoformat()
-    return f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}; {today}."
 
 
 def main() -> None:
