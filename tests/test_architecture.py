@@ -30,10 +30,10 @@ LADDER = [
     {"formats", "dialects"},
     {"documents"},
     {"chunks", "attributes", "orders"},
-    {"points", "reprs", "surroundings"},
+    {"blocks", "points", "reprs", "surroundings"},
     {"array"},
     {"nodes"},
-    {"creation", "describing"},
+    {"block_sizes", "creation", "describing"},
     {"group"},
     {
         "chunkmaps",
