@@ -30,11 +30,11 @@ LADDER = [
     {"formats", "dialects"},
     {"documents"},
     {"chunks", "attributes", "orders"},
-    {"reading", "reprs", "surroundings"},
+    {"blocks", "reading", "reprs", "surroundings"},
     {"points"},
     {"array"},
     {"nodes"},
-    {"creation", "describing"},
+    {"block_sizes", "creation", "describing"},
     {"group"},
     {
         "chunkmaps",

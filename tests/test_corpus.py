@@ -70,6 +70,7 @@ def digest(x: np.ndarray) -> str:
 # Datasets whose values are known
 
 
+@pytest.mark.filterwarnings("ignore:.*tasks of:dask.array.core.PerformanceWarning")
 @pytest.mark.parametrize("row", PLAIN, ids=path_of)
 def test_dask_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None:
     read = xarray_n5.from_n5(corpus / row["path"]).compute(scheduler="threads")

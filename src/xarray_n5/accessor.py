@@ -1,4 +1,7 @@
-"""``.n5`` on xarray's objects: what N5 adds to them."""
+"""``.n5`` on xarray's objects: what N5 adds to them.
+
+All that writes is imported when something is written: who only reads need not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.batches import Writing, side_by_side
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.nodes import path_in
 from xarray_n5.paths import join
 from xarray_n5.reprs import as_html, as_text, show_geometry
-from xarray_n5.updating import update
-from xarray_n5.writer import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -129,6 +129,10 @@ class DatasetAccessor:
         NodeExistsError
             If there is something that `mode` does not allow to replace.
         """
+        from xarray_n5.batches import Writing
+        from xarray_n5.updating import update
+        from xarray_n5.writer import write
+
         how = Writing.into(
             url,
             mode=mode,
@@ -238,6 +242,10 @@ class DataTreeAccessor:
         KeyError
             If an encoding is for no node.
         """
+        from xarray_n5.batches import Writing, side_by_side
+        from xarray_n5.updating import update
+        from xarray_n5.writer import write
+
         asked = dict(encoding or {})
         if unknown := asked.keys() - set(self._tree.groups):
             raise KeyError(f"the encoding is for {sorted(unknown)}, none of {self._tree.groups}")

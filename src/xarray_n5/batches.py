@@ -132,7 +132,7 @@ class Batch:
             write = replace(cast("Write", each.write), part=True)
             parts.append(write_lazily(each.source, write, each.before))
         named = functools.partial(_named, names=list(self.begun), last=last)
-        return gather_all(parts, named, f"to-n5-{uuid.uuid4().hex}")
+        return gather_all(parts, named, f"to_n5-{uuid.uuid4().hex}")
 
 
 def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Batch:
@@ -152,7 +152,7 @@ def side_by_side(batches: Mapping[str, Batch]) -> Written:
     """Return what computes batches, each of which ends by itself."""
     named = functools.partial(_named, names=list(batches), last=_as_tree)
     parts = [batch.later() for batch in batches.values()]
-    return gather_all(parts, named, f"to-n5-{uuid.uuid4().hex}")
+    return gather_all(parts, named, f"to_n5-{uuid.uuid4().hex}")
 
 
 def _named(results: list[Any], names: list[str], last: Callable[[dict[str, Any]], Any]) -> Any:

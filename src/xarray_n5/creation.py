@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.lib.recfunctions import repack_fields
 
 from xarray_n5.documents import delete_node, get_all_documents, get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeExistsError, UnknownCompressionError
@@ -61,7 +60,11 @@ def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
         found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise MetadataError(f"{where}: {error}; name one such as 'uint8' or 'float32'") from error
-    return (repack_fields(found) if found.names else found).newbyteorder("=")
+    if found.names:
+        from numpy.lib.recfunctions import repack_fields
+
+        found = repack_fields(found)
+    return found.newbyteorder("=")
 
 
 def completed(

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
 import numpy as np
-from dask.array.core import PerformanceWarning, normalize_chunks
+from dask.array import core
+from dask.array.core import getter
 from dask.base import compute as compute_now
 from dask.base import tokenize
-from dask.utils import parse_bytes
 
-from xarray_n5.alerts import warn
 from xarray_n5.array import Array
 from xarray_n5.beginning import start
+from xarray_n5.block_sizes import check_sizes, choose
+from xarray_n5.blocks import in_one_layer, label, slices_of, spell
 from xarray_n5.group import open_array
 from xarray_n5.orders import Order
-from xarray_n5.planning import group_chunks
 from xarray_n5.sparse import read_stored
 from xarray_n5.storing import end, write_lazily, write_when_read
 
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from xarray_n5.chunks import EdgeChunks, Missing
     from xarray_n5.compression import Compression
     from xarray_n5.nodes import LabelMultisets
-
-_AUTO = 1 << 26
-"""The most bytes of a block that ``chunks="auto"`` chooses: 64 MiB."""
-
-_MOST_BLOCKS = 1 << 24
-"""The most blocks along an axis: dask keeps the size of each."""
 
 
 def from_n5(
@@ -70,8 +64,9 @@ def from_n5(
     storage_options
         What fsspec's filesystem takes.
     chunks
-        None for the stored chunks; "auto", or a number of bytes such as "16 MiB", for whole
-        multiples of them; or what dask takes.
+        None for the stored chunks; "auto" for whole multiples of them of up to 64 MiB (or dask's
+        ``array.chunk-size``, where that is less); a number of bytes such as "16 MiB" for whole
+        multiples of up to that; or what dask takes, in which these may stand for single axes.
     name
         The name of the array in the graph; by default made of the place, the metadata and the
         time of their last change. Chunks that change later do not change it.
@@ -89,6 +84,12 @@ def from_n5(
     Returns
     -------
     dask.array.Array
+
+    Warns
+    -----
+    dask.array.PerformanceWarning
+        If blocks cut stored chunks, or there are over a thousand of less than 1 MiB: a task costs
+        Dask a fraction of a millisecond, and a cluster several times that.
 
     Raises
     ------
@@ -110,16 +111,35 @@ def from_n5(
             missing=missing,
             label_multisets=label_multisets,
         )
-    blocks = _blocks(chunks, array)
+    blocks = choose(chunks, array)
+    check_sizes(blocks, array)
+    return _lazy(array, blocks, name, skip_missing, inline_array=inline_array, asarray=asarray)
+
+
+def _lazy(
+    array: Array,
+    blocks: tuple[tuple[int, ...], ...],
+    name: str | None = None,
+    skip_missing: bool = False,
+    *,
+    inline_array: bool = True,
+    asarray: bool = True,
+) -> da.Array:
+    """Return an array as a dask array of such blocks."""
     source = array.bare()
-    label = name or f"from-n5-{tokenize(source, array.stamp(), blocks)}"
+    token = tokenize(source, array.stamp(), spell(blocks))
+    named = name or f"{label('from_n5', array.name)}-{token}"
     if skip_missing:
         # What is listed later may be something else: so is the name.
-        return read_stored(source, blocks, name or f"{label}-{uuid.uuid4().hex[:8]}")
+        return read_stored(source, blocks, name or f"{named}-{uuid.uuid4().hex[:8]}")
+    if inline_array and da.Array is core.Array:  # which array expressions replace
+        options = {} if asarray else {"asarray": False, "lock": False}
+        where = slices_of(blocks)
+        return in_one_layer(named, getter, source, where, blocks, array.dtype, **options)
     built: da.Array = da.from_array(
         source,
         chunks=blocks,
-        name=label,
+        name=named,
         inline_array=inline_array,
         asarray=asarray,
         fancy=True,
@@ -127,31 +147,6 @@ def from_n5(
         meta=np.empty((0,) * array.ndim, array.dtype),
     )
     return built
-
-
-def _blocks(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
-    """Return the sizes of dask's blocks along each axis."""
-    if isinstance(chunks, str):
-        limit = _AUTO if chunks == "auto" else parse_bytes(chunks)
-        chunks = group_chunks(array.chunks, array.shape, array.dtype.itemsize, limit)
-    stored = array.chunks if chunks is None else chunks
-    if max(array.grid.counts, default=0) > _MOST_BLOCKS and not isinstance(chunks, tuple):
-        raise ValueError(
-            f"{array.url} has {array.grid.counts} chunks along its axes, too many for one graph; "
-            "give larger chunks, or select a part with open_array(...)[...]"
-        )
-    blocks = normalize_chunks(
-        stored, array.shape, dtype=array.dtype, previous_chunks=array.chunks, limit=_AUTO
-    )
-    for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
-        cut = next((size for size in sizes[:-1] if size % side), None)
-        if cut is not None:
-            warn(
-                f"along axis {axis}, blocks of {cut} cut stored chunks of {side}, which are then "
-                f"read several times; choose multiples of {side}",
-                PerformanceWarning,
-            )
-    return cast("tuple[tuple[int, ...], ...]", blocks)
 
 
 def to_n5(
@@ -277,4 +272,4 @@ def to_n5(
     if not return_stored:
         return cast("xr.Dataset", receipts)
     where = tuple(slice(s, s + n) for s, n in zip(begun.start, begun.source.shape, strict=True))
-    return cast("da.Array", from_n5(begun.target)[where])
+    return cast("da.Array", _lazy(begun.target, choose(None, begun.target))[where])

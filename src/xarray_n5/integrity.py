@@ -100,7 +100,7 @@ def verify(
         ArraySliceDep(normalize_chunks(blocks, counts)),
         *(da.from_array(each, chunks=blocks) for each in expected),
         deep=deep,
-        name=f"verify-n5-{uuid.uuid4().hex}",  # what was found before may be different now
+        name=f"verify_n5-{uuid.uuid4().hex}",  # what was found before may be different now
         dtype=_FACTS,
         meta=np.empty((0,) * array.ndim, _FACTS),
     )

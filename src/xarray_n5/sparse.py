@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import bisect
 from itertools import accumulate, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import dask.array as da
 import numpy as np
-from dask.blockwise import blockwise
-from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArraySliceDep
 
 from xarray_n5.alerts import warn
+from xarray_n5.blocks import in_one_layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import dask.array as da
 
     from xarray_n5.array import Array
 
@@ -36,12 +36,8 @@ class StoredSlices(ArraySliceDep):
 
 def read_stored(array: Array, chunks: tuple[tuple[int, ...], ...], name: str) -> da.Array:
     """Return an array as a dask array; one listing tells which blocks need not be read."""
-    axes = tuple(range(array.ndim))
-    slices = StoredSlices(chunks, stored_blocks(array, chunks))
-    layer: Any = blockwise(_read_or_fill, name, axes, array, None, slices, axes, numblocks={})
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=())
-    meta = np.empty((0,) * array.ndim, array.dtype)
-    return da.Array(graph, name, chunks, meta=meta)
+    where = StoredSlices(chunks, stored_blocks(array, chunks))
+    return in_one_layer(name, _read_or_fill, array, where, chunks, array.dtype)
 
 
 def stored_blocks(array: Array, chunks: Sequence[Sequence[int]]) -> np.ndarray:

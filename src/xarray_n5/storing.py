@@ -52,14 +52,14 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
         cast("Any", write_block),
         ArraySliceDep(source.chunks),
         write,
-        name=f"write-n5-{name}",
+        name=f"write_n5-{name}",
         dtype=object,
         chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
         meta=np.empty((0,) * source.ndim, object),
     )
     chosen = _left(source, write, before) if before is not None and len(before) else None
     last = functools.partial(finish, write=write, before=before)
-    return gather(blocks, chosen, Receipts.merge, last, f"to-n5-{name}")
+    return gather(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
 
 
 def write_block(block: np.ndarray, where: tuple[slice, ...], write: Write) -> Receipts:
@@ -87,7 +87,7 @@ def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> 
         target,
         ArraySliceDep(source.chunks),
         start=start,
-        name=f"stored-n5-{uuid.uuid4().hex}",
+        name=f"stored_n5-{uuid.uuid4().hex}",
         meta=source._meta,  # noqa: SLF001 - map_blocks asks for it
     )
     return cast("da.Array", writing)

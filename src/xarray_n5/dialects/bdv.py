@@ -13,7 +13,6 @@ import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
-from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -101,6 +100,8 @@ def _parse(document: bytes) -> Project:
         If it is no XML, or has numbers that make no sense, or defines entities of its own, which
         BigDataViewer's never do.
     """
+    from xml.etree import ElementTree as ET
+
     if re.search(rb"<!\s*(DOCTYPE|ENTITY)", document.replace(b"\0", b"")):
         raise ValueError("it has a document type of its own, which is not read")
     try:
