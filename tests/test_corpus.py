@@ -155,6 +155,7 @@ def test_stored_chunks_of_odd_datasets_are_read_or_refused_by_name(
             assert block.shape == array.grid.extent(index)
 
 
+@pytest.mark.filterwarnings("ignore:.* tasks of")
 @pytest.mark.parametrize("row", [row for row in ODD if not row["chunks_present"]], ids=path_of)
 def test_datasets_without_chunks_read_as_zeros(corpus: Path, row: dict[str, Any]) -> None:
     assert not xarray_n5.from_n5(corpus / row["path"])[::5, ::7].any().compute()
