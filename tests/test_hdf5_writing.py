@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from xarray_n5 import (
     Axis,
     MetadataError,
+    MissingPackageError,
     NodeExistsError,
     OneWriterError,
     create_array,
@@ -48,6 +49,7 @@ COMPRESSIONS: list[Any] = [
     "blosc",
     {"type": "blosc", "cname": "zstd", "shuffle": 2},
     {"type": "blosc", "cname": "blosclz", "shuffle": 0},
+    {"type": "blosc", "shuffle": -1},
     "zstd",
 ]
 
@@ -97,6 +99,13 @@ def test_axes_are_told_as_in_n5_but_others_files_keep_their_order(path: str) -> 
     to_n5(X, path, "w", axes=axes)
     for name in ("w", "foreign"):
         assert [axis.scale for axis in open_array(path, name).axes] == [40, 4, 4]
+
+
+def test_without_h5py_nothing_is_begun(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingPackageError, match=r"pip install .*xarray-n5\[hdf5\]"):
+        to_n5(X, path, "v")
+    assert not os.listdir(os.path.dirname(path))  # noqa: PTH120, PTH208
 
 
 def test_what_hdf5_cannot_hold_is_refused_before_anything_is_written(path: str) -> None:

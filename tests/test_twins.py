@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import Axis, create_group, from_n5, open_array, open_group, to_n5
+from xarray_n5 import Axis, MetadataError, create_group, from_n5, open_array, open_group, to_n5
 from xarray_n5.axes import Geometry
 from xarray_n5.formats import FORMATS
 
@@ -126,6 +126,27 @@ def test_datasets_are_converted(tmp_path: Path, first: str, second: str) -> None
     xr.testing.assert_identical(again, kept)
     for name in ("raw", "mask"):
         assert again[name].encoding["chunks"] == between[name].encoding["chunks"], name
+
+
+@PAIRS
+@pytest.mark.parametrize("compression", ["bzip2", "xz", "lz4", "lzma", "zstd", "blosc", None])
+def test_compressions_are_converted_or_give_way(
+    tmp_path: Path, first: str, second: str, compression: str | None
+) -> None:
+    kept = dataset()[["raw"]]
+    encoding = {"raw": {"compression": compression}}
+    if first == "hdf5" and compression in {"bzip2", "xz", "lz4", "lzma"}:
+        with pytest.raises(MetadataError, match="no filter"):
+            kept.n5.to_n5(tmp_path / NAMES[first], format=first, encoding=encoding)
+        assert not list(tmp_path.iterdir())
+        return
+    kept.n5.to_n5(tmp_path / NAMES[first], format=first, encoding=encoding)
+    between = xr.open_dataset(tmp_path / NAMES[first], engine="n5")
+    between.n5.to_n5(tmp_path / NAMES[second], format=second)
+    again = xr.open_dataset(tmp_path / NAMES[second], engine="n5")
+    xr.testing.assert_identical(again, kept)
+    if second == "hdf5" and compression in {"bzip2", "xz", "lz4", "lzma"}:
+        assert again["raw"].encoding["n5_compression"]["type"] == "gzip"
 
 
 @PAIRS

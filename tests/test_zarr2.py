@@ -68,23 +68,23 @@ def rows(corpus: Path) -> list[dict[str, Any]]:
     return [row for row in found if row["format"] == "zarr2"]
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(300)
 def test_every_array_of_the_corpus_is_read_exactly(corpus: Path) -> None:
     read = 0
     for row in rows(corpus):
         place = corpus / row["path"]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            array = open_array(place, format="zarr2")
+        array = open_array(place, format="zarr2")
         assert array.shape == tuple(row["shape"])
-        if array.nbytes > 1 << 28:
+        # Two are of 24 GB, and 24 have no hash.
+        if array.nbytes > 1 << 28 or row.get("sha256_zyx") is None or array.dtype.kind == "O":
             continue
-        found = np.ascontiguousarray(array[...])
-        if row.get("sha256_zyx") is None or found.dtype.kind == "O":
-            continue
-        little = found.astype(found.dtype.newbyteorder("<"))
-        assert hashlib.sha256(little.tobytes()).hexdigest() == row["sha256_zyx"], row["path"]
-        if read % 10 == 0:
-            np.testing.assert_array_equal(from_n5(array, chunks="auto").compute(), found)
+        with xr.open_dataset(place, engine="n5", format="zarr2", decode_cf=False) as dataset:
+            (variable,) = (v for v in dataset.variables.values() if "n5_compression" in v.encoding)
+            found = variable.to_numpy()
+        for each in (array[...], from_n5(place, chunks="auto", format="zarr2").compute(), found):
+            little = np.ascontiguousarray(each).astype(array.dtype.newbyteorder("<"))
+            assert hashlib.sha256(little.tobytes()).hexdigest() == row["sha256_zyx"], row["path"]
         read += 1
     assert read > 340
 

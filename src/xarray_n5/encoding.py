@@ -44,6 +44,8 @@ class Stored:
     """The dimensions whose coordinate is in the axes, and nowhere else."""
     chunks: tuple[int, ...] | None
     compression: Any
+    asked: bool = False
+    """Whether the compression is asked for, and not that of a file it was opened from."""
     layout: Mapping[str, Any] | None = None
     """How the format stores elements, where that is asked for."""
     irregular: tuple[str, ...] = ()
@@ -213,7 +215,8 @@ def _stored(
     except (TypeError, ValueError) as error:
         raise MetadataError(f"variable {name!r}: {error}") from error
     told = tuple(dim for dim in packed.dims if dim in alone)
-    return Stored(packed, geometry, told, chunks, compression, _layout(name, packed))
+    asked = strict or "n5_compression" not in encoding
+    return Stored(packed, geometry, told, chunks, compression, asked, _layout(name, packed))
 
 
 def _layout(name: str, packed: Packed) -> Mapping[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dask.base import is_dask_collection
@@ -9,8 +11,9 @@ from dask.base import is_dask_collection
 from xarray_n5.array import Array
 from xarray_n5.attributes import as_json
 from xarray_n5.building import Options, build
+from xarray_n5.compression import resolve
 from xarray_n5.creation import as_dtype, chunk_shape, completed, is_left_over, stranger
-from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
 from xarray_n5.group import open_existing, open_group
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.notes import told_by
@@ -36,6 +39,22 @@ def metadata(stored: Stored, where: str, how: Writing) -> ArrayMetadata:
         attributes=as_json(stored.packed.attributes, where),
     )
     return completed(how.form, plain, stored.layout, where)
+
+
+def held(plan: Plan, how: Writing) -> Plan:
+    """Return a plan in which no compression stays that of a file if the format has none such.
+
+    gzip takes its place: all formats have it.
+    """
+    variables = dict(plan.variables)
+    for name, stored in plan.variables.items():
+        if stored.asked or any(map(math.isnan, stored.packed.data.shape)):
+            continue
+        try:
+            how.form.create(metadata(stored, name, how), {}, name)
+        except MetadataError:
+            variables[name] = replace(stored, compression=resolve("gzip"))
+    return replace(plan, variables=variables)
 
 
 def sides(stored: Stored) -> tuple[int, ...]:

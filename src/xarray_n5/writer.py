@@ -23,7 +23,7 @@ from xarray_n5.notes import note_of
 from xarray_n5.paths import join
 from xarray_n5.picking import pick
 from xarray_n5.planning import align
-from xarray_n5.room import check_free, check_room, existing, metadata, sides
+from xarray_n5.room import check_free, check_room, existing, held, metadata, sides
 from xarray_n5.underway import all_underway
 from xarray_n5.writes import now, writer_name
 
@@ -76,7 +76,7 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
     for (dataset, path, encoding), group in zip(datasets, groups, strict=True):
         stays = group is not None and how.mode == "a"
         whole = _with_places(dataset, group) if group is not None and stays else dataset
-        plans.append(plan(whole, path, how.packing, encoding, beside=stays))
+        plans.append(held(plan(whole, path, how.packing, encoding, beside=stays), how))
         _check(plans[-1], how, group.attrs if group is not None and stays else {})
         if group is not None:
             gone += check_room(plans[-1], group, how, again=again)

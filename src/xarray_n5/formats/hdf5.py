@@ -22,7 +22,7 @@ from xarray_n5.formats.numbers import index_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.storage.hdf5_attributes import VERSION, split_attributes
-from xarray_n5.storage.hdf5_chunks import BLOSC, PLAIN
+from xarray_n5.storage.hdf5_chunks import BLOSC, MASK, PLAIN
 from xarray_n5.storage.hdf5_nodes import ARRAY, ATTRIBUTES, DOCUMENTS, GROUP, dtype_of
 
 if TYPE_CHECKING:
@@ -154,15 +154,15 @@ class Hdf5:
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         """Return a chunk's shape, which is the same for all."""
         layout: Layout = metadata.layout
-        mask = int.from_bytes(head[:4], "little")
+        mask = int.from_bytes(head[:MASK], "little")
         expected = math.prod(metadata.chunks) * layout.dtype.itemsize
-        least = 4
+        least = MASK
         if metadata.dtype.kind != "O" and (mask == PLAIN or not layout.filters):
             least += expected
         elif len(layout.filters) == 1 and layout.filters[0][0] == BLOSC and not mask:
-            least += Blosc().stored_size(head[4:], expected)
+            least += Blosc().stored_size(head[MASK:], expected)
         if size < least:
-            raise EOFError(f"the chunk has {size - 4} bytes, {least - 4} at least are needed")
+            raise EOFError(f"the chunk has {size - MASK} bytes, {least - MASK} at least are needed")
         return metadata.chunks
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:

@@ -18,16 +18,23 @@ from xarray_n5.compression.raw import Raw
 from xarray_n5.compression.streams import bytes_of
 from xarray_n5.compression.zstd import Zstd
 from xarray_n5.errors import MetadataError
-from xarray_n5.storage.hdf5_chunks import BLOSC, DEFLATE, FLETCHER32, PLAIN, SHUFFLE, ZSTD
+from xarray_n5.storage.hdf5_chunks import (
+    BLOSC,
+    DEFLATE,
+    FLETCHER32,
+    MASK,
+    PLAIN,
+    SHUFFLE,
+    ZSTD,
+)
 
 if TYPE_CHECKING:
     from xarray_n5.compression import Buffer, Compression
     from xarray_n5.metadata import ArrayMetadata
 
 _USUAL_LEVEL = 6
-_MASK = 4
-"""How many bytes a filter mask has."""
-
+_BY_BYTE, _BY_BIT = 1, 2
+_BLOSC_VALUES = 7
 _BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 Filters = tuple[tuple[int, tuple[int, ...]], ...]
@@ -61,8 +68,10 @@ def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> 
             return (*shuffle, (DEFLATE, (level if level >= 0 else _USUAL_LEVEL,)))
         case Blosc():
             code = _BLOSC_NAMES.index(compression.cname)
-            values = (2, 2, dtype.itemsize, nbytes, compression.clevel, compression.shuffle, code)
-            return ((BLOSC, values),)
+            # -1 is Blosc's own choice, which HDF5's filter does not leave to it.
+            usual = _BY_BIT if dtype.itemsize == 1 else _BY_BYTE
+            by = compression.shuffle if compression.shuffle >= 0 else usual
+            return ((BLOSC, (2, 2, dtype.itemsize, nbytes, compression.clevel, by, code)),)
         case Zstd(level=level):
             return (*shuffle, (ZSTD, (max(level, 1),)))
     raise MetadataError(
@@ -78,13 +87,10 @@ def compression_of(filters: Filters) -> Compression:
             return Gzip(level=values[0] if values else _USUAL_LEVEL)
         if number == ZSTD:
             return Zstd(level=values[0] if values else 3)
-        if number == BLOSC and len(values) > _SIX and values[6] < len(_BLOSC_NAMES):
+        if number == BLOSC and len(values) >= _BLOSC_VALUES and values[6] < len(_BLOSC_NAMES):
             shuffle = values[5] if values[5] in {0, 1, 2} else 0
             return Blosc(cname=_BLOSC_NAMES[values[6]], clevel=min(values[4], 9), shuffle=shuffle)
     return Raw()
-
-
-_SIX = 6
 
 
 def decode(metadata: ArrayMetadata, data: Buffer) -> np.ndarray:
@@ -99,7 +105,7 @@ def decode(metadata: ArrayMetadata, data: Buffer) -> np.ndarray:
     """
     layout: Layout = metadata.layout
     count = math.prod(metadata.chunks)
-    mask, payload = int.from_bytes(memoryview(data)[:_MASK], "little"), memoryview(data)[_MASK:]
+    mask, payload = int.from_bytes(memoryview(data)[:MASK], "little"), memoryview(data)[MASK:]
     if metadata.dtype.kind == "O":
         from numcodecs import VLenUTF8
 
@@ -169,7 +175,7 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     elements = np.ascontiguousarray(block, layout.dtype)
     data: Buffer = elements.reshape(-1).view(np.uint8).data
     if not layout.direct:
-        return PLAIN.to_bytes(_MASK, "little") + bytes(data)
+        return PLAIN.to_bytes(MASK, "little") + bytes(data)
     for number, values in layout.filters:
         if number == FLETCHER32:
             from numcodecs import Fletcher32
@@ -183,7 +189,7 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
             data = Zstd(level=values[0] if values else 3).encode(data)
         else:
             data = _blosc(data, layout)
-    return bytes(_MASK) + bytes(data)
+    return b"".join((bytes(MASK), data))
 
 
 def _blosc(data: Buffer, layout: Layout) -> Buffer:

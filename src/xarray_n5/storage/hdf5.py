@@ -18,7 +18,8 @@ from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
 from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
-from xarray_n5.storage.hdf5_chunks import Place, index_of
+from xarray_n5.storage.hdf5_chunks import MASK, Place, index_of
+from xarray_n5.storage.hdf5_library import hdf5
 from xarray_n5.storage.hdf5_nodes import (
     DOCUMENTS,
     document_of,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
 _LOCAL = re.compile(r"(?:file|local)://")
-_MASK = 4
-"""How many bytes a filter mask has."""
-
 _KEPT = re.compile(rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?")
 """Keys of what is kept of writes."""
 
@@ -71,7 +69,10 @@ class Hdf5Store:
         if path is None or "::" in path or "://" in path:
             return None
         path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
-        return cls(path) if files.is_hdf5(path) else None
+        if not files.is_hdf5(path):
+            return None
+        hdf5("HDF5 files")  # or say now what is missing, not when something is half written
+        return cls(path)
 
     @property
     def url(self) -> str:
@@ -109,7 +110,10 @@ class Hdf5Store:
         found, stamp = self._find(path, name)
         while isinstance(found, Place):
             # Outside the lock: others may read meanwhile, or write, and so move the chunk.
-            data = found.read()
+            try:
+                data = found.read()
+            except EOFError as error:
+                raise ChunkError("decode", self.file, key, str(error)) from error
             if files.stamp_of(self.file) == stamp:
                 return data
             before = found
@@ -120,15 +124,13 @@ class Hdf5Store:
 
     def _find(self, path: str, name: str) -> tuple[Place | bytes | None, object]:
         """Return where a chunk is, or its bytes, and the file's stamp then."""
-        index = index_of(name)
-        if index is None:
-            return None, None
         with files.reading(self.file) as file:
-            stored = file.stored(path) if file else None
-            if file is None or stored is None or len(index) != max(1, len(stored.chunks)):
+            chunk = file.chunk(path, name) if file else None
+            if file is None or chunk is None:
                 return None, None
+            stored, index = chunk
             try:
-                place = stored.place(index[: len(stored.chunks)], lambda: file.node(path))
+                place = stored.place(index, lambda: file.node(path))
             except OSError as error:
                 why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"
                 raise ChunkError("decode", self.file, join(path, name), why) from error
@@ -147,7 +149,7 @@ class Hdf5Store:
         plain = _KEPT.fullmatch(key) or name in DOCUMENTS
         found = None if plain else self._find(path, name)[0]
         if isinstance(found, Place):
-            return found.head(count), 4 + max(found.size, found.whole)
+            return found.head(count), MASK + max(found.size, found.whole)
         data = found if found is not None else self.get(key)
         return None if data is None else (data[:count], len(data))
 
@@ -158,17 +160,12 @@ class Hdf5Store:
         path, _, name = key.rpartition("/")
         if name in DOCUMENTS:
             return self.get(key) is not None
-        index = index_of(name)
         with files.reading(self.file) as file:
-            stored = file.stored(path) if file else None
-            if (
-                file is None
-                or stored is None
-                or index is None
-                or len(index) != max(1, len(stored.chunks))
-            ):
+            chunk = file.chunk(path, name) if file else None
+            if file is None or chunk is None:
                 return False
-            return stored.exists(index[: len(stored.chunks)], lambda: file.node(path))
+            stored, index = chunk
+            return stored.exists(index, lambda: file.node(path))
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a group at `prefix`."""
@@ -210,7 +207,7 @@ class Hdf5Store:
             stored = file.stored(prefix) if file else None
             chunks = list(stored.entries(lambda: file.node(prefix))) if file and stored else []
         for index, size in chunks:
-            yield ".".join(map(str, index)) or "0", _MASK + size
+            yield ".".join(map(str, index)) or "0", MASK + size
         for folder in folders:
             if not _KEPT.fullmatch(folder):
                 yield from ((f"{folder}/{key}", n) for key, n in self._walk(join(prefix, folder)))

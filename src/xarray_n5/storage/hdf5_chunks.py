@@ -7,6 +7,7 @@ that no filter has been applied.
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +16,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from xarray_n5.grid import Index
+
+MASK = 4
+"""How many bytes a filter mask has."""
 
 PLAIN = 0xFFFFFFFF
 """The mask of a chunk that no filter has been applied to."""
@@ -44,18 +48,18 @@ class Place:
 
     def read(self) -> bytes:
         """Return the filter mask and the bytes: one open, one read, without HDF5."""
-        data = bytearray(4 + max(self.size, self.whole))
-        data[:4] = self.mask.to_bytes(4, "little")
-        view, done = memoryview(data)[4 : 4 + self.size], 0
         with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123 - the quickest
+            short = self.offset + self.size - os.fstat(file.fileno()).st_size
+            if short > 0:  # before room is made for what a damaged file tells
+                raise EOFError(
+                    f"the file ends {short} bytes before the chunk does, which has {self.size} "
+                    f"bytes at {self.offset}"
+                )
+            data = bytearray(MASK + max(self.size, self.whole))
+            data[:MASK] = self.mask.to_bytes(MASK, "little")
+            view, done = memoryview(data)[MASK : MASK + self.size], 0
             file.seek(self.offset)
-            while done < self.size:
-                count = file.readinto(view[done:])
-                if not count:
-                    raise EOFError(
-                        f"{self.file} ends {self.size - done} bytes before a chunk that it tells "
-                        f"of does ({self.size} bytes at {self.offset})"
-                    )
+            while done < self.size and (count := file.readinto(view[done:])):
                 done += count
         return cast("bytes", data)  # who reads it does not change it
 
@@ -63,7 +67,8 @@ class Place:
         """Return the filter mask, and as many of the bytes that follow as make up `count`."""
         with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123
             file.seek(self.offset)
-            return self.mask.to_bytes(4, "little") + file.read(min(self.size, max(0, count - 4)))
+            rest = file.read(min(self.size, max(0, count - MASK)))
+            return self.mask.to_bytes(MASK, "little") + rest
 
 
 def is_known(dataset: Any) -> bool:
@@ -117,7 +122,7 @@ def plain_bytes(dataset: Any, where: tuple[slice, ...], chunks: tuple[int, ...])
     if dataset.dtype.hasobject:
         whole.fill("")
     whole[tuple(map(slice, np.shape(found)))] = found
-    mask = PLAIN.to_bytes(4, "little")
+    mask = PLAIN.to_bytes(MASK, "little")
     return mask + (_texts(whole) if dataset.dtype.hasobject else whole.tobytes())
 
 

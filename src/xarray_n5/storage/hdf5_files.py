@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError, OneWriterError
+from xarray_n5.storage.hdf5_chunks import index_of
 from xarray_n5.storage.hdf5_library import hdf5
 from xarray_n5.storage.hdf5_stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from xarray_n5.grid import Index
 
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
@@ -98,6 +101,14 @@ class KnownFile:
             if known is not None:
                 known.elsewhere = self._elsewhere(known)
         return known
+
+    def chunk(self, path: str, name: str) -> tuple[Stored, Index] | None:
+        """Return the dataset at a path, and which of its chunks a name is; else None."""
+        index = index_of(name)
+        stored = None if index is None else self.stored(path)
+        if index is None or stored is None or len(index) != max(1, len(stored.chunks)):
+            return None
+        return stored, index[: len(stored.chunks)]
 
     def _elsewhere(self, stored: Stored) -> object:
         """Return the stamp of the file that an external link leads to; None of this one."""

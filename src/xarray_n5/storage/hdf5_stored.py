@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.storage.hdf5_chunks import (
+    MASK,
     PLAIN,
     Place,
     contiguous_chunks,
@@ -172,7 +173,7 @@ class Stored:
             return None  # it is not stored, or something is wrong: where it lies will tell
         if data and self._is_bare(index, mask, len(data)):
             return self._decoded(index, dataset)
-        return mask.to_bytes(4, "little") + data if data else None
+        return mask.to_bytes(MASK, "little") + data if data else None
 
     def all_places(self, dataset: Callable[[], Any]) -> Places:
         """Return where all chunks lie."""
@@ -200,7 +201,7 @@ class Stored:
         elif self.chunked:
             for index in product(*map(range, self.counts)):
                 if (data := self._ask(index, dataset)) is not None:
-                    yield index, len(data) - 4
+                    yield index, len(data) - MASK
         elif self.exists((0,) * len(self.shape), dataset):
             for index in product(*map(range, self.counts)):
                 yield index, self.whole
@@ -230,8 +231,8 @@ def _is_listed(dataset: Any) -> bool:
 
 def store_chunk(dataset: Any, index: Index, data: Buffer) -> None:
     """Store a chunk: as it is where filters are undone without HDF5, else through them."""
-    stored, plain = Stored.of(dataset), memoryview(data)[4:]
-    mask = int.from_bytes(memoryview(data)[:4], "little")
+    stored, plain = Stored.of(dataset), memoryview(data)[MASK:]
+    mask = int.from_bytes(memoryview(data)[:MASK], "little")
     if stored.direct and stored.chunked and mask != PLAIN:
         start = tuple(i * side for i, side in zip(index, stored.chunks, strict=True))
         dataset.id.write_direct_chunk(start, bytes(plain), mask)
