@@ -1,4 +1,4 @@
-"""Reads by several threads: as many as help, and what happens where one of them fails."""
+"""Reads and writes by several threads: as many as help, and what happens where one fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dask
 import numpy as np
 import pytest
 
-from xarray_n5 import ChunkError, from_n5, open_array, to_n5
+from xarray_n5 import ChunkError, create_array, from_n5, open_array, to_n5
 from xarray_n5.compression.gzip import Gzip
 from xarray_n5.parallel import cores, spread, threads_for
 
@@ -45,17 +45,17 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def test_large_chunks_are_read_by_several_threads(url: str, readers: set[str]) -> None:
     assert (open_array(url, "a")[...] == X).all()
-    assert all(name.startswith("xarray-n5-read") for name in readers)
+    assert all(name.startswith("xarray-n5_") for name in readers)
     readers.clear()
     assert (open_array(url, "a", axis_order="F")[...] == X.T).all()
     assert (open_array(url, "a")[::3, [1, 30], 5:-5] == X[::3][:, [1, 30], 5:-5]).all()
-    assert all(name.startswith("xarray-n5-read") for name in readers)
+    assert all(name.startswith("xarray-n5_") for name in readers)
 
 
 def test_tasks_and_other_threads_read_alone(url: str, readers: set[str]) -> None:
     with dask.config.set(scheduler="threads"):
         assert (from_n5(url, "a", chunks=(4, 40, 1000)).compute() == X).all()
-    assert not any(name.startswith("xarray-n5-read") for name in readers)
+    assert not any(name.startswith("xarray-n5_") for name in readers)
     found: list[np.ndarray] = []
     thread = threading.Thread(target=lambda: found.append(open_array(url, "a")[...]), name="own")
     readers.clear()
@@ -83,6 +83,39 @@ def test_a_damaged_chunk_is_named_and_nothing_goes_on(
     with pytest.raises(ChunkError, match="a/0/0/5"):
         open_array(url, "a")[...]
     assert readers
+
+
+def test_large_chunks_are_written_by_several_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str] = set()
+    plain = Gzip.encode
+
+    def spy(self: Gzip, data: Any) -> Any:
+        seen.add(threading.current_thread().name)
+        return plain(self, data)
+
+    monkeypatch.setattr(Gzip, "encode", spy)
+    monkeypatch.setattr("xarray_n5.parallel.cores", lambda: 2)
+    options: dict[str, Any] = {"shape": X.shape, "dtype": "u4", "chunks": (1, 40, 1000)}
+    array = create_array(tmp_path / "a.n5", "a", **options)
+    seen.clear()  # of the trial on creation
+    assert array.write(..., X) == len(X)
+    assert seen
+    assert all(name.startswith("xarray-n5_") for name in seen)
+    # Rows in any order: each chunk has one writer, whatever selects it.
+    order = np.random.default_rng(0).permutation(len(X))
+    array[order] = X
+    array[:, 3:5] = 7
+    expected = np.empty_like(X)
+    expected[order] = X
+    expected[:, 3:5] = 7
+    assert (open_array(tmp_path / "a.n5", "a")[...] == expected).all()
+
+    monkeypatch.setattr(Gzip, "encode", lambda *_: 1 / 0)
+    with pytest.raises(ChunkError, match="ZeroDivisionError"):
+        array[...] = X
+    assert (open_array(tmp_path / "a.n5", "a")[...] == expected).all()
 
 
 def test_items_are_worked_on_once_in_order_of_groups() -> None:

@@ -12,16 +12,12 @@ import numpy as np
 from xarray_n5.attributes import NodeAttributes
 from xarray_n5.dialects import geometry_of
 from xarray_n5.documents import get_documents, set_documents
-from xarray_n5.errors import (
-    NodeNotFoundError,
-    ReadOnlyError,
-    VarlengthChunkError,
-)
+from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
 from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.paths import DIGESTS, join
 from xarray_n5.points import read_points
-from xarray_n5.reading import read
+from xarray_n5.reading import read, write
 from xarray_n5.reprs import as_html, as_text, show_array
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.storage import name_of_root
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import Chunks
     from xarray_n5.dialects import Node
+    from xarray_n5.selection import AxisIndex
     from xarray_n5.storage import Store
 
 AxisOrder: TypeAlias = Literal["C", "F"]
@@ -210,7 +207,7 @@ class Array:
         chunks = replace(self._chunks, metadata=self.metadata.bare())
         return Array(chunks, writable=self._writable, axis_order=self._axis_order)
 
-    def _ordered(self, items: Sequence[int]) -> tuple[int, ...]:
+    def _ordered(self, items: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(items) if self._axis_order == "C" else tuple(items)[::-1]
 
     # Selections
@@ -245,28 +242,31 @@ class Array:
         """
         self._check_writable()
         self._drop_digests()
-        return sum(1 for _ in self.writing(key, value))
+        axes, values = self._sorted(key, value)
+        try:
+            return write(self._chunks, axes, values)
+        finally:
+            self._invalidate()
 
     def writing(
         self, key: object, value: object, done: Container[tuple[int, ...]] = ()
     ) -> Iterator[tuple[tuple[int, ...], np.ndarray, int]]:
         """Write as :meth:`write` does, a chunk at a time, passing over those that are `done`.
 
-        Yields
-        ------
-        tuple
-            A chunk's index in the stored order, what it holds, and its bytes in the store.
+        Each time a chunk's index in the stored order, its block and its bytes are yielded.
         """
         self._check_writable()
-        selection = normalize(key, self.shape)
-        values = broadcast(value, selection, self.dtype)
-        axes = selection.axes
-        if self._axis_order == "F":
-            axes, values = axes[::-1], values.T
+        axes, values = self._sorted(key, value)
         try:
             yield from self._chunks.write(axes, values, done)
         finally:
             self._invalidate()
+
+    def _sorted(self, key: object, value: object) -> tuple[tuple[AxisIndex, ...], np.ndarray]:
+        """Return what `key` selects, and the values for it, in the stored order."""
+        selection = normalize(key, self.shape)
+        values = broadcast(value, selection, self.dtype)
+        return self._ordered(selection.axes), values if self._axis_order == "C" else values.T
 
     def stamp(self) -> object:
         """Return what changes whenever the metadata are written again; one request."""

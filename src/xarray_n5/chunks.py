@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from xarray_n5.formats import Format
-    from xarray_n5.grid import Index
+    from xarray_n5.grid import Index, Piece
     from xarray_n5.metadata import ArrayMetadata
     from xarray_n5.selection import AxisIndex
     from xarray_n5.storage import Store
@@ -152,18 +152,23 @@ class Chunks:
         tuple
             A chunk's index, what it holds, and the number of its bytes in the store.
         """
+        values = np.asarray(values)
         for parts in product(*self.metadata.grid.project(axes)):
-            index = tuple(part.chunk for part in parts)
-            if index in done:
-                continue
-            part_of = np.asarray(np.asarray(values)[outer([part.target for part in parts])])
-            if all(part.whole for part in parts):
-                block = part_of.astype(self.metadata.dtype, copy=False)
-            else:
-                # What was never stored is zeros here, also for those who want to know of it.
-                block = replace(self, missing="fill").block(index)
-                block[outer([part.inside for part in parts])] = part_of
-            yield index, block, self.save(index, block)
+            if tuple(part.chunk for part in parts) not in done:
+                yield self.put(parts, values)
+
+    def put(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray, int]:
+        """Write the part of `values` that belongs into one chunk, as :meth:`write` does."""
+        index = tuple(part.chunk for part in parts)
+        part_of = np.asarray(values[outer([part.target for part in parts])])
+        if all(part.whole for part in parts):
+            # Side by side: it is gone through more than once, to encode it and to tell of it.
+            block = np.asarray(part_of, self.metadata.dtype, order="C")
+        else:
+            # What was never stored is zeros here, also for those who want to know of it.
+            block = replace(self, missing="fill").block(index)
+            block[outer([part.inside for part in parts])] = part_of
+        return index, block, self.save(index, block)
 
     # All chunks
 

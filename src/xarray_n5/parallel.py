@@ -1,4 +1,4 @@
-"""Reads by several threads: codecs and files let others run meanwhile."""
+"""Reads and writes by several threads: codecs and files let others run meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _making = threading.Lock()
 
 
 def threads_for(chunks: int, nbytes: int) -> int:
-    """Return how many threads are to read so many chunks of so many bytes each.
+    """Return how many threads are to read or write so many chunks of so many bytes each.
 
     Only one in threads that are no main ones: Dask's tasks are many already, and so are those of
     whoever starts threads. For small chunks one is quicker, since they take turns in Python.
@@ -69,7 +69,7 @@ def _executor() -> ThreadPoolExecutor:
     global _pool  # noqa: PLW0603 - one for the process
     with _making:
         if _pool is None:
-            _pool = ThreadPoolExecutor(cores(), "xarray-n5-read")
+            _pool = ThreadPoolExecutor(cores(), "xarray-n5")
         return _pool
 
 

@@ -1,4 +1,4 @@
-"""Selections out of the chunks of one array, fetched in batches or by several threads."""
+"""Selections out of and into the chunks of one array, in batches or by several threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xarray_n5.parallel import spread, threads_for
 from xarray_n5.selection import outer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 
     import numpy as np
 
@@ -51,14 +51,37 @@ def read(
             else:
                 result[target] = stored[inside]
 
+    _share(chunks, work, pieces, alone=cache is not None or chunks.store.batch > 1)
+
+
+def write(chunks: Chunks, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
+    """Write `values` where `axes` select; return the number of chunks that this replaced."""
+    pieces = chunks.metadata.grid.project(axes)
+
+    def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
+        for parts in chosen:
+            chunks.put(parts, values)
+
+    return _share(chunks, work, pieces, alone=chunks.store.one_writer)
+
+
+def _share(
+    chunks: Chunks,
+    work: Callable[[Iterable[tuple[Piece, ...]]], None],
+    pieces: Sequence[Sequence[Piece]],
+    *,
+    alone: bool,
+) -> int:
+    """Do the work on all chunks that pieces touch, by several threads where that is quicker."""
+    grid = chunks.metadata.grid
     count = math.prod(map(len, pieces))
-    nbytes = math.prod(grid.chunks) * metadata.dtype.itemsize
-    alone = cache is not None or chunks.store.batch > 1
+    nbytes = math.prod(grid.chunks) * chunks.metadata.dtype.itemsize
     threads = 1 if alone else threads_for(count, nbytes)
     if threads > 1:
         spread(work, product(*pieces), count, threads)
     else:
         work(product(*pieces))
+    return count
 
 
 def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
