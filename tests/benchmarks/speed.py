@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dask
 
-from tests.benchmarks import targets, zarr2
+from tests.benchmarks import scheduler, targets, zarr2
 from tests.benchmarks.clock import in_turns
 from tests.benchmarks.contests import SECTIONS, Place
 from tests.benchmarks.graphs import milliseconds, works
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("xarray-n5", "tensorstore", "z5py", "dask", "xarray", "numpy", "deflate", "numcodecs")
 
-KINDS = (*SECTIONS, "graphs")
+KINDS = (*SECTIONS, "graphs", "scheduler")
 
 
 def show(lines: Iterable[str]) -> None:
@@ -96,6 +96,9 @@ def compare(place: Place, sections: list[str], turns: int) -> None:
         show(["", "### Graphs", ""])
         header = ("", "took", "may take", "met")
         show(markdown(header, graph_lines(place.folder, turns)))
+    if "scheduler" in sections:
+        show(["", "### What a cluster's scheduler holds", ""])
+        show(markdown(scheduler.HEADER, scheduler.lines(place.folder)))
     show(["", "### Targets", ""])
     show(markdown(targets.HEADER, targets.judged(rows)))
     show(failures(rows, place.folder))
