@@ -150,14 +150,14 @@ def test_tasks_are_shown_by_the_names_of_their_arrays(tmp_path: Path) -> None:
         ((1 << 30,), (1000,), "f8"),
     ],
 )
-def test_auto_blocks_are_whole_chunks_of_16_to_64_mib(
+def test_auto_blocks_are_whole_chunks_of_16_to_32_mib(
     shape: tuple[int, ...], chunks: tuple[int, ...], dtype: str
 ) -> None:
     store = MemoryStore()
     create_array(store, "a", shape=shape, chunks=chunks, dtype=dtype)
     lazy = from_n5(store, "a", chunks="auto")
     assert all(block % side == 0 for block, side in zip(lazy.chunksize, chunks, strict=True))
-    assert 16 * MIB <= np.prod(lazy.chunksize) * lazy.dtype.itemsize <= 64 * MIB
+    assert 16 * MIB <= np.prod(lazy.chunksize) * lazy.dtype.itemsize < 32 * MIB
 
 
 def test_auto_blocks_are_no_larger_than_dask_is_told_to_make_them() -> None:
@@ -165,7 +165,7 @@ def test_auto_blocks_are_no_larger_than_dask_is_told_to_make_them() -> None:
 
     store = MemoryStore()
     create_array(store, "a", shape=(1024,) * 3, chunks=(64,) * 3, dtype="u1")
-    for size, most in (("2 MiB", 2 * MIB), (4 * MIB, 4 * MIB), ("1 GiB", 64 * MIB)):
+    for size, most in (("2 MiB", 2 * MIB), (4 * MIB, 4 * MIB), ("1 GiB", 16 * MIB)):
         with dask.config.set({"array.chunk-size": size}):
             assert np.prod(from_n5(store, "a", chunks="auto").chunksize) == most
             assert np.prod(from_n5(store, "a", chunks="8 MiB").chunksize) == 8 * MIB
@@ -174,9 +174,9 @@ def test_auto_blocks_are_no_larger_than_dask_is_told_to_make_them() -> None:
 @pytest.mark.parametrize(
     ("chunks", "expected"),
     [
-        ((128, "auto", "auto"), (128, 1024, 512)),
-        ({0: "auto", 1: 64, 2: -1}, (1024, 64, 1024)),
-        (((64, 960), "auto", "auto"), (960, 256, 256)),
+        ((128, "auto", "auto"), (128, 512, 256)),
+        ({0: "auto", 1: 64, 2: -1}, (256, 64, 1024)),
+        (((64, 960), "auto", "auto"), (960, 256, 128)),
         (("1 MiB", 64, None), (16, 64, 1024)),
     ],
 )

@@ -16,8 +16,12 @@ from xarray_n5.planning import group_chunks
 if TYPE_CHECKING:
     from xarray_n5.array import Array
 
-_AUTO = 1 << 26
-"""The most bytes of a block that ``chunks="auto"`` chooses: 64 MiB."""
+_AUTO = (1 << 25) - 1
+"""The most bytes of a block that ``chunks="auto"`` chooses, by doubling: 16 MiB to just below 32.
+
+Smaller ones cost Dask more than they read. Larger ones leave the caches before they are worked on,
+and the C library gives the memory of each back to the system, which has to clear it again.
+"""
 
 _SMALL, _MANY = 1 << 20, 1000
 """A graph of many tasks of few bytes each costs more than it reads."""

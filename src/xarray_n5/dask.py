@@ -64,7 +64,7 @@ def from_n5(
     storage_options
         What fsspec's filesystem takes.
     chunks
-        None for the stored chunks; "auto" for whole multiples of them of up to 64 MiB (or dask's
+        None for the stored chunks; "auto" for whole multiples of them of 16 to 32 MiB (or dask's
         ``array.chunk-size``, where that is less); a number of bytes such as "16 MiB" for whole
         multiples of up to that; or what dask takes, in which these may stand for single axes.
     name
