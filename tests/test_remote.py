@@ -235,7 +235,7 @@ def test_a_tree_is_read_a_level_at_a_time(form: str) -> None:
         assert fs.counts["GET"] == nodes
     assert fs.counts["GET"] <= 3 * nodes + 1
     assert fs.counts["LIST"] == 6 + 6 * 10 + 1
-    assert fs.rounds < 40
+    assert fs.rounds < nodes / 4  # a handful, unless the machine is very busy
 
 
 def test_metadata_are_read_once_where_that_is_asked_for(stored: dict[str, bytes]) -> None:
