@@ -79,6 +79,11 @@ class CountingStore:
         self.counts["get_many"] += 1
         return self.inner.get_many(keys)
 
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+        assert ahead > 0
+        self.counts["get_many"] += 1
+        return self.inner.fetch(keys, ahead)
+
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         self.counts["peek"] += 1
         return self.inner.peek(key, count)
@@ -112,6 +117,12 @@ class CountingStore:
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         self.counts["list"] += 1
         return self.inner.list(prefix)
+
+    def list_many(
+        self, prefixes: Sequence[str]
+    ) -> Sequence[tuple[tuple[str, ...], tuple[str, ...]]]:
+        self.counts["list_many"] += 1
+        return self.inner.list_many(prefixes)
 
     def walk(self, prefix: str) -> Iterator[str]:
         self.counts["walk"] += 1

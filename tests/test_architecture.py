@@ -142,7 +142,7 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These two are mostly the documentation of what users call.
-    assert lines <= {"array.py": 490, "group.py": 520, "dask.py": 360}.get(path.name, 300)
+    assert lines <= {"array.py": 490, "group.py": 550, "dask.py": 360}.get(path.name, 300)
 
 
 def modules() -> list[str]:

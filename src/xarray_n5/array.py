@@ -204,7 +204,7 @@ class Array:
 
     def bare(self) -> Array:
         """Return a handle without user attributes and without a cache: what a task carries."""
-        chunks = replace(self._chunks, metadata=self.metadata.bare())
+        chunks = self._chunks.bare()
         return Array(chunks, writable=self._writable, axis_order=self._axis_order)
 
     def _ordered(self, items: Sequence[Any]) -> tuple[Any, ...]:

@@ -78,7 +78,7 @@ def open_groups(
     """
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    root = _open(url, path, storage_options, form, options)
+    root = _open(url, path, storage_options, form, options, whole=True)
     unwanted = frozenset(drop)
 
     def dataset(name: str, image: Image) -> xr.Dataset:
@@ -111,7 +111,9 @@ def open_groups(
             below |= visit(child, f"{stem}/{name}", part=part or inner)
         attributes = dict(node.attrs)
         # Of the groups that an image was made of, those that hold nothing else are no nodes.
-        own = {place: xr.Dataset(attrs=attributes)} if below or not part else {}
+        here = xr.Dataset(attrs=attributes)
+        here.encoding["source"] = node.url
+        own = {place: here} if below or not part else {}
         return {**own, **below} if attributes or below else {}
 
     return visit(root, "/", part=False) or {"/": xr.Dataset()}
@@ -123,6 +125,8 @@ def _open(
     storage_options: Mapping[str, Any] | None,
     form: str | None,
     options: Options,
+    *,
+    whole: bool = False,
 ) -> Array | Group:
     return open_node(
         url,
@@ -132,4 +136,5 @@ def _open(
         axis_order=options.axis_order,
         missing=options.missing,
         label_multisets=options.label_multisets,
+        whole=whole,
     )

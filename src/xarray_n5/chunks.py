@@ -21,6 +21,7 @@ from xarray_n5.errors import (
 from xarray_n5.metadata import Varlength
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
+from xarray_n5.storage import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -58,6 +59,11 @@ class Chunks:
     def key(self, index: Sequence[int]) -> str:
         """Return a chunk's key in the store."""
         return join(self.path, self.format.chunk_key(self.metadata, index))
+
+    def bare(self) -> Chunks:
+        """Return the chunks as a task carries them: without attributes, nor what was remembered."""
+        store = self.store.store if isinstance(self.store, Remembered) else self.store
+        return replace(self, store=store, metadata=self.metadata.bare())
 
     # One chunk
 

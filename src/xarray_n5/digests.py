@@ -111,8 +111,9 @@ def _key(array: Array, name: str) -> str:
 
 def _read(array: Array, name: str) -> dict[str, np.ndarray]:
     store, key = array.container, _key(array, name)
+    data = store.get(key) or b""
     try:
-        with np.load(io.BytesIO(store.get(key) or b""), allow_pickle=False) as found:
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
             return {each: found[each] for each in ("indices", "xxh64", "shape", "time")}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         where = join(store.url, key)

@@ -13,6 +13,8 @@ Each is also the builtin that a caller would catch::
     ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
     ├── OneWriterError           OSError              an HDF5 file that somebody else writes
+    ├── RequestError             OSError              a store that did not do what it was asked
+    │   └── RefusedError         PermissionError      a store that does not let this user do it
     ├── MissingPackageError      ImportError          a package that an extra installs
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
@@ -41,6 +43,8 @@ __all__ = [
     "OneWriterError",
     "PathError",
     "ReadOnlyError",
+    "RefusedError",
+    "RequestError",
     "ResumeError",
     "UnknownCompressionError",
     "VarlengthChunkError",
@@ -154,6 +158,22 @@ class OneWriterError(N5Error, OSError):
             f"{url}: {why}; an HDF5 file has one writer at a time, in one process: compute it with "
             "dask.config.set(scheduler='threads'), or write N5, which any number of processes may"
         )
+
+
+class RequestError(N5Error, OSError):
+    """A request that failed: what is stored there is not known, so it is not taken for missing."""
+
+    _advice = "try again, or give the filesystem more time in storage_options"
+
+    def __init__(self, verb: str, url: str, key: str, why: str) -> None:
+        self.verb, self.url, self.key, self.why = verb, url, key, why
+        super().__init__(f"cannot {verb} {key or '/'!r} in {url!r}: {why}; {self._advice}")
+
+
+class RefusedError(RequestError, PermissionError):
+    """A request that the store refuses this user; some stores refuse what is not there, too."""
+
+    _advice = "check who asks and what they may do: storage_options, or the URL"
 
 
 class MissingPackageError(N5Error, ImportError):

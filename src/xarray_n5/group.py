@@ -25,6 +25,7 @@ from xarray_n5.documents import (
     folders_in,
     get_all_documents,
     get_documents,
+    read_below,
     replace_documents,
 )
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
@@ -45,6 +46,7 @@ from xarray_n5.nodes import (
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path
 from xarray_n5.reprs import as_html, as_text, show_group
+from xarray_n5.storage import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,6 +73,7 @@ class Group(Mapping[str, "Array | Group"]):
     ) -> None:
         self._store, self._path, self._format = store, path, form
         self._metadata, self._options = metadata, options
+        self._counted: tuple[str, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -109,11 +112,21 @@ class Group(Mapping[str, "Array | Group"]):
         return as_html(*show_group(self))
 
     def __iter__(self) -> Iterator[str]:
-        names = folders_in(self._store, self._path, self._format)
-        return (name for name in names if not name.startswith("."))
+        self._counted = None
+        return self._names()
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        # Python asks for it when it makes a list, just after an iterator: one listing is enough.
+        self._counted = self._list()
+        return len(self._counted)
+
+    def _names(self) -> Iterator[str]:
+        names, self._counted = self._counted, None
+        yield from self._list() if names is None else names
+
+    def _list(self) -> tuple[str, ...]:
+        names = folders_in(self._store, self._path, self._format)
+        return tuple(name for name in names if not name.startswith("."))
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not self._is_inside(name):
@@ -297,6 +310,7 @@ def open_group(
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002
+    cache_metadata: bool = False,
 ) -> Group:
     """Open a group that exists; in N5 every directory is one.
 
@@ -306,6 +320,9 @@ def open_group(
         As in :func:`open_array`.
     mode
         "r" for reading, "r+" for writing too.
+    cache_metadata
+        Whether metadata are read, and groups are listed, once for this group and all that is
+        opened from it: what others write after that is not seen. For reading only.
 
     Returns
     -------
@@ -317,7 +334,10 @@ def open_group(
         If there is nothing, or an array.
     """
     check_option("mode", mode, "r", "r+")
+    if cache_metadata and mode != "r":
+        raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
     store, path = open_place(url, path, storage_options, format)
+    store = Remembered(store) if cache_metadata else store
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
         raise NodeNotFoundError(store.url, path, "group", "it is an array: use open_array")
@@ -335,8 +355,11 @@ def open_node(
     axis_order: AxisOrder = "C",
     missing: Missing = "fill",
     label_multisets: LabelMultisets = "error",
+    whole: bool = False,
 ) -> Array | Group:
     """Open what is at `path` for reading, be it an array or a group whose arrays open alike.
+
+    Metadata are read once from here on; with `whole`, those of all that is below at once.
 
     Raises
     ------
@@ -344,12 +367,15 @@ def open_node(
         If there is nothing.
     """
     store, path = open_place(url, path, storage_options, format)
+    store = Remembered(store)
     form, document, found = read(store, path, format)
     options = Opening(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
     if isinstance(found, ArrayMetadata):
         return options.array(store, path, form, found)
     if not exists(store, path, document) or is_foreign(store, path, document):
         raise NodeNotFoundError(store.url, path, "array or group", hint(store, path, form))
+    if whole and store.batch > 1:
+        read_below(store, path, form)
     return Group(store, path, form, found, options=options)
 
 

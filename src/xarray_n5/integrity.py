@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from operator import contains
+from operator import add, contains
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.array as da
@@ -19,6 +19,7 @@ from xarray_n5.group import open_array
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
 from xarray_n5.planning import group_chunks
+from xarray_n5.reading import ahead_of
 from xarray_n5.receipts import digest
 from xarray_n5.resuming import box_of, inside
 from xarray_n5.underway import REPAIRED, Underway, all_underway
@@ -131,15 +132,23 @@ def _look_at(
 ) -> np.ndarray:
     """Return what is found of some chunks."""
     facts = np.zeros(expected.shape, _FACTS)
-    for spot in np.ndindex(facts.shape):
-        index = tuple(side.start + place for side, place in zip(where, spot, strict=True))
+    start = tuple(side.start for side in where)
+    indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
+    if not deep:
+        for spot, index in zip(np.ndindex(facts.shape), indices, strict=True):
+            facts[spot] = _peeked(array, index)
+        return facts
+    store = array.container
+    fetched = store.fetch(map(array.chunk_key, indices), ahead_of(store, array.metadata))
+    for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
         wanted = int(expected[spot]) if known[spot] else None
-        facts[spot] = _decoded(array, index, wanted) if deep else _peeked(array, index)
+        facts[spot] = _decoded(array, index, data, wanted)
     return facts
 
 
-def _decoded(array: Array, index: Index, wanted: int | None) -> tuple[str, int, int]:
-    data = array.container.get(array.chunk_key(index))
+def _decoded(
+    array: Array, index: Index, data: bytes | None, wanted: int | None
+) -> tuple[str, int, int]:
     if data is None:
         return "missing", 0, 0
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import islice, product
+from itertools import chain, islice, product, tee
 from operator import ge
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
     from xarray_n5.chunks import Chunks
     from xarray_n5.grid import Index, Piece
+    from xarray_n5.metadata import ArrayMetadata
     from xarray_n5.selection import AxisIndex
+    from xarray_n5.storage import Store
 
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
+
+
+_IN_FLIGHT = 1 << 27
+"""How many bytes of chunks one read holds at once, at most, beside its result: 128 MiB."""
 
 
 def read(
@@ -97,12 +103,23 @@ def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
 def blocks(
     chunks: Chunks, indices: Sequence[Index], cache: Cache | None = None
 ) -> Iterator[np.ndarray]:
-    """Iterate over chunks as far as the array reaches, in native order, fetched in batches."""
-    size = chunks.store.batch
-    for start in range(0, len(indices), size):
-        batch = indices[start : start + size]
-        for index, stored in zip(batch, _load_many(chunks, batch, cache), strict=True):
+    """Iterate over chunks as far as the array reaches, in native order; some are fetched ahead."""
+    if cache is None:
+        for index, stored in zip(indices, _loaded(chunks, indices), strict=True):
             yield chunks.native(index, stored)
+        return
+    size = ahead_of(chunks.store, chunks.metadata)
+    for start in range(0, len(indices), size):
+        yield from _cached(chunks, indices[start : start + size], cache)
+
+
+def ahead_of(store: Store, metadata: ArrayMetadata) -> int:
+    """Return how many chunks are fetched at once: their bytes are held until each is decoded.
+
+    It is bytes that are bounded, not chunks: each round of requests costs as long as one does.
+    """
+    nbytes = math.prod(metadata.chunks) * metadata.dtype.itemsize
+    return max(1, min(store.batch, _IN_FLIGHT // max(1, nbytes)))
 
 
 def _stored(
@@ -113,32 +130,35 @@ def _stored(
         for parts in chosen:
             yield parts, chunks.load(tuple([part.chunk for part in parts]))
         return
-    chosen = iter(chosen)
-    while batch := list(islice(chosen, chunks.store.batch)):
-        indices = [tuple(part.chunk for part in parts) for parts in batch]
-        yield from zip(batch, _load_many(chunks, indices, cache), strict=True)
-
-
-def _load_many(
-    chunks: Chunks, indices: Sequence[Index], cache: Cache | None
-) -> Iterator[np.ndarray | None]:
-    """Iterate over chunks as they are stored, fetched in one batch."""
-    if cache is not None:
-        yield from _cached(chunks, indices, cache)
+    if cache is None:
+        chosen, again = tee(chosen)
+        indices = (tuple([part.chunk for part in parts]) for parts in again)
+        yield from zip(chosen, _loaded(chunks, indices), strict=True)
         return
-    keys = [chunks.key(index) for index in indices]
-    store = chunks.store
-    found = [store.get(keys[0])] if len(keys) == 1 else store.get_many(keys)
-    for key, data in zip(keys, found, strict=True):
-        yield chunks.decoded(key, data)
+    chosen = iter(chosen)
+    while batch := list(islice(chosen, ahead_of(chunks.store, chunks.metadata))):
+        held = [tuple(part.chunk for part in parts) for parts in batch]
+        yield from zip(batch, _cached(chunks, held, cache), strict=True)
+
+
+def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
+    """Iterate over chunks as they are stored: one is decoded while others are on their way."""
+    keys = map(chunks.key, indices)
+    first = list(islice(keys, 2))
+    if len(first) == 1:
+        yield chunks.decoded(first[0], chunks.store.get(first[0]))
+    elif first:
+        for key, data in chunks.store.fetch(
+            chain(first, keys), ahead_of(chunks.store, chunks.metadata)
+        ):
+            yield chunks.decoded(key, data)
 
 
 def _cached(chunks: Chunks, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
-    """Iterate over chunks from the cache; fetch those that are not there in one batch."""
+    """Iterate over chunks from the cache; fetch those that are not there together."""
     # Kept here, too: a small cache may drop one before it is used.
     known = {index: cache[index] for index in indices if index in cache}
     absent = [index for index in indices if index not in known]
-    if absent:
-        for index, block in zip(absent, blocks(chunks, absent), strict=True):
-            known[index] = cache[index] = block
+    for index, block in zip(absent, blocks(chunks, absent), strict=True):
+        known[index] = cache[index] = block
     yield from (known[index] for index in indices)

@@ -7,7 +7,7 @@ not at all, and anything but "not found" raises.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from xarray_n5.paths import join
 from xarray_n5.storage.found import Found
@@ -16,6 +16,7 @@ from xarray_n5.storage.hdf5 import Hdf5Store
 from xarray_n5.storage.hdf5_files import SUFFIXES
 from xarray_n5.storage.local import LocalStore
 from xarray_n5.storage.memory import MemoryStore
+from xarray_n5.storage.remembered import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "Listing",
     "LocalStore",
     "MemoryStore",
+    "Remembered",
     "Store",
     "open_container",
     "open_store",
@@ -47,12 +49,17 @@ Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 class Store(Protocol):
     """Keys to bytes. Stores are small, frozen and picklable; they hold no open handle."""
 
-    batch: ClassVar[int]
-    """How many keys are worth one call of :meth:`get_many`."""
-    formats: ClassVar[tuple[str, ...]]
-    """The names of the formats that it can hold, the usual one first."""
-    one_writer: ClassVar[bool]
-    """Whether only one process may write."""
+    @property
+    def batch(self) -> int:
+        """How many keys are worth asking for at once; 1 where they come one by one."""
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The names of the formats that it can hold, the usual one first."""
+
+    @property
+    def one_writer(self) -> bool:
+        """Whether only one process may write."""
 
     @property
     def url(self) -> str:
@@ -73,6 +80,9 @@ class Store(Protocol):
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched in one batch where the store can."""
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+        """Iterate over keys and the bytes there, at most `ahead` of them under way at once."""
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key`, and how many there are; None where no file."""
@@ -100,6 +110,9 @@ class Store(Protocol):
 
     def list(self, prefix: str) -> Listing:
         """Return what lies directly under `prefix`; nothing where there is nothing."""
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return what lies directly under each prefix, listed at once where the store can."""
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""

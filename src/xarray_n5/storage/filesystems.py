@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.paths import join
+from xarray_n5.storage.secrets import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fsspec import AbstractFileSystem
+
+
+_AT_ONCE = 256
+"""How many requests are under way at once; connections are fewer, as each library limits them."""
+
+_THREADS = 16
+"""How many threads make requests, where only threads make several."""
 
 
 def local_path(place: object) -> str | None:
@@ -59,12 +66,52 @@ def is_http(fs: AbstractFileSystem) -> bool:
     return bool({"http", "https"} & set(_own_protocols(fs)))
 
 
+def has_servers_pages(fs: AbstractFileSystem) -> bool:
+    """Return whether a directory is what a web server shows as one."""
+    return bool({"http", "https"} & protocols(fs))
+
+
 def is_async(fs: AbstractFileSystem) -> bool:
     """Return whether several requests can be under way at once."""
     from fsspec.asyn import AsyncFileSystem
 
     inner = _inner(fs)
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
+
+
+def is_threaded(fs: AbstractFileSystem) -> bool:
+    """Return whether requests wait for a network, and several threads may make them at once.
+
+    One connection by FTP or SFTP answers one thread only.
+    """
+    return bool({"smb", "webhdfs", "hdfs", "arrow_hdfs"} & set(_own_protocols(fs)))
+
+
+def most_at_once(fs: AbstractFileSystem) -> int:
+    """Return how many requests may be under way at once, as the filesystem was told."""
+    if not is_async(fs):
+        return _THREADS
+    told = getattr(fs, "batch_size", None)
+    if not told:
+        from fsspec.config import conf
+
+        told = conf.get("nofiles_gather_batch_size") or conf.get("gather_batch_size")
+    return max(1, int(told)) if told else _AT_ONCE
+
+
+def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
+    """Make a filesystem ask again what is at a path: another client may have written there.
+
+    Some hold listings for good, and answer from that of the folder whether there is a file in it.
+    """
+    fs.invalidate_cache(path)
+    if parent := path.rstrip("/").rpartition("/")[0]:
+        fs.invalidate_cache(parent)
+    if below:
+        start = f"{path.strip('/')}/"
+        for known in list(getattr(fs, "dircache", None) or ()):
+            if str(known).lstrip("/").startswith(start):
+                fs.invalidate_cache(known)
 
 
 def url_of(fs: AbstractFileSystem, root: str) -> str:
@@ -84,7 +131,7 @@ def digest(fs: AbstractFileSystem) -> str:
     facts = [type(fs).__qualname__, fs.storage_args, fs.storage_options]
     facts += [digest(inner), getattr(fs, "path", None)] if inner is not None else []
     text = json.dumps(facts, default=_named, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return fingerprint(text)
 
 
 def _named(value: Any) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import quote, unquote
 
 from xarray_n5.paths import join, meant_by, partial_key
+from xarray_n5.storage.asking import Asking
 from xarray_n5.storage.filesystems import (
     digest,
-    is_async,
+    forget,
+    has_servers_pages,
     is_http,
     protocols,
     split,
@@ -19,6 +19,8 @@ from xarray_n5.storage.filesystems import (
     url_of,
 )
 from xarray_n5.storage.found import Found
+from xarray_n5.storage.retrying import Retries
+from xarray_n5.storage.secrets import fingerprint, hide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,11 +28,9 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.compression import Buffer
+    from xarray_n5.storage import Listing
 
-_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""What means that there is no file at a key; no other error does."""
-
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
+_RETRIES = Retries()
 
 _FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
 """Protocols of real files, which can be seen half written, and which a rename replaces."""
@@ -41,15 +41,19 @@ class FsspecStore:
     """A path on an fsspec filesystem.
 
     Only a file that is not found is a missing key. A refused or broken request raises: fsspec's
-    ``on_error="omit"`` would turn it into zeros.
+    ``on_error="omit"`` would turn it into zeros. What may pass is asked for again, a few times.
     """
 
     fs: AbstractFileSystem
     """The filesystem."""
     root: str
     """The container's path on it, without protocol."""
-    batch: ClassVar[int] = 64
-    """How many keys are worth one call of :meth:`get_many`: they travel together."""
+    query: str = field(default="", repr=False)
+    """What is behind the question mark of each URL: a signature, as a rule."""
+    retries: Retries = _RETRIES
+    """How often a request is made again that failed for what may pass."""
+    batch: ClassVar[int] = 256
+    """How many keys are worth asking for at once, at most."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
     one_writer: ClassVar[bool] = False
 
@@ -62,14 +66,17 @@ class FsspecStore:
             from fsspec.core import url_to_fs
 
             fs, root = url_to_fs(place, **options)
-            return cls(fs, root.rstrip("/"))
-        found = split(place)
-        return None if found is None else cls(*found)
+        elif (found := split(place)) is not None:
+            fs, root = found
+        else:
+            return None
+        root, _, query = root.partition("?") if is_http(fs) else (root, "", "")
+        return cls(fs, root.rstrip("/") or root, query)
 
     @property
     def url(self) -> str:
         """The URL without credentials, for messages."""
-        return _CREDENTIALS.sub("", url_of(self.fs, self.root))
+        return hide(url_of(self.fs, self.root))
 
     def __repr__(self) -> str:
         """Name the place, not the options: they may hold secrets."""
@@ -86,35 +93,46 @@ class FsspecStore:
 
     def place(self, path: str) -> object:
         """Return what tells a node from others."""
-        # A digest, since options may hold secrets.
-        return ("fsspec", join(self.root, path), digest(self.fs))
+        # Digests, since options and URLs may hold secrets.
+        shown = hide(self.root)
+        secret = f"{self.root}?{self.query}" if self.query or shown != self.root else ""
+        own = (fingerprint(secret),) if secret else ()
+        return ("fsspec", join(shown, path), digest(self.fs), *own)
 
     def _path(self, key: str) -> str:
-        return join(self.root, quote(key) if is_http(self.fs) else key)
+        if not is_http(self.fs):
+            return join(self.root, key)
+        path = join(self.root, quote(key))
+        return f"{path}?{self.query}" if self.query else path
+
+    @property
+    def _asking(self) -> Asking:
+        return Asking(self.fs, self.url, self.retries)
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
-        try:
-            return cast("bytes", self.fs.cat_file(self._path(key)))
-        except _MISSING:
-            return None
+        path = self._path(key)
+        return self._asking.for_what_may_be("read", key, lambda: self.fs.cat_file(path))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently where the filesystem can."""
-        if len(keys) <= 1 or not is_async(self.fs):
-            return [self.get(key) for key in keys]
-        from fsspec.asyn import sync
+        return [data for _, data in self.fetch(keys, self.batch)]
 
-        async def fetch() -> list[Any]:
-            requests = [self.fs._cat_file(self._path(key)) for key in keys]  # noqa: SLF001
-            return list(await asyncio.gather(*requests, return_exceptions=True))
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+        """Iterate over keys and the bytes there; others are on their way meanwhile."""
+        asking, read = self._asking, getattr(self.fs, "_cat_file", None)
 
-        return [_missing_or_raise(item) for item in sync(self.fs.loop, fetch)]
+        async def later(key: str) -> bytes | None:
+            path = self._path(key)
+            return await asking.later("read", key, lambda: read(path))  # type: ignore[misc]
+
+        return asking.several(keys, ahead, later, self.get)
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
-        """Return the first bytes at `key`, and how many there are."""
+        """Return the first `count` bytes at `key`, and how many there are."""
         path = self._path(key)
-        try:
+
+        def request() -> tuple[bytes, int] | None:
             found = self.fs.info(path)
             if found["type"] != "file":
                 return None
@@ -123,8 +141,9 @@ class FsspecStore:
                 data = self.fs.cat_file(path)
                 return data[:count], len(data)
             return (self.fs.cat_file(path, start=0, end=min(count, size)) if size else b""), size
-        except _MISSING:
-            return None
+
+        forget(self.fs, path)
+        return self._asking.for_what_may_be("read", key, request)
 
     def durable(self) -> Self:
         """Return the store itself: a server that has taken an object keeps it."""
@@ -132,33 +151,38 @@ class FsspecStore:
 
     def set(self, key: str, data: Buffer) -> None:
         """Put the bytes at `key`: in one request, or by a rename where there are real files."""
-        path = self._path(key)
+        path, asking = self._path(key), self._asking
         if not protocols(self.fs) & _FILES:
-            self.fs.pipe_file(path, bytes(data))
+            asking.for_sure("write", key, lambda: self.fs.pipe_file(path, bytes(data)))
             return
         temporary = partial_key(path)
-        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        self.fs.pipe_file(temporary, bytes(data))
-        self.fs.mv(temporary, path)
+        with asking.telling("write", key, may_be_missing=False):
+            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self.fs.pipe_file(temporary, bytes(data))
+            self.fs.mv(temporary, path)
+
+    def _kind(self, key: str) -> str | None:
+        """Return what there is at a key now: a file, a directory, or nothing."""
+        path = self._path(key)
+        forget(self.fs, path)
+        found = self._asking.for_what_may_be("look at", key, lambda: self.fs.info(path))
+        return None if found is None else str(found["type"])
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
-        try:
-            return bool(self.fs.info(self._path(key))["type"] == "file")
-        except _MISSING:
-            return False
+        return self._kind(key) == "file"
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        return bool(self.fs.isdir(self._path(prefix)))
+        if has_servers_pages(self.fs):
+            return bool(self.fs.isdir(self._path(prefix)))
+        return self._kind(prefix) == "directory"
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files."""
         for key in keys:
-            try:
-                self.fs.rm_file(self._path(key))
-            except _MISSING:
-                continue
+            path = self._path(key)
+            self._asking.for_what_may_be("remove", key, lambda path=path: self.fs.rm_file(path))  # type: ignore[misc]
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`, `first` before all else.
@@ -167,23 +191,37 @@ class FsspecStore:
         """
         path = self._path(prefix)
         self.delete([join(prefix, first)])
-        self.fs.invalidate_cache(path)
-        found = self.fs.find(path, withdirs=True, detail=True)
-        for name in sorted(found, reverse=True):
-            if found[name]["type"] == "directory":
-                _remove_folder(self.fs, name)
-            else:
-                self.fs.rm_file(name)
-        _remove_folder(self.fs, path)
+        forget(self.fs, path, below=True)
+        with self._asking.telling("remove", prefix, may_be_missing=False):
+            found = self.fs.find(path, withdirs=True, detail=True)
+            for name in sorted(found, reverse=True):
+                if found[name]["type"] == "directory":
+                    _remove_folder(self.fs, name)
+                else:
+                    self.fs.rm_file(name)
+            _remove_folder(self.fs, path)
 
-    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`, as they are now: never from a cache."""
         path = self._path(prefix)
-        self.fs.invalidate_cache(path)
-        try:
-            entries = self.fs.ls(path, detail=True)
-        except _MISSING:
-            return (), ()
+        forget(self.fs, path)
+        found = self._asking.for_what_may_be("list", prefix, lambda: self.fs.ls(path, detail=True))
+        return self._sorted(path, found or ())
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return the names directly under each prefix, listed concurrently where that goes."""
+        asking, read = self._asking, getattr(self.fs, "_ls", None)
+
+        async def later(prefix: str) -> Any:
+            path = self._path(prefix)
+            forget(self.fs, path)
+            found = await asking.later("list", prefix, lambda: read(path, detail=True))  # type: ignore[misc]
+            return self._sorted(path, found or ())
+
+        return [names for _, names in asking.several(prefixes, self.batch, later, self.list)]
+
+    def _sorted(self, path: str, entries: Iterable[Mapping[str, Any]]) -> Listing:
+        """Return the names of directories and of files in what a filesystem lists at a path."""
         folders: set[str] = set()
         files: set[str] = set()
         for entry in entries:
@@ -207,31 +245,34 @@ class FsspecStore:
     def survey(self, prefix: str) -> Iterator[Found]:
         """Iterate over the files under `prefix`, with their sizes and times."""
         path = self._path(prefix)
-        self.fs.invalidate_cache(path)
+        forget(self.fs, path, below=True)
+        found = self._asking.for_what_may_be(
+            "list", prefix, lambda: self.fs.find(path, detail=True)
+        )
         # Filesystems differ in whether their paths begin with a slash.
-        start = self.fs._strip_protocol(path).strip("/") + "/" if path.strip("/") else ""  # noqa: SLF001
-        for found, facts in self.fs.find(path, detail=True).items():
-            name = found.lstrip("/")
+        bare = path.partition("?")[0] if is_http(self.fs) else path
+        start = self.fs._strip_protocol(bare).strip("/") + "/" if bare.strip("/") else ""  # noqa: SLF001
+        for full, facts in (found or {}).items():
+            name = full.lstrip("/")
             if not name.startswith(start):
-                raise OSError(f"{self.url!r} lists {found!r}, which does not lie in {path!r}")
+                raise OSError(f"{self.url!r} lists {hide(name)!r}, which does not lie in it")
             key = unquote(name[len(start) :]) if is_http(self.fs) else name[len(start) :]
             yield Found(key, facts.get("size") or 0, time_of(facts))
 
-    def above(self) -> FsspecStore | None:
+    def above(self) -> Self | None:
         """Return the directory around this one; None around a bucket or a host."""
         parent, _, name = self.root.rpartition("/")
         if self.root.startswith("/"):
             parent = parent or "/"
         inside = bool(self.fs.storage_options.get("fo"))  # of a file with files in it
         ends = not name or parent.endswith(("//", ":")) or (not parent and not inside)
-        return None if ends else FsspecStore(self.fs, parent)
+        return None if ends else replace(self, root=parent)
 
     def stamp(self, key: str) -> object:
         """Return what the server says of the file: an etag, a time, a size."""
-        try:
-            return self.fs.ukey(self._path(key))
-        except _MISSING:
-            return None
+        path = self._path(key)
+        forget(self.fs, path)
+        return self._asking.for_what_may_be("look at", key, lambda: self.fs.ukey(path))
 
 
 def _remove_folder(fs: AbstractFileSystem, path: str) -> None:
@@ -239,11 +280,3 @@ def _remove_folder(fs: AbstractFileSystem, path: str) -> None:
         fs.rmdir(path)
     except (OSError, NotImplementedError):
         return  # most object stores have no folders
-
-
-def _missing_or_raise(item: object) -> bytes | None:
-    if isinstance(item, _MISSING):
-        return None
-    if isinstance(item, BaseException):
-        raise item
-    return cast("bytes", item)

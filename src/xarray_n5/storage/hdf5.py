@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
+    from xarray_n5.storage import Listing
 
 _LOCAL = re.compile(r"(?:file|local)://")
 _KEPT = re.compile(rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?")
@@ -143,11 +144,14 @@ class Hdf5Store:
         with files.reading(self.file):
             return [self.get(key) for key in keys]
 
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
+        """Iterate over keys and the bytes there, one by one."""
+        return ((key, self.get(key)) for key in keys)
+
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         path, _, name = key.rpartition("/")
-        plain = _KEPT.fullmatch(key) or name in DOCUMENTS
-        found = None if plain else self._find(path, name)[0]
+        found = None if _KEPT.fullmatch(key) or name in DOCUMENTS else self._find(path, name)[0]
         if isinstance(found, Place):
             return found.head(count), MASK + max(found.size, found.whole)
         data = found if found is not None else self.get(key)
@@ -172,11 +176,8 @@ class Hdf5Store:
         with files.reading(self.file) as file:
             return file is not None and file.node(prefix) is not None
 
-    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of nodes in a group, and of documents.
-
-        Chunks are walked, not listed: there may be millions of them.
-        """
+    def list(self, prefix: str) -> Listing:
+        """Return names of nodes and of documents; chunks, of which there are more, are walked."""
         kept, _ = self._beside.list(prefix)
         hidden = tuple(name for name in kept if _KEPT.fullmatch(name))
         with files.reading(self.file) as file:
@@ -186,6 +187,10 @@ class Hdf5Store:
             documents = tuple(name for name in DOCUMENTS if document_of(file, prefix, name))
             inner = () if hasattr(node, "shape") else members_of(file.file, prefix)
             return (*hidden, *inner), documents
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return what lies directly under each prefix."""
+        return [self.list(prefix) for prefix in prefixes]
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""

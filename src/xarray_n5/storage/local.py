@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
+    from xarray_n5.storage import Listing
 
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ = os.O_RDONLY | _FLAGS
@@ -42,7 +43,7 @@ class LocalStore:
     fsync: bool = False
     """Whether a write waits until it would outlive a power cut."""
     batch: ClassVar[int] = 1
-    """How many keys are worth one call of :meth:`get_many`: files come one by one."""
+    """How many keys are worth asking for at once: files come one by one."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
     one_writer: ClassVar[bool] = False
 
@@ -98,6 +99,10 @@ class LocalStore:
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key."""
         return [self.get(key) for key in keys]
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
+        """Iterate over keys and the bytes there, one by one."""
+        return ((key, self.get(key)) for key in keys)
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
@@ -194,7 +199,7 @@ class LocalStore:
         with contextlib.suppress(*_MISSING):
             shutil.rmtree(path)
 
-    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`."""
         folders: list[str] = []
         files: list[str] = []
@@ -205,6 +210,10 @@ class LocalStore:
         except _MISSING:
             return (), ()
         return tuple(sorted(folders)), tuple(sorted(files))
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return what lies directly under each prefix."""
+        return [self.list(prefix) for prefix in prefixes]
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the files under `prefix`, relative to it; links that turn back are left."""

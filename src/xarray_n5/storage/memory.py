@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
+    from xarray_n5.storage import Listing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +25,7 @@ class MemoryStore:
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     """What tells this store from others."""
     batch: ClassVar[int] = 1
-    """How many keys are worth one call of :meth:`get_many`."""
+    """How many keys are worth asking for at once."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
     one_writer: ClassVar[bool] = False
 
@@ -55,6 +56,10 @@ class MemoryStore:
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key."""
         return [self.items.get(key) for key in keys]
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
+        """Iterate over keys and the bytes there, one by one."""
+        return ((key, self.get(key)) for key in keys)
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
@@ -87,11 +92,15 @@ class MemoryStore:
         self.delete([join(prefix, first)])
         self.delete([join(prefix, key) for key in self.walk(prefix)])
 
-    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`."""
         keys = list(self.walk(prefix))
         folders = {key.partition("/")[0] for key in keys if "/" in key}
         return tuple(sorted(folders)), tuple(sorted(key for key in keys if "/" not in key))
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return what lies directly under each prefix."""
+        return [self.list(prefix) for prefix in prefixes]
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the keys under `prefix`, relative to it."""

@@ -1,0 +1,98 @@
+"""What the errors of other people's filesystems mean: missing, refused, or worth another try.
+
+Each library has errors of its own, and none of them is imported here: they are known by what they
+inherit, by the status of an HTTP answer that they carry, and, where they carry none, by name.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""What means that there is no file at a key; no other error does."""
+
+_GONE = frozenset({404, 410})
+_REFUSED = frozenset({401, 403, 407})
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""What servers answer that may do better a moment later."""
+
+_BROKEN = frozenset(
+    {
+        *(errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, errno.EPIPE),
+        *(errno.ECONNRESET, errno.ECONNABORTED, errno.ENETRESET),
+    }
+)
+"""Connections that broke. A host that is not there at all is not worth another try."""
+
+_BROKEN_NAMES = frozenset(
+    {
+        *("ClientPayloadError", "ServerDisconnectedError", "ServerTimeoutError"),  # aiohttp
+        *("IncompleteRead", "IncompleteReadError", "ProtocolError"),  # http.client, urllib3
+        *("ReadTimeoutError", "ConnectTimeoutError", "ConnectionClosedError"),  # botocore
+        *("ServiceResponseError", "ChunkedEncodingError"),  # azure, requests
+    }
+)
+
+_REFUSED_NAMES = frozenset({"PermissionDeniedError", "UnauthenticatedError"})  # obstore
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether an error says that nothing is there, and not that nothing is known.
+
+    fsspec calls a file not found whenever a web server does not tell its size.
+    """
+    if not isinstance(error, MISSING):
+        return False
+    cause = error.__cause__
+    if cause is None or _status(cause) in _GONE:
+        return True
+    return _status(cause) is None and not is_refused(cause) and not is_transient(cause)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Return whether an error says that this user may not do that."""
+    return any(
+        isinstance(each, PermissionError)
+        or _status(each) in _REFUSED
+        or type(each).__name__ in _REFUSED_NAMES
+        for each in _chain(error)
+    )
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same request may succeed a moment later."""
+    for each in _chain(error):
+        status = _status(each)
+        if status is not None:
+            return status in _BUSY
+        if isinstance(each, ConnectionResetError | ConnectionAbortedError | TimeoutError):
+            return True
+        if isinstance(each, OSError) and each.errno in _BROKEN:
+            return True
+        if not _BROKEN_NAMES.isdisjoint(kind.__name__ for kind in type(each).__mro__):
+            return True
+    return False
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Iterate over an error and what caused it."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status of the HTTP answer that an error carries, or None where there is none."""
+    for name in ("status", "status_code", "code"):
+        found = getattr(error, name, None)
+        if isinstance(found, int) and 400 <= found < 600:  # noqa: PLR2004 - HTTP's errors
+            return found
+    response = getattr(error, "response", None)
+    told = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
+    found = told.get("HTTPStatusCode") if isinstance(told, Mapping) else None
+    return found if isinstance(found, int) else None

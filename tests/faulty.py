@@ -1,0 +1,140 @@
+"""A web server for tests, which is late, refuses, breaks off, and counts: as it was planned."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aiohttp import web
+
+Fault: TypeAlias = Literal[401, 403, 404, 429, 500, 503, "drop", "truncate", "stall"]
+
+FAULTS: tuple[Fault, ...] = (403, 429, 500, 503, "drop", "truncate", "stall")
+"""All ways to fail, but for "404", which is an answer."""
+
+PASSING: tuple[Fault, ...] = (429, 500, 503, "drop", "truncate", "stall")
+"""Those that another try may overcome."""
+
+STALL = 30.0
+"""How many seconds a stalled answer takes; clients give up before."""
+
+
+@dataclass
+class Plan:
+    """What goes wrong: by chance, the same in each run, or always at some keys."""
+
+    faults: tuple[Fault, ...] = ()
+    rate: float = 0.05
+    seed: int = 0
+    always: Mapping[str, Fault] = field(default_factory=dict)
+    """Faults by how a path ends."""
+    spared: str = "attributes.json"
+    """How the paths end that chance spares."""
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)  # noqa: S311
+
+    def fault(self, path: str) -> Fault | None:
+        """What goes wrong with a request."""
+        for end, fault in self.always.items():
+            if path.endswith(end):
+                return fault
+        if not self.faults or path.endswith(self.spared) or self._random.random() >= self.rate:
+            return None
+        return self._random.choice(self.faults)
+
+
+@dataclass
+class Server:
+    """Keys and bytes, as a web server shows them."""
+
+    files: Mapping[str, bytes]
+    latency: float = 0.0
+    plan: Plan = field(default_factory=Plan)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Requests by their method, and faults by what they were."""
+    asked: list[str] = field(default_factory=list)
+    """The paths of requests, with what stood behind them."""
+    under_way: int = 0
+    most: int = 0
+    """How many requests were under way at once."""
+    url: str = ""
+
+    def reset(self) -> None:
+        """Count anew."""
+        self.counts.clear()
+        self.asked.clear()
+        self.most = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request, or fail to."""
+        from aiohttp import web
+
+        self.counts[request.method] += 1
+        self.asked.append(request.path_qs)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await asyncio.sleep(self.latency)
+            fault = self.plan.fault(request.path)
+            if fault is not None:
+                self.counts[str(fault)] += 1
+            if isinstance(fault, int):
+                return web.Response(status=fault)
+            if fault == "stall":
+                await asyncio.sleep(STALL)
+            if fault == "drop" and request.transport is not None:
+                request.transport.abort()
+            data = self.files.get(request.path.lstrip("/"))
+            if data is None:
+                return web.Response(status=404)
+            if fault != "truncate":
+                return web.Response(body=data)
+            response = web.StreamResponse()
+            response.content_length = len(data)
+            await response.prepare(request)
+            await response.write(data[: len(data) // 2])
+            if request.transport is not None:
+                request.transport.close()
+            return response
+        finally:
+            self.under_way -= 1
+
+
+@contextmanager
+def serving(
+    files: Mapping[str, bytes], *, latency: float = 0.0, plan: Plan | None = None
+) -> Iterator[Server]:
+    """Serve keys by HTTP, from a thread of its own; nothing is listed."""
+    web = pytest.importorskip("aiohttp.web")
+    server = Server(files, latency, plan or Plan())
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> Any:
+        runner = web.ServerRunner(web.Server(server.answer), shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        return runner
+
+    runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    try:
+        yield server
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

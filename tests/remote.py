@@ -1,0 +1,121 @@
+"""A far-away object store for tests: a filesystem of fsspec that counts, holds back and fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from fsspec.asyn import AsyncFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE = 10.0
+"""How many seconds requests are held back for others that never come."""
+
+
+class Far(AsyncFileSystem):  # type: ignore[misc]
+    """Objects by path. Listings are kept for good, and believed, as those of s3fs are."""
+
+    protocol = "far"
+    cachable = False
+
+    def __init__(self, objects: dict[str, bytes] | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.objects = {} if objects is None else objects
+        self.counts: Counter[str] = Counter()
+        self.latency = 0.0
+        self.together = 0
+        """How many requests must be under way before one for a chunk is answered."""
+        self.most = self.under_way = self.rounds = 0
+        self.fails: Callable[[str, str], None] = lambda _verb, _path: None
+        """What raises where a request is to fail."""
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.removeprefix("far://").strip("/")
+
+    def reset(self) -> None:
+        """Count anew."""
+        self.counts.clear()
+        self.most = self.rounds = 0
+
+    async def _request(self, verb: str, path: str) -> str:
+        self.counts[verb] += 1
+        self.rounds += self.under_way == 0
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            for _ in range(int(PATIENCE / 0.005)):
+                if self.most >= self.together or verb != "GET" or path.endswith(".json"):
+                    break
+                await asyncio.sleep(0.005)
+            else:
+                raise AssertionError(f"{self.most} requests at once, not {self.together}")
+            await asyncio.sleep(self.latency)
+            self.fails(verb, path)
+        finally:
+            self.under_way -= 1
+        return self._strip_protocol(path)
+
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
+        name = await self._request("GET", path)
+        if name not in self.objects:
+            raise FileNotFoundError(path)
+        return self.objects[name][start:end]
+
+    async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        name = await self._request("PUT", path)
+        self.objects[name] = value
+        self.invalidate_cache(name)
+        self.fails("ANSWER", path)
+
+    async def _rm_file(self, path: str, **_: Any) -> None:
+        name = await self._request("DELETE", path)
+        self.invalidate_cache(name)
+        if self.objects.pop(name, None) is None:
+            raise FileNotFoundError(path)
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        if path is None:
+            self.dircache.clear()
+        else:
+            self.dircache.pop(self._strip_protocol(path), None)
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        return {"name": name, "size": len(self.objects[name]), "type": "file"}
+
+    async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        name = self._strip_protocol(path)
+        if name not in self.dircache:
+            await self._request("LIST", path)
+            below = [key for key in self.objects if key.startswith(f"{name}/")]
+            found: dict[str, dict[str, Any]] = {}
+            for key in below:
+                child, *more = key.removeprefix(f"{name}/").split("/", 1)
+                full = f"{name}/{child}"
+                folder = {"name": full, "size": 0, "type": "directory"}
+                found[full] = folder if more else self._entry(full)
+            if not found:
+                raise FileNotFoundError(path)
+            self.dircache[name] = list(found.values())
+        entries = self.dircache[name]
+        return entries if detail else [entry["name"] for entry in entries]
+
+    async def _info(self, path: str, **_: Any) -> dict[str, Any]:
+        name = self._strip_protocol(path)
+        listed = self.dircache.get(self._parent(name))
+        if listed is not None:
+            for entry in listed:
+                if entry["name"] == name:
+                    return dict(entry)
+            raise FileNotFoundError(path)
+        await self._request("HEAD", path)
+        if name in self.objects:
+            return self._entry(name)
+        if any(key.startswith(f"{name}/") for key in self.objects):
+            return {"name": name, "size": 0, "type": "directory"}
+        raise FileNotFoundError(path)
