@@ -54,7 +54,7 @@ LADDER = [
     {"resuming"},
     {"batches", "beginning"},
     {"dask", "faithful", "fitting", "hangar_columns", "picking"},
-    {"encoding", "hangar", "integrity", "replicas", "sections"},
+    {"destinations", "encoding", "hangar", "integrity", "replicas", "sections"},
     {"building", "copying", "pictures"},
     {"multiscales", "room"},
     {"backend", "writer"},

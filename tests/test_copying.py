@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
@@ -34,10 +33,10 @@ from xarray_n5.group import open_node
 from xarray_n5.notes import COPIED
 from xarray_n5.replicas import Changes
 
-CONTAINERS = sorted({row["container"] or row["path"] for row in PLAIN})
+if TYPE_CHECKING:
+    from pathlib import Path
 
-ODD = ("varlength*", "mode*", "sparse_huge", "string*", "object*")
-"""What a container of Java's holds that is no array of numbers, or has no end."""
+CONTAINERS = sorted({row["container"] or row["path"] for row in PLAIN})
 
 LEFT_OUT = {"java/special-n5-3.5.1/special"}
 """A container of chunks that are no blocks."""
@@ -124,7 +123,7 @@ def test_trees_go_from_any_format_to_any_other_and_back(
 @pytest.mark.parametrize("target", ["zarr2", "n5"])
 def test_datasets_that_xarray_wrote_open_identical(tmp_path: Path, target: str) -> None:
     first = "n5" if target == "zarr2" else "zarr2"
-    kept = dataset().drop_vars(["label"])
+    kept = dataset().drop_vars(["label", *(["mask"] if target == "n5" else [])])
     kept.n5.to_n5(tmp_path / NAMES[first], format=first)
     copy(tmp_path / NAMES[first], "", tmp_path / NAMES[target], format=target).now()
     again = xr.open_dataset(tmp_path / NAMES[target], engine="n5")
@@ -210,9 +209,7 @@ def test_chunks_compression_and_type_are_changed(tmp_path: Path) -> None:
 
 
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    begun = copy(
-        tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", changes=Changes(dtype="uint8")
-    )
+    begun = copy(tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", changes=Changes(dtype="uint8"))
     with pytest.raises(ValueError, match="none of uint8's numbers"):
         begun.now()
 

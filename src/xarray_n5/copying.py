@@ -14,17 +14,15 @@ from xarray_n5.array import Array
 from xarray_n5.attributes import as_json
 from xarray_n5.batches import end_again, together
 from xarray_n5.beginning import start
-from xarray_n5.creation import check_alone
+from xarray_n5.destinations import Destination
 from xarray_n5.dialects import Node
-from xarray_n5.documents import get_all_documents, get_documents
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.documents import get_documents
 from xarray_n5.graphs import check_one_process
 from xarray_n5.group import create_group, open_node
 from xarray_n5.metadata import GroupMetadata
 from xarray_n5.nodes import format_of, open_place, where
 from xarray_n5.options import check_option
-from xarray_n5.orders import Order
-from xarray_n5.paths import WRITING, join, new_path
+from xarray_n5.paths import join, new_path
 from xarray_n5.replicas import Changes, replica
 from xarray_n5.storing import end, write_lazily
 from xarray_n5.surroundings import over_base
@@ -39,11 +37,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.batches import Batch
     from xarray_n5.beginning import Begun
-    from xarray_n5.formats import Documents, Format
     from xarray_n5.group import Group
     from xarray_n5.metadata import Attributes
     from xarray_n5.replicas import Replica
-    from xarray_n5.storage import Store
     from xarray_n5.writes import Write
 
 
@@ -134,7 +130,7 @@ def copy(
     form = format_of(store, format)
     if store.one_writer:
         check_one_process(store.url)
-    target = _Target(store, form, new_path(path, form.documents[0]), mode, resume)
+    target = Destination(store, form, new_path(path, form.documents[0]), mode, resume)
     if isinstance(node, Array):
         made = _replicas({"": node}, {}, target, changes or Changes())
         target.check_free([], resuming=resume)
@@ -159,65 +155,6 @@ def copy(
         form.create(GroupMetadata(attributes=as_json(attributes, at)), {}, at)
     target.check_free(sorted(made), resuming=began is not None)
     return _begin(made, told, mark, target)
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where a copy goes."""
-
-    store: Store
-    form: Format
-    path: str
-    mode: str
-    resume: bool
-
-    @property
-    def lists(self) -> str:
-        """As in which format lists of axes stand."""
-        return self.form.lists(lambda: get_documents(self.store, "", self.form))
-
-    @property
-    def place(self) -> tuple[Store, str]:
-        return self.store, self.path
-
-    def order(self, made: Replica) -> Order:
-        """Return what is asked for of an array."""
-        return Order(
-            mode="w" if self.mode == "w" else "w-",
-            chunks=made.metadata.chunks,
-            compression=made.metadata.compression,
-            attributes=made.metadata.attributes,
-            layout=made.layout,
-            write_empty_chunks=not made.holes,
-            format=self.form.name,
-            resume=self.resume,
-        )
-
-    def around(self) -> dict[str, Documents]:
-        """Return the documents of the groups around, the root's first."""
-        parts = self.path.split("/") if self.path else []
-        paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
-        return dict(zip(paths, get_all_documents(self.store, paths, self.form), strict=True))
-
-    def check_free(self, arrays: Collection[str], *, resuming: bool) -> None:
-        """Raise where something is there that must stay."""
-        documents = get_documents(self.store, self.path, self.form)
-        check_alone(self.store, {**self.around(), self.path: documents}, self.form)
-        if resuming or self.mode == "w":
-            return
-        folders, _ = self.store.list(self.path)
-        stopped = any(name.startswith(WRITING) for name in folders)
-        hint = "its copy has not ended: resume it" if stopped else "replace it with the mode 'w'"
-        found = self.form.read(documents, where(self.store, self.path, self.form))
-        # A group without anything in it may be what a copy left that was stopped at once.
-        taken = folders or not isinstance(found, GroupMetadata) or found.attributes
-        if self.mode == "w-" and taken:
-            kind = "a group that is not empty" if isinstance(found, GroupMetadata) else "an array"
-            raise NodeExistsError(self.store.url, self.path, kind, hint)
-        paths = [join(self.path, inner) for inner in arrays]
-        for path, there in zip(paths, get_all_documents(self.store, paths, self.form), strict=True):
-            if there:
-                raise NodeExistsError(self.store.url, path, "a node", hint)
 
 
 def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], dict[str, Group]]:
@@ -246,7 +183,7 @@ def _below(
 def _replicas(
     arrays: Mapping[str, Array],
     groups: Mapping[str, Attributes],
-    target: _Target,
+    target: Destination,
     changes: Changes,
 ) -> dict[str, Replica]:
     """Return what arrays become, in the groups that will be around them."""
@@ -278,7 +215,7 @@ def _begin(
     made: Mapping[str, Replica],
     told: Mapping[str, Attributes],
     mark: Underway,
-    target: _Target,
+    target: Destination,
 ) -> Copy:
     """Create groups and arrays beneath a mark, and the groups' attributes last."""
     create_group(*target.place, mode="a", format=target.form.name)
