@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -26,7 +28,7 @@ from xarray_n5 import (
     open_group,
     to_n5,
 )
-from xarray_n5.compression import Gzip
+from xarray_n5.compression.gzip import Gzip
 from xarray_n5.copying import copy
 from xarray_n5.dialects.turning import keys_to_turn, turn
 from xarray_n5.group import open_node
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
 CONTAINERS = sorted({row["container"] or row["path"] for row in PLAIN})
 
-LEFT_OUT = {"java/special-n5-3.5.1/special"}
-"""A container of chunks that are no blocks."""
+ODD = ("sparse_huge", "string*", "varlength*")
+"""What a container of Java's holds that has no end, or is no array of numbers."""
 
 
 def coordinates(place: Path, path: str) -> dict[Any, Any]:
@@ -60,23 +62,27 @@ def check_same(one: Any, other: Any, *, placed: bool = True) -> None:
     assert kept == dict(one.attrs)
     assert not placed or kept == dict(other.attrs)
     if not isinstance(one, Array):
-        assert sorted(one) == sorted(other)
-        for name in one:
+        names = [name for name in one if not any(fnmatch(name, each) for each in ODD)]
+        assert sorted(names) == sorted(other)
+        for name in names:
             check_same(one[name], other[name], placed=placed)
 
 
 @pytest.mark.skipif(CORPUS is None, reason=NO_CORPUS)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore:.*:RuntimeWarning")
-@pytest.mark.parametrize("container", [c for c in CONTAINERS if c not in LEFT_OUT])
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_what_others_wrote_goes_to_zarr_and_back(
     corpus: Path, tmp_path: Path, container: str
 ) -> None:
     source, zarr, back = corpus / container, tmp_path / "a.zarr", tmp_path / "b.n5"
-    copy(source, "", zarr, format="zarr2").now()
+    rows = [row for row in PLAIN if (row["container"] or row["path"]) == container]
+    # What has thousands of chunks that were never stored would become as many files.
+    large = any(math.prod(row["grid"]) > 1000 for row in rows)
+    wish = Changes(chunks="auto" if large else None)
+    copy(source, "", zarr, format="zarr2", without=ODD, changes=wish).now()
     copy(zarr, "", back).now()
     # The places of BigDataViewer's views may stand in an XML file, which is not copied.
     check_same(open_node(source), open_node(back), placed="pybdv" not in container)
-    rows = [row for row in PLAIN if (row["container"] or row["path"]) == container]
     for row in rows:
         path = component_of(row) if row["container"] else ""
         for place in (zarr, back):

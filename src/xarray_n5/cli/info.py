@@ -44,7 +44,7 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
         return
     click.echo(_text(node))
     for key, value in facts["attributes"].items():
-        click.echo(f"    {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
+        click.echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
 
 
 def _text(node: Array | Group) -> str:
