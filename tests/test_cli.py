@@ -217,6 +217,26 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
     printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
 
 
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+def test_a_terminal_sees_how_far_a_copy_is(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [*PROGRAM, "copy", CELLS, str(tmp_path / "b.n5")]
+    with (
+        os.fdopen(ours, "rb", buffering=0) as shown,
+        subprocess.Popen(command, cwd=ROOT, stderr=theirs) as program,  # noqa: S603
+    ):
+        os.close(theirs)
+        text = b""
+        try:
+            while part := shown.read(4096):
+                text += part
+        except OSError:
+            pass  # so Linux ends a terminal
+        assert program.wait() == 0
+    assert b"48/48" in text
+    assert b"kiB/s" in text or b"MiB/s" in text
+
+
 def test_processes_copy(tmp_path: Path) -> None:
     with started("copy", CELLS, tmp_path / "b.n5", "--workers", 2, "--processes") as program:
         _, err = program.communicate()

@@ -16,9 +16,6 @@ from xarray_n5.receipts import Receipts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PAUSE = 0.1
-"""How many seconds lie between two looks at the clock."""
-
 
 @contextlib.contextmanager
 def progress(chunks: int) -> Iterator[None]:
@@ -29,26 +26,28 @@ def progress(chunks: int) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    written, began, shown = 0, time.monotonic(), 0.0
+    written, began = 0, time.monotonic()
     bar: Any = click.progressbar(
-        length=chunks,
-        file=sys.stderr,
-        show_pos=True,
-        item_show_func=lambda text: text,
+        length=chunks, file=sys.stderr, show_pos=True, item_show_func=lambda text: text
     )
 
     def after(key: Any, result: Any, *_: object) -> None:
-        nonlocal written, shown
+        nonlocal written
         name = key[0] if isinstance(key, tuple) else key
-        if not str(name).startswith("write_n5-") or not isinstance(result, Receipts):
+        if not str(name).startswith("write_n5-"):
             return
-        written += int(result.sizes.sum())
-        now = time.monotonic()
-        rate = written / max(now - began, 1e-9)
-        bar.update(len(result), f"{format_bytes(written)}, {format_bytes(int(rate))}/s")
-        if now - shown > _PAUSE:
-            shown = now
-            bar.render_progress()
+        count, size = _written(result)
+        written += size
+        rate = written / max(time.monotonic() - began, 1e-9)
+        bar.update(count, f"{format_bytes(written)}, {format_bytes(int(rate))}/s")
 
     with bar, Callback(posttask=after):
         yield
+
+
+def _written(result: Any) -> tuple[int, int]:
+    """Return how many chunks a task wrote, and how many bytes."""
+    if isinstance(result, Receipts):
+        return len(result), int(result.sizes.sum())
+    # Where there is one block alone, its task ends the write, too.
+    return int(result.attrs["chunks"]), int(result["bytes"].sum())
