@@ -34,7 +34,7 @@ LADDER = [
     {"points"},
     {"array"},
     {"nodes"},
-    {"block_sizes", "creation", "describing"},
+    {"block_sizes", "creation", "describing", "translating"},
     {"group"},
     {
         "chunkmaps",
@@ -54,12 +54,13 @@ LADDER = [
     {"resuming"},
     {"batches", "beginning"},
     {"dask", "faithful", "fitting", "hangar_columns", "picking"},
-    {"encoding", "hangar", "integrity"},
-    {"building"},
+    {"destinations", "encoding", "hangar", "integrity", "replicas", "sections"},
+    {"building", "copying", "pictures"},
     {"multiscales", "room"},
     {"backend", "writer"},
     {"updating"},
     {"accessor"},
+    {"cli"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+from click.testing import CliRunner
 
 from xarray_n5 import compression
+from xarray_n5.cli import main
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -46,6 +49,21 @@ def test_code_on_a_page_runs_from_top_to_bottom(
             exec(compiled, names)  # noqa: S102 - our own pages
     finally:
         plt.close("all")
+
+
+def test_commands_on_a_page_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for container in DATA.glob("*.n5"):
+        shutil.copytree(container, tmp_path / container.name)
+    monkeypatch.chdir(tmp_path)
+    for line, block in blocks(ROOT / "docs" / "cli.md", "console"):
+        for shown in re.split(r"^\$ xarray-n5 ", block, flags=re.MULTILINE)[1:]:
+            command, _, expected = shown.partition("\n")
+            found = CliRunner().invoke(main, shlex.split(command))
+            printed = found.output.replace(f"{tmp_path}/", "")
+            assert found.exit_code == 0, f"line {line}: {printed}"
+            assert [text.rstrip() for text in printed.splitlines()] == expected.splitlines(), line
 
 
 def test_readme_begins_with_the_example_and_the_tests() -> None:

@@ -11,7 +11,10 @@ NOTE = "_XARRAY"
 HIDDEN = "_nc_note"
 """The same where xarray reads the container, too: what begins with ``_nc`` it shows nobody."""
 
-NOTES = frozenset({NOTE, HIDDEN})
+COPIED = "_nc_copied"
+"""What a copy in another format has that its source has not, so that it can be copied back."""
+
+NOTES = frozenset({NOTE, HIDDEN, COPIED})
 
 
 def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:

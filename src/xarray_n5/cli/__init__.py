@@ -1,0 +1,39 @@
+"""The command line: what is stored, copied, verified and drawn, without a line of Python.
+
+A command is a file. What is slow to import is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import click
+
+from xarray_n5.cli.completion import completion
+from xarray_n5.cli.copying import copy
+from xarray_n5.cli.info import info
+from xarray_n5.cli.preview import preview
+from xarray_n5.cli.repair import repair
+from xarray_n5.cli.tree import tree
+from xarray_n5.cli.verify import verify
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="xarray-n5", message="%(package)s %(version)s")
+@click.option(
+    "--traceback",
+    is_flag=True,
+    envvar="XARRAY_N5_TRACEBACK",
+    help="Show where an error came from. Also: XARRAY_N5_TRACEBACK=1.",
+)
+def main(*, traceback: bool) -> None:
+    """Look at N5, Zarr v2 and HDF5 data, copy, verify and draw them.
+
+    A URL is a path or anything that fsspec reaches: s3://bucket/a.n5, https://host/a.zarr. The
+    path of a node may follow it at once, or as the next argument. Exit codes: 0 is fine, 1 means
+    that the data are not what they should be, 2 that the command was not understood.
+    """
+
+
+for _command in (tree, info, copy, verify, repair, preview, completion):
+    main.add_command(_command)

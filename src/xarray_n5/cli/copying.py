@@ -1,0 +1,197 @@
+"""`copy`: arrays, groups and trees, from any format into any other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from xarray_n5.cli.failing import one_line
+from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
+    """Return what `0:100,:,50:60` selects."""
+    return None if text is None else tuple(_side(side) for side in text.split(","))
+
+
+def _side(text: str) -> slice:
+    parts = text.split(":")
+    try:
+        start, stop = (int(part) if part.strip() else None for part in parts)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no part of an axis: give START:STOP for each axis, such as 0:100,:,50:60"
+        ) from None
+    return slice(start, stop)
+
+
+def _chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        sides = tuple(int(side) for side in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: give 64,64,64 or 64 or auto") from None
+    return sides[0] if len(sides) == 1 else sides
+
+
+def _compression(_: object, __: object, text: str) -> Any:
+    if text == "same":
+        return text
+    from xarray_n5.compression import resolve
+    from xarray_n5.errors import N5Error
+
+    try:
+        return resolve(json.loads(text) if text.startswith("{") else text)
+    except (N5Error, ValueError) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _dtype(_: object, __: object, text: str | None) -> Any:
+    import numpy as np
+
+    try:
+        return None if text is None else np.dtype(text)
+    except TypeError as error:
+        raise click.BadParameter(f"{error}; give one such as uint8 or float32") from None
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--chunks", callback=_chunks, metavar="64,64,64", help="Another shape of chunks.")
+@click.option(
+    "--compression",
+    callback=_compression,
+    default="same",
+    show_default=True,
+    help="A name, raw, or N5's JSON object; gzip takes the place of one that DST has not.",
+)
+@click.option("--dtype", callback=_dtype, help="Another type; whole numbers must fit into it.")
+@click.option(
+    "--region", callback=_region, metavar="0:100,:,50:60", help="A part, in numpy's order of axes."
+)
+@click.option(
+    "--level", help="A level of the pyramid at SRC: a number (-1 the coarsest), or a name."
+)
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="PATTERN",
+    help="Paths below SRC to leave out, such as em/*.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["w-", "a", "w"]),
+    default="w-",
+    show_default=True,
+    help="w-: DST must be new. a: add to a group. w: replace arrays of the same paths, too.",
+)
+@click.option("--format", "form", type=click.Choice(["n5", "zarr2", "hdf5"]), help="That of DST.")
+@click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
+@click.option("--workers", type=click.IntRange(1), help="How many threads, or processes.")
+@click.option("--processes", is_flag=True, help="Let processes do the work.")
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler that does it.")
+@storage_option()
+@storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
+@one_line
+def copy(
+    src: str,
+    dst: str,
+    *,
+    level: str | None,
+    without: tuple[str, ...],
+    mode: str,
+    form: str | None,
+    resume: bool,
+    workers: int | None,
+    processes: bool,
+    scheduler: str | None,
+    options: dict[str, Any],
+    dst_options: dict[str, Any],
+    **changes: Any,
+) -> None:
+    r"""Copy the array or the group at SRC, with all that is in it, to DST.
+
+    The name of DST tells its format: *.zarr is Zarr v2, *.h5 HDF5, all else N5. Axes read the
+    same in all of them, attributes stay, and copying back restores them as they were. A copy that
+    was stopped, by whatever means, goes on with --resume.
+
+    \b
+    Examples:
+      xarray-n5 copy cells.n5 cells.zarr
+      xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
+      xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
+    """
+    from xarray_n5.cli.progress import progress
+    from xarray_n5.copying import copy as begin
+    from xarray_n5.replicas import Changes
+
+    (source, source_path), (target, path) = split_place(src), split_place(dst)
+    source_options = for_url(source, options)
+    if level is not None:
+        source_path = _level_at(source, source_path, level, source_options)
+    with _computing(workers, scheduler, processes=processes):
+        begun = begin(
+            source,
+            source_path,
+            target,
+            path,
+            mode=mode,
+            format=form or format_for(target),
+            changes=Changes(**changes),
+            without=without,
+            resume=resume,
+            source_options=source_options,
+            storage_options=for_url(target, dst_options),
+        )
+        with progress(begun.chunks):
+            begun.now()
+
+
+def _level_at(source: str, path: str, level: str, options: dict[str, Any] | None) -> str:
+    """Return the path of a pyramid's level."""
+    from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5.group import open_group
+    from xarray_n5.picking import levels_of
+
+    group = open_group(source, path, storage_options=options)
+    levels = levels_of(group, group.arrays())
+    if level in levels:
+        return levels[level].path
+    number = int(level) if level.lstrip("-").isdigit() else len(levels)
+    if not -len(levels) <= number < len(levels):
+        held = f"the levels are {', '.join(levels)}" if levels else "there is no pyramid"
+        raise NodeNotFoundError(group.url, level, "level", held)
+    return list(levels.values())[number].path
+
+
+@contextlib.contextmanager
+def _computing(workers: int | None, scheduler: str | None, *, processes: bool) -> Iterator[None]:
+    """Compute on threads, on processes of this host, or where a scheduler sends tasks."""
+    import dask
+
+    if scheduler is None and not processes:
+        count: dict[str, Any] = {} if workers is None else {"num_workers": workers}
+        with dask.config.set(scheduler="threads", **count):
+            yield
+        return
+    if scheduler is not None and (processes or workers is not None):
+        raise click.UsageError("--scheduler has workers of its own: leave out --workers")
+    from distributed import Client, LocalCluster
+
+    with contextlib.ExitStack() as stack:
+        place: Any = scheduler
+        if scheduler is None:
+            cluster: Any = LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=None
+            )
+            place = stack.enter_context(cluster)
+        stack.enter_context(Client(place))
+        yield

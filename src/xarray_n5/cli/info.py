@@ -1,0 +1,100 @@
+"""`info`: all that is known of one array or group."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from xarray_n5.cli.failing import one_line
+from xarray_n5.cli.places import for_url, split_place, storage_option
+
+if TYPE_CHECKING:
+    from xarray_n5.array import Array
+    from xarray_n5.group import Group
+
+
+@click.command()
+@click.argument("url")
+@click.argument("path", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
+@storage_option()
+@one_line
+def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None:
+    r"""Tell what is at URL, or at PATH in it: metadata, axes and attributes.
+
+    The keys of the JSON object stay as they are: url, path, kind ("array" or "group"), format and
+    attributes; of a group its children; of an array shape, dtype, bytes, chunks, chunk_count,
+    compression, axes (name, kind, unit, scale, offset, labels; in C order), affine and sources.
+
+    \b
+    Examples:
+      xarray-n5 info cells.n5/raw
+      xarray-n5 info cells.n5 raw --json | jq .axes
+    """
+    from xarray_n5.array import Array
+    from xarray_n5.group import open_node
+
+    container, inner = split_place(url, path)
+    node = open_node(container, inner, storage_options=for_url(container, options))
+    facts = _array(node) if isinstance(node, Array) else _group(node)
+    if as_json:
+        click.echo(json.dumps(facts, indent=2, default=str))
+        return
+    click.echo(_text(node))
+    for key, value in facts["attributes"].items():
+        click.echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
+
+
+def _text(node: Array | Group) -> str:
+    from xarray_n5.array import Array
+    from xarray_n5.reprs import as_text, show_array, show_group
+
+    if isinstance(node, Array):
+        title, rows = show_array(node)
+        return as_text(title, [*rows, ("attributes", "")]).rstrip()
+    title, rows = show_group(node)
+    named = [row for row in rows if row[0] != "attributes"]
+    return as_text(f"{title} {node.format}", [*named, ("attributes", "")]).rstrip()
+
+
+def _group(group: Group) -> dict[str, Any]:
+    from xarray_n5.array import Array
+
+    return {
+        "url": group.url,
+        "path": group.path,
+        "kind": "group",
+        "format": group.format,
+        "children": [
+            {"name": name, "kind": "array" if isinstance(node, Array) else "group"}
+            for name, node in sorted(group.children().items())
+        ],
+        "attributes": dict(group.attrs),
+    }
+
+
+def _array(array: Array) -> dict[str, Any]:
+    from xarray_n5.compression import to_json
+    from xarray_n5.nodes import format_of
+
+    geometry = array.geometry()
+    keys = ("name", "kind", "unit", "scale", "offset", "labels")
+    axes = [{key: getattr(axis, key) for key in keys} for axis in geometry.with_names().axes]
+    return {
+        "url": array.url,
+        "path": array.path,
+        "kind": "array",
+        "format": format_of(array.container).name,
+        "shape": array.shape,
+        "dtype": str(array.dtype),
+        "bytes": array.nbytes,
+        "chunks": array.chunks,
+        "chunk_count": array.grid.size,
+        "compression": to_json(array.metadata.compression),
+        "axes": axes,
+        "affine": geometry.affine,
+        "sources": dict(geometry.sources),
+        "attributes": dict(array.attrs),
+    }

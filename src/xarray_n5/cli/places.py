@@ -1,0 +1,76 @@
+"""Arguments and options that several commands have: places, and what their file systems take."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from xarray_n5.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_SUFFIXES = (".n5", ".zarr", ".h5", ".hdf5", ".hdf")
+"""What containers are called."""
+
+
+def split_place(url: str, path: str = "") -> tuple[str, str]:
+    """Return a container and a path in it, of a URL that may go on behind the container.
+
+    >>> split_place("s3://bucket/a.n5/em/s0"), split_place("a.zarr", "em")
+    (('s3://bucket/a.n5', 'em/s0'), ('a.zarr', 'em'))
+    """
+    if "::" in url or "?" in url:
+        return url, path
+    ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
+    for end in reversed(ends):
+        if url[:end].endswith(_SUFFIXES):
+            return url[:end], join(url[end:].strip("/"), path)
+    return url, path
+
+
+def format_for(container: str) -> str | None:
+    """Return the format that a new container has by its name; None for N5 and HDF5.
+
+    >>> format_for("a.zarr"), format_for("a.n5")
+    ('zarr2', None)
+    """
+    return "zarr2" if container.rstrip("/").endswith(".zarr") else None
+
+
+def storage_option(
+    name: str = "options", flags: Sequence[str] = ("-o", "--storage-option"), of: str = ""
+) -> Callable[[Any], Any]:
+    """Return an option for what fsspec's file system takes."""
+    return click.option(
+        *flags,
+        name,
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_parsed,
+        help=f"What fsspec's file system{of} takes, such as anon=true; VALUE is JSON or a text.",
+    )
+
+
+def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return storage options, which only URLs take."""
+    if options and "://" not in url:
+        raise click.UsageError(f"storage options {sorted(options)} are for URLs, not for {url!r}")
+    return options or None
+
+
+def _parsed(_: object, __: object, given: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            # The text itself may be a secret.
+            raise click.BadParameter("give KEY=VALUE, such as anon=true")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found

@@ -1,0 +1,103 @@
+"""Lists of axes that stand in one order in N5 and in the other elsewhere: OME-NGFF's, Paintera's.
+
+All other dialects have one order in every format, and go from one to another as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.dialects.levels import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_PLACES = ("resolution", "offset", "downsamplingFactors")
+"""Paintera's lists."""
+
+_OTHERS = frozenset({"axes", "units", "pixelResolution", "saved_completely"})
+"""Attributes beside which such lists are another dialect's."""
+
+_LISTS = ("scale", "translation")
+
+
+def keys_to_turn(
+    attributes: Mapping[str, Any], path: str, *, from_n5: bool, paintera: bool = False
+) -> list[str]:
+    """Return the attributes of a node whose lists stand the other way round in another format.
+
+    Parameters
+    ----------
+    attributes
+        The attributes of an array or a group.
+    path
+        Its path in the container.
+    from_n5
+        Whether they are N5's, and go elsewhere, or the reverse.
+    paintera
+        Whether the node is an array that speaks Paintera's dialect.
+    """
+    keys = ["multiscales"] if _are_images(attributes.get("multiscales"), from_n5=from_n5) else []
+    described = {"resolution", "offset"} & attributes.keys() and not _OTHERS & attributes.keys()
+    if paintera or (described and view_of(f"{path}/s0") is None):
+        keys += [key for key in _PLACES if isinstance(attributes.get(key), list)]
+    return keys
+
+
+def turn(attributes: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return attributes with some of them turned round; turned twice, they are what they were.
+
+    >>> turn({"resolution": [4, 4, 40], "title": "em"}, ["resolution"])
+    {'resolution': [40, 4, 4], 'title': 'em'}
+    """
+    found = dict(attributes)
+    for key in set(keys) & found.keys():
+        if key == "multiscales":
+            found[key] = [_turned_image(image) for image in found[key]]
+        else:
+            found[key] = _reversed(found[key])
+    return found
+
+
+def _are_images(images: Any, *, from_n5: bool) -> bool:
+    """Return whether images of OME-NGFF would be misread if they were left as they are."""
+    if not isinstance(images, list) or not images:
+        return False
+    for image in images:
+        axes = image.get("axes") if isinstance(image, dict) else None
+        if not isinstance(axes, list) or not isinstance(image.get("datasets"), list):
+            return False
+        names = [each.get("name") if isinstance(each, dict) else None for each in axes]
+        # N5 held them in C order once: readers tell by where x stands.
+        if from_n5 and ("x" not in names or names.index("x") > len(names) // 2):
+            return False
+    return True
+
+
+def _turned_image(image: dict[str, Any]) -> dict[str, Any]:
+    datasets = [
+        _with_transforms(entry) if isinstance(entry, dict) else entry for entry in image["datasets"]
+    ]
+    return _with_transforms({**image, "axes": image["axes"][::-1], "datasets": datasets})
+
+
+def _with_transforms(entry: dict[str, Any]) -> dict[str, Any]:
+    transforms = entry.get("coordinateTransformations")
+    if not isinstance(transforms, list):
+        return entry
+    turned = [
+        {k: _reversed(v) if k in _LISTS else v for k, v in each.items()}
+        if isinstance(each, dict)
+        else each
+        for each in transforms
+    ]
+    return {**entry, "coordinateTransformations": turned}
+
+
+def _reversed(value: Any) -> Any:
+    """Return a list of numbers the other way round; of lists, each of them."""
+    if not isinstance(value, list):
+        return value
+    if value and all(isinstance(each, list) for each in value):
+        return [each[::-1] for each in value]
+    return value[::-1]

@@ -1,0 +1,395 @@
+"""The command line: what it prints, where it fails, and that what was killed goes on."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from matplotlib import image as images
+
+from tests.test_killing import files
+from xarray_n5 import create_group, open_array, to_n5
+from xarray_n5.cli import main
+from xarray_n5.cli.places import split_place
+from xarray_n5.group import open_group
+from xarray_n5.pictures import colours, grey, round_length
+from xarray_n5.sections import section
+
+ROOT = Path(__file__).parent.parent
+
+DATA = ROOT / "tests" / "data"
+
+CELLS = str(DATA / "cells.n5")
+
+PROGRAM = [sys.executable, "-c", "from xarray_n5.cli import main; main(prog_name='xarray-n5')"]
+"""The program, where the package need not be installed."""
+
+
+def run(*args: object) -> Result:
+    """Run a command."""
+    return CliRunner().invoke(main, list(map(str, args)))
+
+
+def printed(*args: object) -> str:
+    """Run a command that succeeds, and return what it printed."""
+    found = run(*args)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def started(*args: object, **kwargs: Any) -> subprocess.Popen[str]:
+    """Start the program itself."""
+    return subprocess.Popen(  # noqa: S603
+        [*PROGRAM, *map(str, args)],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **kwargs,
+    )
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> Path:
+    """Return a copy of the cells, to be damaged."""
+    return Path(shutil.copytree(CELLS, tmp_path / "cells.n5"))
+
+
+def damage(container: Path) -> str:
+    """Cut a chunk off, and return its key."""
+    key = open_array(container, "raw").chunk_key((0, 1, 1))
+    chunk = (container / key).read_bytes()
+    (container / key).write_bytes(chunk[: len(chunk) // 2])
+    return key
+
+
+# Looking
+
+
+def test_a_tree_is_drawn() -> None:
+    _, *lines = printed("tree", CELLS, "--chunks").splitlines()
+    assert lines[0].endswith("16 of 24 chunks stored, 12.18 kiB")
+    assert "nuclei  48 x 160 x 200 uint8, chunks 32 x 64 x 64, gzip" in lines[0]
+    assert lines[3].strip() == "z 2 um, y 0.5 um, x 0.5 um  (tensorstore)"
+
+
+def test_a_tree_is_as_deep_as_is_asked_for() -> None:
+    java = DATA / "java-2.5.1.n5"
+    assert "float32" in printed("tree", java)
+    shallow = printed("tree", java, "--depth", 1)
+    assert "edge3d/" in shallow
+    assert "float32" not in shallow
+
+
+def test_a_tree_is_drawn_in_ascii_where_there_is_nothing_else() -> None:
+    with started("tree", CELLS, env={**os.environ, "PYTHONIOENCODING": "ascii"}) as program:
+        out, _ = program.communicate()
+    assert "`-- raw" in out
+
+
+def test_facts_are_told_to_people_and_to_programs() -> None:
+    assert "48 x 160 x 200, uint8" in printed("info", CELLS, "raw")
+    facts = json.loads(printed("info", f"{CELLS}/raw", "--json"))
+    assert list(facts) == [
+        *("url", "path", "kind", "format", "shape", "dtype", "bytes", "chunks", "chunk_count"),
+        *("compression", "axes", "affine", "sources", "attributes"),
+    ]
+    assert facts["shape"] == [48, 160, 200]
+    assert facts["axes"][0] == {
+        "name": "z",
+        "kind": "space",
+        "unit": "um",
+        "scale": 2.0,
+        "offset": 0.0,
+        "labels": None,
+    }
+    group = json.loads(printed("info", CELLS, "--json"))
+    assert group["children"] == [{"name": n, "kind": "array"} for n in ("nuclei", "raw")]
+
+
+@pytest.mark.parametrize("command", ["tree", "info", "verify", "repair"])
+def test_what_is_not_there_is_told_in_one_line(command: str) -> None:
+    found = run(command, CELLS, "nope")
+    assert found.exit_code == 1
+    assert found.stderr.startswith("Error: no ")
+    assert "it holds" in found.stderr or "holds nuclei, raw" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_traceback_is_shown_where_it_is_asked_for() -> None:
+    found = run("--traceback", "info", CELLS, "nope")
+    assert isinstance(found.exception, FileNotFoundError)
+
+
+def test_secrets_are_not_printed() -> None:
+    url = "ftp://user:password@localhost:1/a.n5"
+    found = run("tree", url, "-o", "timeout=1", "-o", 'account="hush-hush"')
+    assert found.exit_code == 1
+    assert "password" not in found.output
+    assert "hush-hush" not in found.output
+    assert "hush" not in run("tree", CELLS, "-o", "key=hush").output
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("a.n5", ("a.n5", "")),
+        ("/x/a.zarr/em/s0/", ("/x/a.zarr", "em/s0")),
+        ("s3://bucket/a.n5/b.n5/c", ("s3://bucket/a.n5/b.n5", "c")),
+        ("plain/folder", ("plain/folder", "")),
+        ("https://host/a.n5?key=1", ("https://host/a.n5?key=1", "")),
+    ],
+)
+def test_a_place_is_split_where_the_container_ends(url: str, expected: tuple[str, str]) -> None:
+    assert split_place(url) == expected
+
+
+# Copying
+
+
+def test_a_container_is_copied_to_every_format_and_back(tmp_path: Path) -> None:
+    java = DATA / "java-2.5.1.n5"
+    for name in ("a.zarr", "b.h5", "c.n5"):
+        printed("copy", java, tmp_path / name)
+        java = tmp_path / name
+    for path in ("codec/lz4", "edge3d/float32/gzip", "missing2d"):
+        before, again = open_array(DATA / "java-2.5.1.n5", path), open_array(java, path)
+        np.testing.assert_array_equal(before[...], again[...])
+        assert dict(before.attrs) == dict(again.attrs)
+
+
+def test_a_part_is_copied_with_other_chunks_and_compression(tmp_path: Path) -> None:
+    options = ("--region", "0:20,:,50:60", "--chunks", "10,80,10", "--compression", "zstd")
+    printed("copy", f"{CELLS}/raw", tmp_path / "a.zarr/raw", *options, "--dtype", "float32")
+    again = open_array(tmp_path / "a.zarr", "raw")
+    np.testing.assert_array_equal(again[...], open_array(CELLS, "raw")[0:20, :, 50:60])
+    assert again.chunks == (10, 80, 10)
+    assert again.dtype == np.float32
+    assert again.axes[2].offset == 25
+
+
+@pytest.mark.parametrize("level", ["1", "-1", "s1"])
+def test_a_level_is_copied(tmp_path: Path, level: str) -> None:
+    for name, size in (("s0", 8), ("s1", 4)):
+        to_n5(np.full((size, size), size, "u1"), tmp_path / "a.n5", f"em/{name}")
+    printed("copy", tmp_path / "a.n5/em", tmp_path / "b.n5/coarse", "--level", level)
+    assert open_array(tmp_path / "b.n5", "coarse").shape == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code", "text"),
+    [
+        ("--region", "0:10,a,:", 2, "START:STOP"),
+        ("--region", "0:10", 1, "has 3"),
+        ("--region", "0:100,:,:", 1, "48 elements"),
+        ("--compression", "squeeze", 2, "unknown compression"),
+        ("--chunks", "big", 2, "64,64,64"),
+        ("--dtype", "number", 2, "float32"),
+        ("--level", "1", 1, "array"),
+        ("--mode", "x", 2, "w-"),
+        ("--format", "hdf5", 1, "HDF5"),
+    ],
+)
+def test_what_cannot_be_copied_is_told_and_nothing_written(
+    tmp_path: Path, option: str, value: str, code: int, text: str
+) -> None:
+    found = run("copy", f"{CELLS}/raw", tmp_path / "b.n5", option, value)
+    assert found.exit_code == code, found.output
+    assert text in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    printed("copy", CELLS, tmp_path / "b.n5")
+    found = run("copy", CELLS, tmp_path / "b.n5")
+    assert found.exit_code == 1
+    assert "exists" in found.stderr
+    printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+def test_a_terminal_sees_how_far_a_copy_is(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [*PROGRAM, "copy", CELLS, str(tmp_path / "b.n5")]
+    with (
+        os.fdopen(ours, "rb", buffering=0) as shown,
+        subprocess.Popen(command, cwd=ROOT, stderr=theirs) as program,  # noqa: S603
+    ):
+        os.close(theirs)
+        text = b""
+        try:
+            while part := shown.read(4096):
+                text += part
+        except OSError:
+            pass  # so Linux ends a terminal
+        assert program.wait() == 0
+    assert b"48/48" in text
+    assert b"kiB/s" in text or b"MiB/s" in text
+
+
+def test_processes_copy(tmp_path: Path) -> None:
+    with started("copy", CELLS, tmp_path / "b.n5", "--workers", 2, "--processes") as program:
+        _, err = program.communicate()
+    assert program.returncode == 0, err
+    np.testing.assert_array_equal(
+        open_array(tmp_path / "b.n5", "raw")[...], open_array(CELLS, "raw")[...]
+    )
+
+
+@pytest.mark.timeout(120)
+def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
+    options = ("--chunks", "4,16,16", "--workers", 1)
+    place, whole = tmp_path / "b.zarr", tmp_path / "whole.zarr"
+    printed("copy", CELLS, whole, *options)
+    chunks = len(list(whole.rglob("*")))
+    small = {**os.environ, "DASK_ARRAY__CHUNK_SIZE": "4 KiB"}
+    with started("copy", CELLS, place, *options, env=small, start_new_session=True) as program:
+        while program.poll() is None and len(list(place.rglob("*"))) < chunks // 4:
+            pass
+        os.killpg(program.pid, signal.SIGKILL)
+    assert list(place.rglob(".writing-*"))
+    assert run("copy", CELLS, place, *options).exit_code == 1
+    with started("copy", CELLS, place, *options, "--resume", env=small) as program:
+        _, err = program.communicate()
+    assert program.returncode == 0, err
+    assert files(place) == files(whole)
+
+
+# Verifying
+
+
+def test_damage_is_found_and_mended(cells: Path) -> None:
+    assert "24 ok" in printed("verify", cells)
+    key = damage(cells)
+    found = run("verify", cells)
+    assert found.exit_code == 1
+    assert f"truncated: {key}" in found.stdout
+    (_, report) = json.loads(run("verify", cells, "--json").stdout)
+    assert report["chunks"] == {"ok": 23, "truncated": 1}
+    assert report["damaged"] == {key: "truncated"}
+    assert printed("repair", f"{cells}/raw").startswith("1 damaged chunk moved")
+    printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
+    assert "raw     24 ok" in printed("verify", cells)
+    np.testing.assert_array_equal(open_array(cells, "raw")[...], open_array(CELLS, "raw")[...])
+
+
+def test_a_copy_of_what_is_damaged_fails(cells: Path, tmp_path: Path) -> None:
+    key = damage(cells)
+    found = run("copy", cells, tmp_path / "b.n5")
+    assert found.exit_code == 1
+    assert key in found.stderr
+
+
+# Pictures
+
+
+def test_a_picture_has_the_proportions_of_the_section(tmp_path: Path) -> None:
+    for name, axis in (("xy.png", "z"), ("xz.png", "y")):
+        printed("preview", f"{CELLS}/raw", "-o", tmp_path / name, "--axis", axis, "--pixels", 300)
+    assert images.imread(tmp_path / "xy.png").shape[:2] == (240, 300)
+    assert images.imread(tmp_path / "xz.png").shape[:2] == (288, 300)
+
+
+def test_labels_have_colours_and_numbers_have_none(tmp_path: Path) -> None:
+    for name, option in (("grey.png", "--no-labels"), ("colours.png", "--labels")):
+        printed("preview", f"{CELLS}/nuclei", "-o", tmp_path / name, option, "--at", 50.0)
+        picture = images.imread(tmp_path / name)[:, :, :3]
+        assert (np.ptp(picture, axis=2) > 0.2).any() == (option == "--labels")
+
+
+def test_the_coarsest_level_that_is_fine_enough_is_drawn(tmp_path: Path) -> None:
+    for level, size in enumerate((64, 32, 16)):
+        scale = {"dimensions": [1, 1, 1], "unit": "um"}
+        told = {"pixelResolution": scale, "downsamplingFactors": [2**level] * 3}
+        to_n5(np.full((size,) * 3, level, "u1"), tmp_path / "a.n5", f"s{level}", attributes=told)
+    group = open_group(tmp_path / "a.n5")
+    assert [section(group, pixels=n).values.max() for n in (16, 17, 33, 500)] == [2, 1, 0, 0]
+    assert "z = 5" in section(group, pixels=16, at=20.0).title
+    assert section(group, pixels=20, index=63).title.startswith("s1, z = 31")
+    assert section(group["s0"], pixels=16).columns.step == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (("--at", 500), 1, "outside of 'z'"),
+        (("--index", 48), 1, "there are 48"),
+        (("--axis", "t"), 1, "'t' is none"),
+        (("--index", 1, "--at", 2), 2, "one of them"),
+        (("--percentile", 5, 1), 2, "the smaller one first"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(
+    tmp_path: Path, options: tuple[object, ...], code: int, text: str
+) -> None:
+    found = run("preview", f"{CELLS}/raw", "-o", tmp_path / "a.png", *options)
+    assert found.exit_code == code, found.output
+    assert text in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_of_a_group_names_its_arrays(tmp_path: Path) -> None:
+    create_group(tmp_path / "a.n5")
+    assert "nuclei, raw" in run("preview", CELLS, "-o", tmp_path / "a.png").stderr
+    assert "no arrays" in run("preview", tmp_path / "a.n5", "-o", tmp_path / "a.png").stderr
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found_by = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError("No module named 'matplotlib'")
+        return found_by(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    found = run("preview", f"{CELLS}/raw", "-o", tmp_path / "a.png")
+    assert found.exit_code == 1
+    assert "pip install xarray-n5[plot]" in found.stderr
+
+
+def test_contrast_and_lengths() -> None:
+    assert grey(np.array([[np.nan, np.inf], [0, 2]]), (0, 100)).tolist() == [[0, 1], [0, 1]]
+    assert grey(np.full((2, 2), 7), (0, 100)).max() == 0
+    assert [round_length(x) for x in (1.0, 1.99, 0.07, 49, 5e-9)] == [1, 1, 0.05, 20, 5e-9]
+    labels = colours(np.array([[0, 1, 2, 1]], "u8"))
+    assert (labels[0, 0] == 0).all()
+    assert (labels[0, 1] == labels[0, 3]).all()
+    assert np.abs(labels[0, 1] - labels[0, 2]).max() > 0.2
+
+
+# The program
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    with started("tree", DATA / "java-2.5.1.n5") as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        assert program.stderr.read() == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_learn_to_complete(shell: str) -> None:
+    assert "_XARRAY_N5_COMPLETE" in printed("completion", shell)
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_has_examples(command: str) -> None:
+    text = printed(command, "--help")
+    assert "Examples:" in text
+    assert f"xarray-n5 {command}" in text
+
+
+def test_the_version_is_told() -> None:
+    assert printed("--version").startswith("xarray-n5 ")
