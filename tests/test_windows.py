@@ -43,7 +43,7 @@ def windows(block: np.ndarray, factors: tuple[int, ...]) -> Iterator[tuple[Any, 
 @st.composite
 def blocks(draw: st.DrawFn) -> tuple[np.ndarray, tuple[int, ...]]:
     """Integers of all types, also at their limits, and windows of all shapes."""
-    dtype = np.dtype(draw(st.sampled_from(INTEGERS)))
+    dtype: np.dtype[Any] = np.dtype(draw(st.sampled_from(INTEGERS)))
     shape = draw(npst.array_shapes(min_dims=1, max_dims=3, max_side=7))
     limits = np.iinfo(dtype)
     few = st.integers(max(-2, limits.min), 2)

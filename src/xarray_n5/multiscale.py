@@ -1,15 +1,14 @@
-"""Pyramids: an array, and beside it levels that are coarser and coarser."""
+"""Pyramids: an array, and beside it levels that are coarser and coarser.
+
+All that writes is imported when something is written: who only reads need not wait for it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from xarray_n5.bases import new_base, stored_base
-from xarray_n5.batches import Writing
 from xarray_n5.nodes import path_in
 from xarray_n5.options import check_option
-from xarray_n5.pyramids import plan
-from xarray_n5.scaling import steps_of
 from xarray_n5.windows import Method, check_type
 
 if TYPE_CHECKING:
@@ -52,8 +51,9 @@ def pyramid(
     ----------
     source
         What becomes ``s0``: a DataArray, with the places and units of its axes; a dask or numpy
-        array; an :class:`~xarray_n5.Array`. Without `url`, an array that is stored as ``s0``
-        already, or its place: it stays as it is, and the levels go beside it.
+        array; an :class:`~xarray_n5.Array`. What is none of dask's blocks is read whole. Without
+        `url`, an array that is stored as ``s0`` already, or its place: it stays as it is, and the
+        levels go beside it.
     url, path
         The container and the group in it that is made, or completed. Without `url`, `path` is the
         stored array's in the container `source`.
@@ -101,6 +101,11 @@ def pyramid(
     ValueError
         If the factors make no sense, or the method none for such numbers. Nothing was written then.
     """
+    from xarray_n5.bases import new_base, stored_base
+    from xarray_n5.batches import Writing
+    from xarray_n5.pyramids import plan
+    from xarray_n5.scaling import steps_of
+
     check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")
     if url is None:

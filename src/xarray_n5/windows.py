@@ -123,7 +123,8 @@ def _mean(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
             wide = np.promote_types(block.dtype, np.float64)
             total = _folded(block, window, np.add, wide)
-            return np.divide(total, count).astype(block.dtype)
+            mean: np.ndarray = np.divide(total, count)
+            return mean.astype(block.dtype)
     limits = np.iinfo(block.dtype)
     least, most = limits.min, limits.max
     if block.dtype.itemsize == _LONG:
@@ -177,7 +178,7 @@ def _mode(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
 
 def _longest_run(samples: np.ndarray) -> np.ndarray:
     """Return what stands most often in each column of sorted rows, of several the smallest."""
-    best = samples[0].copy()
+    best: np.ndarray = samples[0].copy()
     run = np.ones(best.shape, np.min_scalar_type(len(samples)))
     most = run.copy()
     for before, row in itertools.pairwise(samples):
