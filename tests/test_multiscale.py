@@ -40,7 +40,7 @@ from xarray_n5 import (
 from xarray_n5.axes import Geometry
 from xarray_n5.coarsening import coarser_blocks
 from xarray_n5.scaling import steps_of
-from xarray_n5.storage import MemoryStore
+from xarray_n5.storage import LocalStore, MemoryStore
 from xarray_n5.windows import coarse_shape, reduce_windows
 
 if TYPE_CHECKING:
@@ -375,7 +375,26 @@ def test_a_source_that_is_stored_nowhere_needs_a_place(tmp_path: Path) -> None:
         pyramid(open_array(tmp_path, "s0"), path="s0")
 
 
+def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
+    source = da.from_array(volume(), chunks=8)
+    to_n5(source, tmp_path, "p/s0", compute=False)
+    with pytest.raises(ValueError, match="go on with that first"):
+        pyramid(tmp_path, path="p/s0", factors=[2])
+    to_n5(source, tmp_path, "p/s0", resume=True)
+    pyramid(tmp_path, path="p/s0", factors=[2])
+    expected = reduce_windows(volume(), (2, 2, 2), "mean")
+    np.testing.assert_array_equal(open_array(tmp_path, "p/s1")[...], expected)
+
+
 # Nothing is lost
+
+
+def test_a_dataset_with_coordinates_beside_it_still_opens(tmp_path: Path) -> None:
+    image().to_dataset(name="s0").n5.to_n5(tmp_path / "a.zarr", format="zarr2")
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match=r"'x' in .* called like an axis"):
+        pyramid(tmp_path / "a.zarr", path="s0", factors=[2])
+    assert files(tmp_path) == before
 
 
 def test_what_is_there_stays_or_is_replaced_as_asked(tmp_path: Path) -> None:
@@ -481,9 +500,26 @@ def test_memory_does_not_grow_with_the_volume(tmp_path: Path) -> None:
 # Interruptions
 
 
-def main(place: str, log: str) -> None:
-    """Write a pyramid in small tasks, in a process that can be killed."""
-    pyramid(numbers(log), place, "p", **OPTIONS)
+class DeadlyStore(LocalStore):
+    """A directory whose process is killed as soon as it has written a certain key."""
+
+    __slots__ = ("last",)
+    last: str
+
+    def __init__(self, root: str, last: str) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "last", last)
+
+    def set(self, key: str, data: Any) -> None:
+        super().set(key, data)
+        if key == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(place: str, log: str, moment: str) -> None:
+    """Write a pyramid in small tasks, in a process that is killed at a moment."""
+    with dask.config.set(SMALL):
+        pyramid(numbers(log), DeadlyStore(place, f"p/{moment}"), "p", **OPTIONS)
 
 
 def numbers(log: str | Path) -> da.Array:
@@ -493,26 +529,19 @@ def numbers(log: str | Path) -> da.Array:
     return source(log, pause=0.002)
 
 
-OPTIONS: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "chunks": 4, "levels": 2}
+OPTIONS: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "chunks": 8, "levels": 2}
 
 SMALL = {"array.chunk-size": "512B", "scheduler": "threads", "num_workers": 2}
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("moment", ["s0/4/8/2", "s1/2/4/1", "s2/0/0/0"])
+@pytest.mark.parametrize("moment", ["s0/1/3/2", "s1/1/1/1", "s2/0/1/0"])
 def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> None:
     place, other, log = tmp_path / "a.n5", tmp_path / "b.n5", tmp_path / "log"
     log.mkdir()
-    code = (
-        "import sys, dask; from tests import test_multiscale as t\n"
-        "with dask.config.set(t.SMALL): t.main(*sys.argv[1:])"
-    )
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", code, str(place), str(log)], cwd=ROOT, start_new_session=True
-    ) as writer:
-        while writer.poll() is None and not (place / "p" / moment).exists():
-            pass
-        os.killpg(writer.pid, signal.SIGKILL)
+    code = "import sys; from tests.test_multiscale import main; main(*sys.argv[1:])"
+    arguments = [sys.executable, "-c", code, str(place), str(log), moment]
+    writer = subprocess.run(arguments, cwd=ROOT, check=False)  # noqa: S603
     assert writer.returncode == -signal.SIGKILL
     done = {
         key: (place / key).stat().st_ino
@@ -561,7 +590,7 @@ def test_a_cluster_writes_a_pyramid(tmp_path: Path) -> None:
     source = da.from_array(volume((32, 64, 64)), chunks=(16, 32, 32))
     options: dict[str, Any] = {"chunks": 8, "axes": nm(z=1, y=1, x=1), "levels": 2}
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
         Client(cluster),  # type: ignore[no-untyped-call]
     ):
         receipts = pyramid(source, tmp_path / "a.n5", **options)

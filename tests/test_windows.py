@@ -114,6 +114,14 @@ def test_labels_beyond_what_floats_can_tell_apart_stay_themselves() -> None:
     assert reduce_windows(labels, (1, 2), "mode").ravel().tolist() == [other, 0]
 
 
+@pytest.mark.parametrize("method", ORACLES)
+def test_a_block_may_lie_in_memory_in_any_order(method: Method) -> None:
+    block = np.random.default_rng(2).integers(0, 3, (7, 6, 5))
+    expected = reduce_windows(block, (2, 3, 1), method)
+    for turned in (np.asfortranarray(block), block[::-1, :, ::-1][::-1, :, ::-1]):
+        np.testing.assert_array_equal(reduce_windows(turned, (2, 3, 1), method), expected)
+
+
 def test_no_number_counts_as_one_value_among_labels() -> None:
     labels = np.array([np.nan, 1.0, np.nan, 2.0], "f4")
     assert np.isnan(reduce_windows(labels, [4], "mode")[0])

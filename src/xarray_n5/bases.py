@@ -16,6 +16,7 @@ from xarray_n5.creation import chunk_shape
 from xarray_n5.dask import from_n5
 from xarray_n5.group import open_array
 from xarray_n5.sources import blocks_of
+from xarray_n5.underway import all_underway
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +68,7 @@ def stored_base(
     NodeNotFoundError
         If there is no array.
     ValueError
-        If levels beside it would be no pyramid.
+        If levels beside it would be no pyramid, or a write into it has not ended.
     """
     if isinstance(source, Array):
         if path or storage_options or form:
@@ -81,6 +82,11 @@ def stored_base(
         raise ValueError(
             f"{array.url} is not called {BASE!r} in a group of a container, or was opened turned "
             "round: levels beside it would be no pyramid. Give a url (and a path) for a copy"
+        )
+    if all_underway(array.container, array.path):
+        raise ValueError(
+            f"{array.url} is still being written, or its write was stopped: go on with that first "
+            "(resume=True), so that levels are made of all of it"
         )
     form = array._chunks.format.name  # noqa: SLF001 - the array as it is stored
     return Base(

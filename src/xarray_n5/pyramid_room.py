@@ -47,6 +47,13 @@ def check_levels(group: Group, names: Collection[str], mode: str, *, begun: bool
             raise NodeExistsError(group.url, name, "an array with more in it", hint)
 
 
+def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
+    """Raise where arrays are the coordinates of others: they would be of one level alone."""
+    for name in sorted(set(group) & {dim for dim in dims if dim}):
+        hint = "it is a coordinate, and levels have other sizes: choose another path for a copy"
+        raise NodeExistsError(group.url, name, "an array called like an axis", hint)
+
+
 def check_images(group: Group) -> None:
     """Raise where the group describes images that are no pyramid of its levels."""
     for image in images_in(group.attrs):

@@ -21,7 +21,13 @@ from xarray_n5.group import create_group
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.nodes import open_place
 from xarray_n5.paths import join
-from xarray_n5.pyramid_room import check_images, check_levels, older_levels, unfinished
+from xarray_n5.pyramid_room import (
+    check_coordinates,
+    check_images,
+    check_levels,
+    older_levels,
+    unfinished,
+)
 from xarray_n5.room import check_free, existing
 from xarray_n5.surroundings import look_around
 from xarray_n5.windows import coarse_shape
@@ -145,6 +151,7 @@ class Pyramid:
         if others and self.how.resume:
             said = others[0].facts() or {}
             raise ResumeError(group.url, "", f"{said.get('began')} at {said.get('by')}")
+        check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
         if not again:
             begun = bool(others) or mark.facts() is not None
             check_levels(group, self.written, self.how.mode, begun=begun)

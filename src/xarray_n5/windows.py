@@ -20,6 +20,9 @@ Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
 _LIMB = 32
 """How many bits of long integers are summed at once."""
 
+_AT_ONCE = 1 << 14
+"""How many windows of labels are looked at at once: so many stay in a processor's cache."""
+
 _LONG = 8
 """The bytes of an integer whose sums would not fit."""
 
@@ -107,7 +110,7 @@ def _folded(
     for axis, side in enumerate(window):
         if side > 1:
             before = (slice(None),) * axis
-            result = block[(*before, slice(None, None, side))].astype(dtype)
+            result = block[(*before, slice(None, None, side))].astype(dtype, order="C")
             for number in range(1, side):
                 fold(result, block[(*before, slice(number, None, side))], out=result)
             block = result
@@ -163,16 +166,19 @@ def _to_even(quotient: np.ndarray, rest: np.ndarray, count: int) -> np.ndarray:
 def _mode(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
     """Return the most frequent; only windows that are not all alike are looked at closely."""
     result = _least(block, window)
-    mixed = np.nonzero(result != _greatest(block, window))
-    if mixed[0].size:
-        places = itertools.product(*map(range, window))
-        strided = (
-            tuple(slice(at, None, side) for at, side in zip(place, window, strict=True))
-            for place in places
+    mixed = np.flatnonzero(result != _greatest(block, window))
+    flat, ends = block.reshape(-1), result.reshape(-1)
+    strides = [math.prod(block.shape[axis + 1 :]) for axis in range(block.ndim)]
+    inner = np.array([np.dot(place, strides) for place in np.ndindex(*window)], np.intp)
+    for start in range(0, mixed.size, _AT_ONCE):
+        some = mixed[start : start + _AT_ONCE]
+        places = np.unravel_index(some, result.shape)
+        first = sum(
+            at * (side * stride) for at, side, stride in zip(places, window, strides, strict=True)
         )
-        samples = np.stack([block[each][mixed] for each in strided])
+        samples = flat.take(first + inner[:, np.newaxis])
         samples.sort(axis=0)
-        result[mixed] = _longest_run(samples)
+        ends[some] = _longest_run(samples)
     return result
 
 
