@@ -96,8 +96,13 @@ def nm(**scales: float) -> tuple[Axis, ...]:
 # What is in the levels, and where
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("method", ["mean", "nearest", "mode", "max", "min"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        *((kind, method) for kind in FORMATS for method in ("mean", "nearest")),
+        *(("n5", method) for method in ("mode", "max", "min")),
+    ],
+)
 def test_levels_are_made_of_each_other_and_lie_where_they_belong(
     tmp_path: Path, kind: str, method: Method
 ) -> None:
@@ -303,7 +308,7 @@ def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Pa
     assert stored(tmp_path)["s1"].shape == (4, 3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     shape=st.tuples(*[st.integers(1, 12)] * 2),
     chunks=st.tuples(*[st.integers(1, 5)] * 2),
@@ -485,7 +490,7 @@ def test_tasks_read_whole_chunks_of_many_and_are_few() -> None:
 
 
 def test_memory_does_not_grow_with_the_volume(tmp_path: Path) -> None:
-    source = da.ones((16, 1024, 768), chunks=(16, 64, 64), dtype="u1")
+    source = da.ones((16, 1024, 576), chunks=(16, 64, 64), dtype="u1")
     tracemalloc.start()
     try:
         with dask.config.set({"array.chunk-size": "512KiB", "scheduler": "synchronous"}):
