@@ -22,9 +22,9 @@ SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
     {"alerts", "errors", "notes", "options"},
-    {"units", "paths", "parallel", "selection", "planning", "receipts"},
+    {"units", "paths", "parallel", "selection", "planning", "receipts", "windows"},
     {"axes"},
-    {"grid"},
+    {"grid", "scaling"},
     {"compression", "storage"},
     {"metadata", "underway"},
     {"formats", "dialects"},
@@ -52,13 +52,13 @@ LADDER = [
     {"packings"},
     {"storing"},
     {"resuming"},
-    {"batches", "beginning"},
+    {"batches", "beginning", "coarsening"},
     {"dask", "faithful", "fitting", "hangar_columns", "picking"},
-    {"destinations", "encoding", "hangar", "integrity", "replicas", "sections"},
+    {"bases", "destinations", "encoding", "hangar", "integrity", "replicas", "sections"},
     {"building", "copying", "pictures"},
-    {"multiscales", "room"},
-    {"backend", "writer"},
-    {"updating"},
+    {"multiscales", "pyramid_room", "room"},
+    {"backend", "pyramids", "writer"},
+    {"multiscale", "updating"},
     {"accessor"},
     {"cli"},
 ]
@@ -71,7 +71,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
-    *("chunk_map", "repair", "verify"),
+    *("chunk_map", "pyramid", "repair", "verify"),
     *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }

@@ -38,6 +38,7 @@ from xarray_n5.formats.hangar_writer import HangarWriter
 from xarray_n5.group import Group, create_array, create_group, open_array, open_group
 from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
 from xarray_n5.integrity import repair, verify
+from xarray_n5.multiscale import pyramid
 
 __all__ = [
     "AlignmentError",
@@ -71,6 +72,7 @@ __all__ = [
     "hangar_records",
     "open_array",
     "open_group",
+    "pyramid",
     "register_compression",
     "register_dialect",
     "repair",

@@ -103,6 +103,21 @@ class Axis:
         """Return where `sample` lies, in :attr:`unit`."""
         return self.offset + sample * self.step
 
+    def coarser(self, factor: int, *, centred: bool = True) -> Axis:
+        """Return the axis of a level of which one sample stands for `factor` of this one's.
+
+        It lies where the mean of those lies, or else where the first of them does.
+
+        >>> Axis(name="z", scale=4.0).coarser(2)
+        Axis(name='z', scale=8.0, offset=2.0, factor=2.0)
+        """
+        if factor == 1:
+            return self
+        shift = self.step * (factor - 1) / 2 if centred else 0.0
+        return replace(
+            self, scale=self.step * factor, offset=self.offset + shift, factor=self.factor * factor
+        )
+
     @property
     def placed(self) -> bool:
         """Whether anything is known of where the samples lie."""

@@ -126,6 +126,14 @@ class Batch:
         (receipts,) = compute_now(self._gathered(_as_they_are))
         return _end(receipts, self.mark, self.ends)
 
+    def in_turn(self) -> xr.DataTree:
+        """Compute the writes one after another, as where each reads what the last one wrote."""
+        receipts = {}
+        for name, each in self.begun.items():
+            write = replace(cast("Write", each.write), part=True)
+            (receipts[name],) = compute_now(write_lazily(each.source, write, each.before))
+        return _end(receipts, self.mark, self.ends)
+
     def _gathered(self, last: Callable[[dict[str, Any]], Any]) -> Written:
         parts = []
         for each in self.begun.values():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.axes import Geometry, kind_of
-from xarray_n5.dialects.ngff import is_of_variable, variable_image
+from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
 from xarray_n5.errors import MetadataError
 from xarray_n5.units import unit_of
 
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 _KEY = "multiscales"
 
-_ORDER = ("time", "channel", "space")
-"""In which order axes stand (version 0.4); at most one of each of the first two kinds."""
-
-_MOST, _LEAST, _SPACE = 5, 2, 3
-"""How many axes there are at most and at least, and how many of them at most are space."""
+_LEAST = 2
+"""How many axes of space must be known to be so."""
 
 
 def check_dialect(dialect: object) -> None:
@@ -103,17 +100,14 @@ def _name(image: dict[str, Any]) -> str:
 def _image(stored: Stored, *, wanted: bool) -> Geometry | None:
     """Return a variable's axes with their kinds, if it is an image; None where it is none."""
     axes = stored.geometry.axes
-    if stored.packed.data.dtype.kind not in "biuf" or not _LEAST <= len(axes) <= _MOST:
+    if stored.packed.data.dtype.kind not in "biuf":
         return None
     if set(stored.packed.dims) & set(stored.irregular):
         return None  # every axis would have to have a scale
     lengths = [axis for axis in axes if axis.scale is not None and _is_length(axis)]
     kinds = [_kind(axis) for axis in axes]
     regular = [a for a, kind in zip(axes, kinds, strict=True) if kind == "space" and a.scale]
-    proper = kinds == sorted(kinds, key=_ORDER.index)
-    few = kinds.count("time") <= 1 and kinds.count("channel") <= 1
-    space = _LEAST <= kinds.count("space") <= _SPACE
-    if not (proper and few and space and len(regular if wanted else lengths) >= _LEAST):
+    if not can_show(kinds) or len(regular if wanted else lengths) < _LEAST:
         return None
     whole = zip(axes, kinds, strict=True)
     return Geometry(tuple(replace(axis, kind=kind) for axis, kind in whole))  # type: ignore[arg-type]

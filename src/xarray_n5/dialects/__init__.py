@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.alerts import warn
-from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.defaults import default_attributes, default_pyramid
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.imagej import ImageJ
 from xarray_n5.dialects.n5_viewer import N5Viewer
@@ -30,11 +30,14 @@ from xarray_n5.dialects.tensorstore import TensorStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from xarray_n5.axes import Geometry
+
 __all__ = [
     "DIALECTS",
     "Dialect",
     "Node",
     "PyramidDialect",
+    "check_pyramid",
     "geometry_of",
     "hear",
     "lost",
@@ -157,34 +160,19 @@ def write_geometry(
     if dialect is not None:
         _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
-    if not reverses:
-        return _write_in_order(geometry, node)
-    attributes = TensorStore().write(geometry, node)
-    scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
-    backwards = any(scale < 0 for scale in scales)
-    apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
-    if any(axis.offset for axis in geometry.axes) or apart or backwards:
-        attributes["transform"] = Cosem().write(geometry, node)["transform"]
-    if any(axis.labels for axis in geometry.axes):
-        texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
-        attributes |= Neuroglancer().write(Geometry(texts), node)
-    if geometry.affine is not None:
-        attributes |= Canonical().write(geometry, node)
-    return attributes
-
-
-def _write_in_order(geometry: Geometry, node: Node) -> dict[str, Any]:
-    """Return names as xarray reads them, and COSEM's ``transform``, which tells its order."""
-    attributes = ArrayDimensions().write(geometry, node)
-    if geometry.placed or any(axis.unit for axis in geometry.axes):
-        attributes["transform"] = Cosem().write(geometry, node)["transform"]
-    return attributes
+    return default_attributes(geometry, node, reverses=reverses)
 
 
 def write_pyramid(
-    levels: Sequence[tuple[Node, Geometry]], dialect: str | Iterable[str], *, group: bool = True
+    levels: Sequence[tuple[Node, Geometry]],
+    dialect: str | Iterable[str] | None = None,
+    *,
+    group: bool = True,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of a pyramid's group, and those of each level.
+
+    By default those of Neuroglancer, n5-viewer and COSEM, as far as they can tell it; in Zarr those
+    of xarray and OME-NGFF.
 
     Parameters
     ----------
@@ -200,7 +188,42 @@ def write_pyramid(
     ValueError
         If a dialect is unknown, or all of them together do not tell where the samples lie.
     """
-    wanted = _listed(dialect)
+    wanted = None if dialect is None else _listed(dialect)
+    around, own = default_pyramid(levels) if wanted is None else _written(levels, wanted, group)
+    nodes = [
+        replace(node, attributes=attributes, parents=(around,) if group else ())
+        for attributes, (node, _) in zip(own, levels, strict=True)
+    ]
+    geometries = [geometry for _, geometry in levels]
+    check_pyramid(nodes, geometries, " and ".join(wanted or ("the default",)), group=group)
+    return around, own
+
+
+def check_pyramid(
+    nodes: Sequence[Node], geometries: Sequence[Geometry], what: str, *, group: bool = True
+) -> None:
+    """Raise where levels, with all that is around them, do not read as they are meant.
+
+    Raises
+    ------
+    ValueError
+        Naming what is lost, of `what` metadata.
+    """
+    for node, geometry in zip(nodes, geometries, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            base = nodes[0] if group and node is not nodes[0] else None
+            again = geometry_of(replace(node, base=base))
+        if gone := lost(geometry, again):
+            raise ValueError(f"{what} metadata cannot tell {gone}")
+
+
+def _written(
+    levels: Sequence[tuple[Node, Geometry]],
+    wanted: Sequence[str],
+    group: bool,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what several dialects together say of a pyramid's group, and of each level."""
     around: dict[str, Any] = {}
     own: list[dict[str, Any]] = [{} for _ in levels]
     for name in wanted:
@@ -212,17 +235,6 @@ def write_pyramid(
             if not written and not group:
                 raise ValueError(f"{name} metadata are not written on an array alone")
             _merge(attributes, written, name)
-    nodes = [
-        replace(node, attributes=attributes, parents=(around,) if group else ())
-        for attributes, (node, _) in zip(own, levels, strict=True)
-    ]
-    for node, (_, geometry) in zip(nodes, levels, strict=True):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            base = nodes[0] if group and node is not nodes[0] else None
-            again = geometry_of(replace(node, base=base))
-        if gone := lost(geometry, again):
-            raise ValueError(f"{' and '.join(wanted)} metadata cannot tell {gone}")
     return around, own
 
 

@@ -29,6 +29,12 @@ _FIXED = ("t", "c", "z", "y", "x")
 
 _KEY = "multiscales of the group"
 
+_ORDER = ("time", "channel", "space")
+"""In which order axes stand (version 0.4); at most one of each of the first two kinds."""
+
+_MOST, _LEAST, _SPACE = 5, 2, 3
+"""How many axes there are at most and at least, and how many of them at most are space."""
+
 _METHOD = "xarray_n5"
 """What the images of variables say of themselves."""
 
@@ -90,6 +96,19 @@ class Ngff:
         texts = [each.labels for each in levels[0][1].axes if each.labels]
         channels = [{"label": text} for text in texts[0]] if texts else []
         return {"multiscales": [image]} | ({"omero": {"channels": channels}} if channels else {})
+
+
+def can_show(kinds: Sequence[str | None]) -> bool:
+    """Return whether version 0.4 has images with axes of such kinds, in this order.
+
+    >>> can_show(["time", "space", "space"]), can_show(["space", "time", "space"])
+    (True, False)
+    """
+    if not set(kinds) <= set(_ORDER) or not _LEAST <= len(kinds) <= _MOST:
+        return False
+    proper = list(kinds) == sorted(kinds, key=lambda kind: _ORDER.index(str(kind)))
+    few = kinds.count("time") <= 1 and kinds.count("channel") <= 1
+    return proper and few and _LEAST <= kinds.count("space") <= _SPACE
 
 
 def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:

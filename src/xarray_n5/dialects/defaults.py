@@ -1,0 +1,89 @@
+"""What is written of axes where nobody asks for a dialect: what the most readers understand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.axes import Axis, Geometry, kind_of
+from xarray_n5.dialects.array_dimensions import ArrayDimensions
+from xarray_n5.dialects.canonical import Canonical
+from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.n5_viewer import N5Viewer
+from xarray_n5.dialects.neuroglancer import Neuroglancer
+from xarray_n5.dialects.ngff import Ngff, can_show
+from xarray_n5.dialects.tensorstore import TensorStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.dialects.node import Node
+
+_SAME = 1e-9
+"""By which part of a step two levels may lie apart, for rounding."""
+
+
+def default_attributes(geometry: Geometry, node: Node, *, reverses: bool) -> dict[str, Any]:
+    """Return the attributes of an array alone.
+
+    Where a format lists axes as numpy does, names as xarray reads them and COSEM's ``transform``,
+    which tells its order.
+    """
+    placed = geometry.placed or any(axis.unit for axis in geometry.axes)
+    if not reverses:
+        attributes = ArrayDimensions().write(geometry, node)
+        return attributes | (_transform(geometry, node) if placed else {})
+    attributes = TensorStore().write(geometry, node)
+    scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
+    backwards = any(scale < 0 for scale in scales)
+    apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
+    if any(axis.offset for axis in geometry.axes) or apart or backwards:
+        attributes |= _transform(geometry, node)
+    if any(axis.labels for axis in geometry.axes):
+        texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
+        attributes |= Neuroglancer().write(Geometry(texts), node)
+    if geometry.affine is not None:
+        attributes |= Canonical().write(geometry, node)
+    return attributes
+
+
+def default_pyramid(
+    levels: Sequence[tuple[Node, Geometry]],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of a pyramid's group, and those of each level.
+
+    In N5 those of Neuroglancer and n5-viewer, as far as these can tell it, and COSEM's, whose
+    numbers are final. In Zarr names as xarray has them, OME-NGFF, and COSEM's ``transform``,
+    which keeps units as they are spelt.
+    """
+    if levels[0][0].format != "n5":
+        axes = levels[0][1].axes
+        shown = can_show([axis.kind or kind_of(axis.name, axis.unit) for axis in axes])
+        own = [ArrayDimensions().write(g, node) | _transform(g, node) for node, g in levels]
+        return (Ngff().write_group(levels) if shown else {}), own
+    around = Neuroglancer().write_group(levels)
+    around["multiscales"] = Cosem().write_group(levels)["multiscales"]
+    own = [Neuroglancer().write(g, node) | _transform(g, node) for node, g in levels]
+    if _is_n5_viewers(levels):
+        around |= N5Viewer().write_group(levels)
+        own = [
+            said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
+        ]
+    return around, own
+
+
+def _transform(geometry: Geometry, node: Node) -> dict[str, Any]:
+    return {"transform": Cosem().write(geometry, node)["transform"]}
+
+
+def _is_n5_viewers(levels: Sequence[tuple[Node, Geometry]]) -> bool:
+    """Return whether n5-viewer's rule puts levels where they lie among each other.
+
+    It has one unit, and each sample in the middle of those that it stands for.
+    """
+    base = levels[0][1].axes
+    units = {axis.unit for axis in base if axis.scale is not None}
+    return len(units) == 1 and all(
+        own.step > 0 and abs(own.base[1] - under.offset) <= _SAME * own.step
+        for _, geometry in levels
+        for own, under in zip(geometry.axes, base, strict=True)
+    )

@@ -1,0 +1,215 @@
+"""Windows of samples that become one sample: their mean, the most frequent, the first, an extreme.
+
+Windows begin at an array's first sample and stand side by side; at its ends they hold what is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
+
+_LIMB = 32
+"""How many bits of long integers are summed at once."""
+
+_AT_ONCE = 1 << 14
+"""How many windows of labels are looked at at once: so many stay in a processor's cache."""
+
+_LONG = 8
+"""The bytes of an integer whose sums would not fit."""
+
+
+def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) -> np.ndarray:
+    """Return one sample for each window.
+
+    Parameters
+    ----------
+    block
+        Numbers; for "mode" and "nearest" anything that can be sorted.
+    factors
+        The sides of a window.
+    method
+        "mean": of integers exact, and rounded to the nearest, halves to the even one, as
+        TensorStore does; of floats in double precision, NaN where there is one. "mode": the most
+        frequent, and of several the smallest. "nearest": the window's first, as it is. "max" and
+        "min": NaN where there is one.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the same type, with ``ceil(size / factor)`` samples along each axis.
+
+    Examples
+    --------
+    >>> reduce_windows(np.array([1, 2, 4, 5, 255], "u1"), [2], "mean")
+    array([  2,   4, 255], dtype=uint8)
+    """
+    if method == "nearest":
+        return np.ascontiguousarray(block[tuple(slice(None, None, each) for each in factors)])
+    reduced = _METHODS[method]
+    shape = coarse_shape(block.shape, factors)
+    whole = [(block[source], window, target) for source, window, target in _parts(block, factors)]
+    if len(whole) == 1:
+        return reduced(block, whole[0][1])
+    result = np.empty(shape, block.dtype)
+    for part, window, target in whole:
+        result[target] = reduced(part, window)
+    return result
+
+
+def coarse_shape(shape: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
+    """Return how many windows there are along each axis.
+
+    >>> coarse_shape((5, 4, 1), (2, 2, 2))
+    (3, 2, 1)
+    """
+    return tuple(-(-size // factor) for size, factor in zip(shape, factors, strict=True))
+
+
+def check_type(dtype: np.dtype[Any], method: Method) -> None:
+    """Raise where elements of a type cannot be reduced so.
+
+    Raises
+    ------
+    ValueError
+        Naming the type and what can be done.
+    """
+    kinds = {"mean": "iuf", "mode": "iufb", "nearest": "iufbc", "max": "iufb", "min": "iufb"}
+    if dtype.kind not in kinds[method]:
+        hint = "use 'mode' or 'nearest'" if dtype.kind == "b" else "use 'nearest', or convert it"
+        raise ValueError(f"a {method} of {dtype} is not defined; {hint}")
+
+
+def _parts(
+    block: np.ndarray, factors: Sequence[int]
+) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...], tuple[slice, ...]]]:
+    """Iterate over parts whose windows are all alike: where they are, the window, where it goes."""
+    sides = []
+    for size, factor in zip(block.shape, factors, strict=True):
+        count, rest = divmod(size, factor)
+        inner = (slice(0, count * factor), factor, slice(0, count))
+        outer = (slice(count * factor, size), rest, slice(count, count + 1))
+        sides.append([inner] * (count > 0 or not rest) + [outer] * (rest > 0))
+    for part in itertools.product(*sides):
+        sources, window, targets = zip(*part, strict=True)
+        yield sources, window, targets
+
+
+def _folded(
+    block: np.ndarray, window: Sequence[int], fold: np.ufunc, dtype: np.dtype[Any]
+) -> np.ndarray:
+    """Return one number for each window, axis by axis: rows of the last axis stay together."""
+    for axis, side in enumerate(window):
+        if side > 1:
+            before = (slice(None),) * axis
+            result = block[(*before, slice(None, None, side))].astype(dtype, order="C")
+            for number in range(1, side):
+                fold(result, block[(*before, slice(number, None, side))], out=result)
+            block = result
+    found: np.ndarray = block.astype(dtype, copy=False)
+    return found
+
+
+def _mean(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
+    count = math.prod(window)
+    if count == 1:
+        return block.copy()
+    if block.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = np.promote_types(block.dtype, np.float64)
+            total = _folded(block, window, np.add, wide)
+            mean: np.ndarray = np.divide(total, count)
+            return mean.astype(block.dtype)
+    limits = np.iinfo(block.dtype)
+    least, most = limits.min, limits.max
+    if block.dtype.itemsize == _LONG:
+        least, most = min(0, int(block.min(initial=0))), max(0, int(block.max(initial=0)))
+        if not limits.min <= count * least <= count * most <= limits.max:
+            return _long_mean(block, window, count)
+    wide = block.dtype
+    if wide.itemsize < _LONG:
+        wide = np.min_scalar_type(count * (least or most))
+    total = _folded(block, window, np.add, wide)
+    quotient = total // wide.type(count)
+    rest = total - quotient * wide.type(count)
+    return _to_even(quotient, rest, count).astype(block.dtype)
+
+
+def _long_mean(block: np.ndarray, window: Sequence[int], count: int) -> np.ndarray:
+    """Return means of numbers whose sums would not fit: of their upper and their lower halves."""
+    kind = block.dtype.type
+    high = _folded(block >> kind(_LIMB), window, np.add, block.dtype)
+    low = _folded(block & kind((1 << _LIMB) - 1), window, np.add, block.dtype)
+    quotient = high // kind(count)
+    low += (high - quotient * kind(count)) << kind(_LIMB)
+    more = low // kind(count)
+    rest = low - more * kind(count)
+    return _to_even((quotient << kind(_LIMB)) + more, rest, count)
+
+
+def _to_even(quotient: np.ndarray, rest: np.ndarray, count: int) -> np.ndarray:
+    """Return the nearest whole numbers, of two as near the even one."""
+    lacking = count - rest
+    up = (rest > lacking) | ((rest == lacking) & (quotient & 1).astype(bool))
+    nearest: np.ndarray = np.add(quotient, up, out=quotient)
+    return nearest
+
+
+def _mode(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
+    """Return the most frequent; only windows that are not all alike are looked at closely."""
+    result = _least(block, window)
+    mixed = np.flatnonzero(result != _greatest(block, window))
+    flat, ends = block.reshape(-1), result.reshape(-1)
+    strides = [math.prod(block.shape[axis + 1 :]) for axis in range(block.ndim)]
+    inner = np.array([np.dot(place, strides) for place in np.ndindex(*window)], np.intp)
+    for start in range(0, mixed.size, _AT_ONCE):
+        some = mixed[start : start + _AT_ONCE]
+        places = np.unravel_index(some, result.shape)
+        first = sum(
+            at * (side * stride) for at, side, stride in zip(places, window, strides, strict=True)
+        )
+        samples = flat.take(first + inner[:, np.newaxis])
+        samples.sort(axis=0)
+        ends[some] = _longest_run(samples)
+    return result
+
+
+def _longest_run(samples: np.ndarray) -> np.ndarray:
+    """Return what stands most often in each column of sorted rows, of several the smallest."""
+    best: np.ndarray = samples[0].copy()
+    run = np.ones(best.shape, np.min_scalar_type(len(samples)))
+    most = run.copy()
+    for before, row in itertools.pairwise(samples):
+        # NaNs are one value here: they stand last.
+        same = (row == before) | ((row != row) & (before != before))  # noqa: PLR0124
+        run *= same
+        run += 1
+        np.copyto(best, row, where=run > most)
+        np.maximum(most, run, out=most)
+    return best
+
+
+def _greatest(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
+    return _extreme(block, window, np.maximum)
+
+
+def _least(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
+    return _extreme(block, window, np.minimum)
+
+
+def _extreme(block: np.ndarray, window: Sequence[int], fold: np.ufunc) -> np.ndarray:
+    found = _folded(block, window, fold, block.dtype)
+    return found.copy() if found is block else found
+
+
+_METHODS: Mapping[str, Callable[[np.ndarray, Sequence[int]], np.ndarray]] = MappingProxyType(
+    {"mean": _mean, "mode": _mode, "max": _greatest, "min": _least}
+)
