@@ -26,6 +26,7 @@ from xarray_n5.dialects.node import Dialect, Node, PyramidDialect
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
 from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.units import canonical_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,8 +135,9 @@ def write_geometry(
     """Return the attributes that describe an array's geometry.
 
     By default those that TensorStore, Neuroglancer and Fiji read, and COSEM's ``transform`` beside
-    them where there is an offset, which the others cannot say, or an axis of time or channels. A
-    matrix becomes n5-universe's canonical metadata.
+    them where there is an offset, which the others cannot say, an axis of time or channels, or a
+    unit that Neuroglancer only knows by its symbol. A matrix becomes n5-universe's canonical
+    metadata.
 
     Parameters
     ----------
@@ -160,10 +162,11 @@ def write_geometry(
     if not reverses:
         return _write_in_order(geometry, node)
     attributes = TensorStore().write(geometry, node)
+    respelled = _respell_units(attributes)
     scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
     backwards = any(scale < 0 for scale in scales)
     apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
-    if any(axis.offset for axis in geometry.axes) or apart or backwards:
+    if any(axis.offset for axis in geometry.axes) or apart or backwards or respelled:
         attributes["transform"] = Cosem().write(geometry, node)["transform"]
     if any(axis.labels for axis in geometry.axes):
         texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
@@ -171,6 +174,19 @@ def write_geometry(
     if geometry.affine is not None:
         attributes |= Canonical().write(geometry, node)
     return attributes
+
+
+def _respell_units(attributes: dict[str, Any]) -> bool:
+    """Put symbols for units that are whole words, and return whether there were any.
+
+    Neuroglancer shows nothing of an array with a unit like "micrometer".
+    """
+    written = attributes.get("units", [])
+    symbols = [canonical_unit(text) or text for text in written]
+    if symbols == written:
+        return False
+    attributes["units"] = symbols
+    return True
 
 
 def _write_in_order(geometry: Geometry, node: Node) -> dict[str, Any]:
