@@ -58,7 +58,7 @@ def fold(label: str, body: str, *, unfolded: bool = False) -> str:
 def side_by_side(*parts: str) -> str:
     """Return pieces of HTML beside each other, where there is room for it."""
     inner = "".join(f"<div>{part}</div>" for part in parts if part)
-    style = "display: flex; flex-wrap: wrap; gap: 0.6em 2.5em; align-items: flex-start"
+    style = "display: flex; flex-wrap: wrap; gap: 0.6em 2em; align-items: flex-start"
     return f'<div style="{style}">{inner}</div>'
 
 
