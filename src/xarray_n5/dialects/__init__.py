@@ -137,8 +137,9 @@ def write_geometry(
     """Return the attributes that describe an array's geometry.
 
     By default those that TensorStore, Neuroglancer and Fiji read, and COSEM's ``transform`` beside
-    them where there is an offset, which the others cannot say, or an axis of time or channels. A
-    matrix becomes n5-universe's canonical metadata.
+    them where there is an offset, which the others cannot say, an axis of time or channels, or a
+    unit that Neuroglancer only knows by its symbol. A matrix becomes n5-universe's canonical
+    metadata.
 
     Parameters
     ----------

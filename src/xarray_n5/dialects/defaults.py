@@ -12,6 +12,7 @@ from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer
 from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.units import canonical_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +34,11 @@ def default_attributes(geometry: Geometry, node: Node, *, reverses: bool) -> dic
         attributes = ArrayDimensions().write(geometry, node)
         return attributes | (_transform(geometry, node) if placed else {})
     attributes = TensorStore().write(geometry, node)
+    respelled = _respell_units(attributes)
     scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
     backwards = any(scale < 0 for scale in scales)
     apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
-    if any(axis.offset for axis in geometry.axes) or apart or backwards:
+    if any(axis.offset for axis in geometry.axes) or apart or backwards or respelled:
         attributes |= _transform(geometry, node)
     if any(axis.labels for axis in geometry.axes):
         texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
@@ -63,12 +65,27 @@ def default_pyramid(
     around = Neuroglancer().write_group(levels)
     around["multiscales"] = Cosem().write_group(levels)["multiscales"]
     own = [Neuroglancer().write(g, node) | _transform(g, node) for node, g in levels]
+    for each in (around, *own):
+        _respell_units(each)
     if _is_n5_viewers(levels):
         around |= N5Viewer().write_group(levels)
         own = [
             said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
         ]
     return around, own
+
+
+def _respell_units(attributes: dict[str, Any]) -> bool:
+    """Put symbols for units that are whole words, and return whether there were any.
+
+    Neuroglancer shows nothing of an array with a unit like "micrometer".
+    """
+    written = attributes.get("units", [])
+    symbols = [canonical_unit(text) or text for text in written]
+    if symbols == written:
+        return False
+    attributes["units"] = symbols
+    return True
 
 
 def _transform(geometry: Geometry, node: Node) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""Neuroglancer, in a real browser, shows what was written: each voxel, and where it lies."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.browser import browsing, needs_chromium, serving, viewer
+from xarray_n5 import Axis, Geometry, create_group, open_array
+from xarray_n5.dialects import Node, write_pyramid
+from xarray_n5.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from xarray_n5 import Array
+
+pytestmark = [viewer, needs_chromium]
+
+neuroglancer = pytest.importorskip(
+    "neuroglancer", reason="Neuroglancer is not installed; ci/viewer installs it"
+)
+
+SCALES = {"z": 2.0, "y": 0.5, "x": 0.25}
+
+UNITS = {"n5": "um", "zarr2": "micrometer"}
+
+DIALECTS = {"n5": ("neuroglancer", "n5_viewer"), "zarr2": ("ngff",)}
+
+SHADER = "void main() { emitGrayscale(float(toRaw(getDataValue())) / 255.0); }"
+
+PLANE = 5
+
+
+def levels() -> list[np.ndarray]:
+    """Noise, and its means over blocks: no value of a level tells that of another."""
+    base = np.random.default_rng(9).integers(0, 256, (12, 96, 64), dtype="uint8")
+    return [base, base.reshape(12, 48, 2, 32, 2).mean((2, 4)).astype("uint8")]
+
+
+def write(folder: Path, form: str, compression: str) -> None:
+    """Write a pyramid, in chunks that the arrays' ends cut."""
+    axes = [Axis(name=name, unit=UNITS[form], scale=scale) for name, scale in SCALES.items()]
+    coarse = (
+        replace(axis, scale=axis.step * by, offset=axis.step * (by - 1) / 2, factor=by)
+        for axis, by in zip(axes, (1, 2, 2), strict=True)
+    )
+    geometries = (Geometry(tuple(axes)), Geometry(tuple(coarse)))
+    named = {f"s{number}": data for number, data in enumerate(levels())}
+    nodes = [Node(shape=data.shape, path=name, format=form) for name, data in named.items()]
+    around, own = write_pyramid(list(zip(nodes, geometries, strict=True)), DIALECTS[form])
+    group = create_group(folder, "image", format=form, attributes=around)
+    for (name, data), attributes in zip(named.items(), own, strict=True):
+        array = group.create_array(
+            name,
+            shape=data.shape,
+            dtype=data.dtype,
+            chunks=(5, 20, 25),
+            compression=compression,
+            attributes=attributes,
+        )
+        array[...] = data
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_this_machine_alone() -> Iterator[None]:
+    neuroglancer.set_server_bind_address("127.0.0.1")
+    yield
+    neuroglancer.stop()
+
+
+@contextmanager
+def looking(folder: Path, path: str, form: str) -> Iterator[Any]:
+    """Show an image in a browser that has seen nothing else."""
+    shown = neuroglancer.Viewer()
+    with (
+        serving(folder / "served") as url,
+        browsing(shown.get_viewer_url(), folder / "browser"),
+    ):
+        source = f"{url}/{path}/|{form}:"
+        layer = {"type": "image", "name": "image", "source": source, "shader": SHADER}
+        shown.set_state(
+            {
+                "layers": [layer],
+                "layout": "xy",
+                "showAxisLines": False,
+                "showScaleBar": False,
+                "showDefaultAnnotations": False,
+            }
+        )
+        end = time.monotonic() + 60
+        while not (shown.state.dimensions and shown.state.dimensions.names):
+            assert time.monotonic() < end, f"Neuroglancer does not understand {source}"
+            time.sleep(0.05)
+        yield shown
+
+
+def axes_of(shown: Any) -> dict[str, tuple[float, str]]:
+    """What a viewer takes an image's axes to be, in their order."""
+    known = shown.state.dimensions
+    rows = zip(known.names, known.scales, known.units, strict=True)
+    return {name: (float(scale), unit) for name, scale, unit in rows}
+
+
+def in_metres(array: Array, form: str) -> dict[str, tuple[Any, str]]:
+    """Our axes, in the format's order."""
+    found = {}
+    for axis in array.axes[::-1] if form == "n5" else array.axes:
+        unit = unit_of(axis.unit)
+        assert unit is not None
+        found[str(axis.name)] = (pytest.approx(axis.step * unit.size), "m")
+    return found
+
+
+def picture(shown: Any, base: Array, form: str, level: int = 0) -> np.ndarray:
+    """What the screen shows of a plane, a pixel for each of the level's samples along x.
+
+    The plane and its middle are at places by our axes. What N5's attributes tell has place 0
+    at the corner of a voxel to this viewer, OME-NGFF's in its centre.
+    """
+    by = 2**level
+    _, down, across = base.shape
+    middle = zip(base.axes, (PLANE, (down - 1) / 2, (across - 1) / 2), strict=True)
+    corner = 0.5 if form == "n5" else 0.0
+    places = {axis.name: axis.position(at + corner) / axis.step for axis, at in middle}
+    with shown.txn() as state:
+        state.position = [places[name] for name in state.dimensions.names]
+        state.display_dimensions = ["x", "y", "z"]
+        state.cross_section_scale = float(by)
+        state.layers[0].layer.cross_section_render_scale = by
+    # Samples along y are twice as far from each other as those along x.
+    pixels = shown.screenshot(size=[across // by, 2 * down // by]).screenshot.image_pixels
+    assert not np.ptp(pixels[..., :3], axis=-1).any()
+    grey: np.ndarray = pixels[..., 0]
+    return grey
+
+
+@pytest.mark.parametrize(("form", "compression"), [("n5", "gzip"), ("zarr2", "blosc")])
+def test_a_viewer_shows_each_voxel_of_each_level_where_it_lies(
+    tmp_path: Path, form: str, compression: str
+) -> None:
+    write(tmp_path / "served", form, compression)
+    base = open_array(tmp_path / "served", "image/s0")
+    with looking(tmp_path, "image", form) as shown:
+        wanted = in_metres(base, form)
+        assert axes_of(shown) == wanted
+        assert list(axes_of(shown)) == list(wanted)
+        for level, data in enumerate(levels()):
+            seen = picture(shown, base, form, level)
+            np.testing.assert_array_equal(seen, data[PLANE].repeat(2, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("form", "offset", "unit"),
+    [
+        ("n5", 0.0, "micrometer"),
+        ("n5", 0.0, "\N{GREEK SMALL LETTER MU}m"),
+        ("zarr2", 12.0, "um"),
+    ],
+)
+def test_a_viewer_shows_a_dataset_whatever_its_unit_is_called(
+    tmp_path: Path, form: str, offset: float, unit: str
+) -> None:
+    data = levels()[0]
+    coords = {
+        name: (name, offset + np.arange(size) * scale, {"units": unit})
+        for (name, scale), size in zip(SCALES.items(), data.shape, strict=True)
+    }
+    raw = xr.DataArray(data, coords, ("z", "y", "x"), name="raw")
+    raw.to_dataset().n5.to_n5(tmp_path / "served", format=form)
+    array = open_array(tmp_path / "served", "raw")
+    # In Zarr, the group describes the array.
+    with looking(tmp_path, "raw" if form == "n5" else "", form) as shown:
+        wanted = in_metres(array, form)
+        assert axes_of(shown) == wanted
+        np.testing.assert_array_equal(picture(shown, array, form), data[PLANE].repeat(2, axis=0))
+    with xr.open_dataset(tmp_path / "served", engine="n5") as again:
+        assert again["x"].attrs["units"] == unit
