@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import inspect
 import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -65,6 +67,34 @@ def is_async(fs: AbstractFileSystem) -> bool:
 
     inner = _inner(fs)
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
+
+
+def forget(fs: AbstractFileSystem, path: str) -> None:
+    """Forget the listings in which a file or folder appears: others write there, too."""
+    fs.invalidate_cache(path)
+    fs.invalidate_cache(path.rpartition("/")[0])  # not every filesystem does both
+
+
+def in_one(fs: AbstractFileSystem) -> dict[str, Any]:
+    """Return what makes ``cat_file`` one request: s3fs asks for sizes, in case one is very large."""
+    return {"max_concurrency": 1} if _asks_for_sizes(type(fs)) else {}
+
+
+@functools.cache
+def _asks_for_sizes(kind: type[Any]) -> bool:
+    """Return whether a class is s3fs's, of a version that reads an object in parts."""
+    known = getattr(kind, "_cat_file", None) if "s3" in kind.protocol else None
+    return known is not None and "max_concurrency" in inspect.signature(known).parameters
+
+
+def beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
+    """Return a file's first bytes, in spite of a server whose answer a client does not take."""
+    try:
+        return cast("bytes", fs.cat_file(path, start=0, end=count))
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - each client has errors of its own; a real one comes again
+        return cast("bytes", fs.cat_file(path))[:count]
 
 
 def url_of(fs: AbstractFileSystem, root: str) -> str:

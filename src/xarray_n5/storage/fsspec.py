@@ -10,7 +10,10 @@ from urllib.parse import quote, unquote
 
 from xarray_n5.paths import join, meant_by, partial_key
 from xarray_n5.storage.filesystems import (
+    beginning,
     digest,
+    forget,
+    in_one,
     is_async,
     is_http,
     protocols,
@@ -95,7 +98,7 @@ class FsspecStore:
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
         try:
-            return cast("bytes", self.fs.cat_file(self._path(key)))
+            return cast("bytes", self.fs.cat_file(self._path(key), **in_one(self.fs)))
         except _MISSING:
             return None
 
@@ -106,7 +109,8 @@ class FsspecStore:
         from fsspec.asyn import sync
 
         async def fetch() -> list[Any]:
-            requests = [self.fs._cat_file(self._path(key)) for key in keys]  # noqa: SLF001
+            how = in_one(self.fs)
+            requests = [self.fs._cat_file(self._path(key), **how) for key in keys]  # noqa: SLF001
             return list(await asyncio.gather(*requests, return_exceptions=True))
 
         return [_missing_or_raise(item) for item in sync(self.fs.loop, fetch)]
@@ -114,6 +118,7 @@ class FsspecStore:
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         path = self._path(key)
+        forget(self.fs, path)
         try:
             found = self.fs.info(path)
             if found["type"] != "file":
@@ -122,7 +127,7 @@ class FsspecStore:
             if size is None:  # a server that does not say
                 data = self.fs.cat_file(path)
                 return data[:count], len(data)
-            return (self.fs.cat_file(path, start=0, end=min(count, size)) if size else b""), size
+            return (beginning(self.fs, path, min(count, size)) if size else b""), size
         except _MISSING:
             return None
 
@@ -143,14 +148,18 @@ class FsspecStore:
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
+        path = self._path(key)
+        forget(self.fs, path)
         try:
-            return bool(self.fs.info(self._path(key))["type"] == "file")
+            return bool(self.fs.info(path)["type"] == "file")
         except _MISSING:
             return False
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        return bool(self.fs.isdir(self._path(prefix)))
+        path = self._path(prefix)
+        forget(self.fs, path)
+        return bool(self.fs.isdir(path))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files."""
@@ -167,7 +176,7 @@ class FsspecStore:
         """
         path = self._path(prefix)
         self.delete([join(prefix, first)])
-        self.fs.invalidate_cache(path)
+        forget(self.fs, path)
         found = self.fs.find(path, withdirs=True, detail=True)
         for name in sorted(found, reverse=True):
             if found[name]["type"] == "directory":
@@ -179,7 +188,7 @@ class FsspecStore:
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names directly under `prefix`, as they are now: never from a cache."""
         path = self._path(prefix)
-        self.fs.invalidate_cache(path)
+        forget(self.fs, path)
         try:
             entries = self.fs.ls(path, detail=True)
         except _MISSING:
@@ -207,7 +216,7 @@ class FsspecStore:
     def survey(self, prefix: str) -> Iterator[Found]:
         """Iterate over the files under `prefix`, with their sizes and times."""
         path = self._path(prefix)
-        self.fs.invalidate_cache(path)
+        forget(self.fs, path)
         # Filesystems differ in whether their paths begin with a slash.
         start = self.fs._strip_protocol(path).strip("/") + "/" if path.strip("/") else ""  # noqa: SLF001
         for found, facts in self.fs.find(path, detail=True).items():
@@ -228,13 +237,17 @@ class FsspecStore:
 
     def stamp(self, key: str) -> object:
         """Return what the server says of the file: an etag, a time, a size."""
+        path = self._path(key)
+        forget(self.fs, path)
         try:
-            return self.fs.ukey(self._path(key))
+            return self.fs.ukey(path)
         except _MISSING:
             return None
 
 
 def _remove_folder(fs: AbstractFileSystem, path: str) -> None:
+    if "/" not in path:
+        return  # of an object store this is a bucket, which is not ours to remove
     try:
         fs.rmdir(path)
     except (OSError, NotImplementedError):
