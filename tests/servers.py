@@ -1,6 +1,6 @@
 """Servers for tests: object stores and a web server on this machine, on ports that are free.
 
-Each starts once for each process of tests that asks for it; what cannot start is skipped, and says why.
+Each starts once in each process of tests that asks for it; what cannot start is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from urllib.parse import unquote
 import pytest
 from fsspec.core import url_to_fs
 
-from xarray_n5.storage import FsspecStore, Store, open_store
+from xarray_n5.storage import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,13 +81,13 @@ class Bucket:
         return open_store(*self.place(folder))
 
     def keys(self, folder: str = "") -> dict[str, int]:
-        """Return the sizes of all objects under a folder, relative to it, as another client sees them."""
+        """Return the sizes of all objects under a folder, as another client sees them."""
         root = f"{self.name}/{folder}".rstrip("/")
         found = self.fs().find(root, detail=True)
         return {key[len(root) + 1 :]: facts["size"] for key, facts in found.items()}
 
     def puts(self, folder: str) -> Counter[str] | None:
-        """Return how often each key under a folder was put, or None where the server does not say."""
+        """Return how often each key under a folder was put, where the server tells."""
         if self.requests is None:
             return None
         lines = re.findall(rf"PUT /(?:tests/)?{self.name}/([^\s?]+)", self.requests())

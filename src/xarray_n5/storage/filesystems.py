@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import json
@@ -76,15 +75,10 @@ def forget(fs: AbstractFileSystem, path: str) -> None:
 
 
 def in_one(fs: AbstractFileSystem) -> dict[str, Any]:
-    """Return what makes ``cat_file`` one request: s3fs asks for sizes, in case one is very large."""
-    return {"max_concurrency": 1} if _asks_for_sizes(type(fs)) else {}
-
-
-@functools.cache
-def _asks_for_sizes(kind: type[Any]) -> bool:
-    """Return whether a class is s3fs's, of a version that reads an object in parts."""
-    known = getattr(kind, "_cat_file", None) if "s3" in kind.protocol else None
-    return known is not None and "max_concurrency" in inspect.signature(known).parameters
+    """Return what makes ``cat_file`` one request: s3fs would ask for the file's size, too."""
+    known = getattr(fs, "_cat_file", None) if "s3" in _own_protocols(fs) else None
+    parts = known is not None and "max_concurrency" in inspect.signature(known).parameters
+    return {"max_concurrency": 1} if parts else {}
 
 
 def beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:

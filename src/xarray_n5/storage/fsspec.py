@@ -177,13 +177,16 @@ class FsspecStore:
         path = self._path(prefix)
         self.delete([join(prefix, first)])
         forget(self.fs, path)
-        found = self.fs.find(path, withdirs=True, detail=True)
+        # A name without a slash is a bucket, which is not ours to remove, unless files are real.
+        folders = "/" in path or bool(protocols(self.fs) & _FILES)
+        found = self.fs.find(path, withdirs=folders, detail=True)
         for name in sorted(found, reverse=True):
             if found[name]["type"] == "directory":
                 _remove_folder(self.fs, name)
             else:
                 self.fs.rm_file(name)
-        _remove_folder(self.fs, path)
+        if folders:
+            _remove_folder(self.fs, path)
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names directly under `prefix`, as they are now: never from a cache."""
@@ -246,8 +249,6 @@ class FsspecStore:
 
 
 def _remove_folder(fs: AbstractFileSystem, path: str) -> None:
-    if "/" not in path:
-        return  # of an object store this is a bucket, which is not ours to remove
     try:
         fs.rmdir(path)
     except (OSError, NotImplementedError):
