@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from distributed import Client, LocalCluster
 
+from tests.servers import SERVERS, Bucket
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _PLACE = Path(os.environ.get("N5_CORPUS") or Path(__file__).parents[2] / "shared/corpus")
 
@@ -25,6 +28,25 @@ def corpus() -> Path:
     if CORPUS is None:
         pytest.skip(NO_CORPUS)
     return CORPUS
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Bucket]]:
+    """A function that starts a server by its name in SERVERS, once."""
+    found: dict[str, Bucket | str] = {}
+    with ExitStack() as servers:
+
+        def start(name: str) -> Bucket:
+            if name not in found:
+                folder = tmp_path_factory.mktemp(name)
+                try:
+                    found[name] = servers.enter_context(SERVERS[name](folder))
+                except pytest.skip.Exception as reason:
+                    found[name] = str(reason)
+            bucket = found[name]
+            return pytest.skip(bucket) if isinstance(bucket, str) else bucket
+
+        yield start
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -112,6 +113,23 @@ def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
         for known in list(getattr(fs, "dircache", None) or ()):
             if str(known).lstrip("/").startswith(start):
                 fs.invalidate_cache(known)
+
+
+def in_one(fs: AbstractFileSystem) -> dict[str, Any]:
+    """Return what makes ``cat_file`` one request: s3fs would ask for the file's size, too."""
+    known = getattr(fs, "_cat_file", None) if "s3" in _own_protocols(fs) else None
+    parts = known is not None and "max_concurrency" in inspect.signature(known).parameters
+    return {"max_concurrency": 1} if parts else {}
+
+
+def beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
+    """Return a file's first bytes, in spite of a server whose answer a client does not take."""
+    try:
+        return cast("bytes", fs.cat_file(path, start=0, end=count))
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - each client has errors of its own; a real one comes again
+        return cast("bytes", fs.cat_file(path))[:count]
 
 
 def url_of(fs: AbstractFileSystem, root: str) -> str:

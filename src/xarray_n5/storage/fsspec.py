@@ -9,9 +9,11 @@ from urllib.parse import quote, unquote
 from xarray_n5.paths import join, meant_by, partial_key
 from xarray_n5.storage.asking import Asking
 from xarray_n5.storage.filesystems import (
+    beginning,
     digest,
     forget,
     has_servers_pages,
+    in_one,
     is_http,
     protocols,
     split,
@@ -111,8 +113,8 @@ class FsspecStore:
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
-        path = self._path(key)
-        return self._asking.for_what_may_be("read", key, lambda: self.fs.cat_file(path))
+        path, how = self._path(key), in_one(self.fs)
+        return self._asking.for_what_may_be("read", key, lambda: self.fs.cat_file(path, **how))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently where the filesystem can."""
@@ -120,11 +122,11 @@ class FsspecStore:
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and the bytes there; others are on their way meanwhile."""
-        asking, read = self._asking, getattr(self.fs, "_cat_file", None)
+        asking, read, how = self._asking, getattr(self.fs, "_cat_file", None), in_one(self.fs)
 
         async def later(key: str) -> bytes | None:
             path = self._path(key)
-            return await asking.later("read", key, lambda: read(path))  # type: ignore[misc]
+            return await asking.later("read", key, lambda: read(path, **how))  # type: ignore[misc]
 
         return asking.several(keys, ahead, later, self.get)
 
@@ -140,7 +142,7 @@ class FsspecStore:
             if size is None:  # a server that does not say
                 data = self.fs.cat_file(path)
                 return data[:count], len(data)
-            return (self.fs.cat_file(path, start=0, end=min(count, size)) if size else b""), size
+            return (beginning(self.fs, path, min(count, size)) if size else b""), size
 
         forget(self.fs, path)
         return self._asking.for_what_may_be("read", key, request)
@@ -192,14 +194,17 @@ class FsspecStore:
         path = self._path(prefix)
         self.delete([join(prefix, first)])
         forget(self.fs, path, below=True)
+        # A name without a slash is a bucket, which is not ours to remove, unless files are real.
+        folders = "/" in path or bool(protocols(self.fs) & _FILES)
         with self._asking.telling("remove", prefix, may_be_missing=False):
-            found = self.fs.find(path, withdirs=True, detail=True)
+            found = self.fs.find(path, withdirs=folders, detail=True)
             for name in sorted(found, reverse=True):
                 if found[name]["type"] == "directory":
                     _remove_folder(self.fs, name)
                 else:
                     self.fs.rm_file(name)
-            _remove_folder(self.fs, path)
+            if folders:
+                _remove_folder(self.fs, path)
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`, as they are now: never from a cache."""
