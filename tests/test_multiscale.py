@@ -74,10 +74,15 @@ def image(values: Any = None) -> xr.DataArray:
 
 
 def levels_of(
-    values: np.ndarray, steps: Sequence[tuple[int, ...]], method: Method
+    values: np.ndarray, steps: Sequence[tuple[int, ...]], method: Method, *, partial: bool = False
 ) -> list[np.ndarray]:
     """What is to be stored: each level of the one before."""
-    return list(accumulate(steps, lambda a, f: reduce_windows(a, f, method), initial=values))
+
+    def coarser(finer: np.ndarray, step: tuple[int, ...]) -> np.ndarray:
+        kept = coarse_shape(finer.shape, step, partial=partial)
+        return reduce_windows(finer, step, method)[tuple(map(slice, kept))]
+
+    return list(accumulate(steps, coarser, initial=values))
 
 
 def factors_of(steps: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -234,7 +239,7 @@ def test_times_and_channels_keep_their_samples(tmp_path: Path) -> None:
             assert node.t.to_numpy().tolist() == [0.0, 0.5, 1.0]
             assert node.x.to_numpy()[0] == 5 * (2**level - 1) / 2
         assert list(tree.children) == ["s0", "s1", "s2"]
-    assert tree["s2"].sizes["x"] == 8
+    assert tree["s2"].sizes["x"] == 7
 
 
 # By how much
@@ -259,12 +264,14 @@ def test_times_and_channels_keep_their_samples(tmp_path: Path) -> None:
 def test_the_shortest_voxels_are_halved_until_one_chunk_holds_a_level(
     scales: dict[str, float], shape: tuple[int, ...], expected: list[tuple[int, ...]]
 ) -> None:
-    assert steps_of(Geometry(nm(**scales)), shape, (64, 64, 64), None, None) == expected
+    assert (
+        steps_of(Geometry(nm(**scales)), shape, (64, 64, 64), None, None, partial=False) == expected
+    )
 
 
 def test_units_are_compared_by_their_size() -> None:
     axes = (Axis(name="z", scale=1.0, unit="um"), *nm(y=500, x=500))
-    steps = steps_of(Geometry(axes), (64, 64, 64), (16, 16, 16), None, 2)
+    steps = steps_of(Geometry(axes), (64, 64, 64), (16, 16, 16), None, 2, partial=False)
     assert steps == [(1, 2, 2), (2, 2, 2)]
 
 
@@ -277,7 +284,8 @@ def test_factors_are_given_in_several_ways() -> None:
         ({"x": 8}, 2, [(1, 1, 8), (1, 1, 5)]),
         (None, 0, []),
     ):
-        assert steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels) == expected  # type: ignore[arg-type]
+        steps = steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)  # type: ignore[arg-type]
+        assert steps == expected
 
 
 @pytest.mark.parametrize(
@@ -291,21 +299,21 @@ def test_factors_are_given_in_several_ways() -> None:
         ([{"y": 41}], None, "'y' has 40 samples"),
         ([2], 1, "contradict"),
         (2, -1, "levels is -1"),
-        (2, 9, "after 6 levels nothing is left"),
+        (2, 9, "after 5 levels nothing is left"),
         ({"c": 2}, 1, "labels"),
     ],
 )
 def test_factors_that_make_no_sense_are_refused(factors: Any, levels: Any, problem: str) -> None:
     geometry = Geometry((Axis(name="c", labels=("a", "b", "c", "d")), *nm(y=1, x=1)))
     with pytest.raises(ValueError, match=problem):
-        steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels)
+        steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)
 
 
 def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give factors="):
         pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"])
     pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"], factors=[{"band": 2}])
-    assert stored(tmp_path)["s1"].shape == (4, 3)
+    assert stored(tmp_path)["s1"].shape == (4, 2)
 
 
 @settings(max_examples=12, deadline=None)
@@ -314,20 +322,27 @@ def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Pa
     chunks=st.tuples(*[st.integers(1, 5)] * 2),
     steps=st.lists(st.tuples(*[st.integers(1, 4)] * 2), max_size=3),
     method=st.sampled_from(["mean", "mode", "nearest", "max"]),
+    partial=st.booleans(),
 )
 def test_any_pyramid_is_what_it_is_in_memory(
-    shape: tuple[int, int], chunks: tuple[int, int], steps: list[tuple[int, int]], method: Method
+    shape: tuple[int, int],
+    chunks: tuple[int, int],
+    steps: list[tuple[int, int]],
+    method: Method,
+    *,
+    partial: bool,
 ) -> None:
     proper, size = [], shape
     for step in steps:
         fitting = (min(step[0], size[0]), min(step[1], size[1]))
         if fitting != (1, 1):
             proper.append(fitting)
-            size = coarse_shape(size, fitting)  # type: ignore[assignment]
+            size = coarse_shape(size, fitting, partial=partial)  # type: ignore[assignment]
     values, store = volume(shape), MemoryStore()
     with dask.config.set({"array.chunk-size": "64B", "scheduler": "synchronous"}):
-        pyramid(values, store, axes=nm(y=1, x=1), factors=proper, method=method, chunks=chunks)
-    for level, expected in enumerate(levels_of(values, proper, method)):
+        options: dict[str, Any] = {"method": method, "chunks": chunks, "partial": partial}
+        pyramid(values, store, axes=nm(y=1, x=1), factors=proper, **options)
+    for level, expected in enumerate(levels_of(values, proper, method, partial=partial)):
         np.testing.assert_array_equal(open_array(store, f"s{level}")[...], expected)
 
 
@@ -387,7 +402,7 @@ def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
         pyramid(tmp_path, path="p/s0", factors=[2])
     to_n5(source, tmp_path, "p/s0", resume=True)
     pyramid(tmp_path, path="p/s0", factors=[2])
-    expected = reduce_windows(volume(), (2, 2, 2), "mean")
+    expected = levels_of(volume(), [(2, 2, 2)], "mean")[1]
     np.testing.assert_array_equal(open_array(tmp_path, "p/s1")[...], expected)
 
 
@@ -477,7 +492,7 @@ def test_tasks_read_whole_chunks_of_many_and_are_few() -> None:
     store = MemoryStore()
     for chunks, own in ((64, 64), (64, 128), (100, 64)):
         array = create_array(store, f"{chunks}-{own}", shape=(2000,) * 3, dtype="u2", chunks=chunks)
-        blocks = coarser_blocks(array, (2, 2, 2), (own,) * 3, "mean", "t")
+        blocks = coarser_blocks(array, (2, 2, 2), (1000,) * 3, (own,) * 3, "mean", "t")
         assert blocks.shape == (1000,) * 3
         for sizes in blocks.chunks:
             assert all(size % own == 0 for size in sizes[:-1])

@@ -37,7 +37,7 @@ NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 MANY, SOME = (5, 9, 2), (5, 9, 10)
 """Shapes of chunks: there are 320 of the first, 64 of the second."""
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def main(content: str, log: str) -> None:

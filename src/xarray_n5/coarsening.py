@@ -11,7 +11,7 @@ from dask.utils import parse_bytes
 
 from xarray_n5.blocks import in_one_layer, label, slices_of
 from xarray_n5.planning import group_chunks
-from xarray_n5.windows import coarse_shape, reduce_windows
+from xarray_n5.windows import reduce_windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,12 @@ _MOST = 1 << 25
 
 
 def coarser_blocks(
-    finer: Array, step: tuple[int, ...], chunks: tuple[int, ...], method: Method, token: str
+    finer: Array,
+    step: tuple[int, ...],
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    method: Method,
+    token: str,
 ) -> da.Array:
     """Return the next level, in blocks of whole chunks.
 
@@ -36,14 +41,13 @@ def coarser_blocks(
         The level before it, as it will be stored when the blocks are computed.
     step
         By how much the level is coarser.
-    chunks
-        The shape of its chunks.
+    shape, chunks
+        Its shape, and that of its chunks.
     method
         What becomes of a window.
     token
         What tells its values from others.
     """
-    shape = coarse_shape(finer.shape, step)
     sides = _sides(finer, step, chunks)
     blocks = tuple(
         (side,) * (size // side) + ((size % side,) if size % side or not size else ())

@@ -29,6 +29,7 @@ def pyramid(
     factors: Step | Sequence[Step] | None = None,
     levels: int | None = None,
     method: Method = "mean",
+    partial: bool = False,
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
@@ -44,8 +45,8 @@ def pyramid(
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers know.
 
     Each level is made of the level before it, as that is stored: one pass, whole chunks, one level
-    after another. Windows begin at the first sample; those at the ends hold what is left, so a
-    level has ``ceil(size / factor)`` samples (TensorStore's rule; n5-spark drops the rest).
+    after another. Windows begin at the first sample, and a level has ``size // factor`` samples, as
+    of n5-spark: what is left at the ends and fills no window stands in finer levels only.
 
     Parameters
     ----------
@@ -69,6 +70,9 @@ def pyramid(
         where there is one), "max" or "min". "mode", for labels: the most frequent, and of several
         the smallest. "nearest": the first of each window, which stays where it is; all others lie
         in the middle of what they stand for.
+    partial
+        Whether windows at the ends that are not whole become samples, too, of what they hold, so
+        that there are ``ceil(size / factor)``, as TensorStore's "downsample" has it.
     axes
         The axes of ``s0``, as in :func:`~xarray_n5.create_array`; by default those of `source`.
     chunks
@@ -129,6 +133,6 @@ def pyramid(
         checksums=checksums,
         fsync=fsync,
     )
-    steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels)
+    steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
     place = path_in(how.form.name, path)
-    return plan(base, place, steps, method, compression, how).write()
+    return plan(base, place, steps, method, compression, how, partial=partial).write()

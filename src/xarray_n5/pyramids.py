@@ -107,20 +107,23 @@ class Pyramid:
 
     def _token(self) -> str:
         chunks = self.base.chunks
-        return tokenize(self.base.token, self.method, list(self.steps), chunks, self.base.shape)
+        shapes = [node.shape for node in self.nodes]
+        return tokenize(self.base.token, self.method, list(self.steps), chunks, shapes)
 
     def _begin(self, own: Sequence[Mapping[str, Any]]) -> dict[str, Begun]:
         """Make the arrays, all of them before the first is filled; return the writes by path."""
         begun: dict[str, Begun] = {}
         finer, steps = self.base.stored, iter([None, *self.steps])
-        for name, attributes in zip(self.names, own, strict=True):
+        for name, node, attributes in zip(self.names, self.nodes, own, strict=True):
             step = next(steps)
             if name not in self.written:
                 continue
             blocks = self.base.blocks
             if step is not None and finer is not None:
                 token = f"{self._token()}-{name}"
-                blocks = coarser_blocks(finer, step, self.base.chunks, self.method, token)
+                blocks = coarser_blocks(
+                    finer, step, node.shape, self.base.chunks, self.method, token
+                )
             path = join(self.path, name)
             begun[path] = start(
                 blocks,
@@ -197,6 +200,8 @@ def plan(
     method: Method,
     compression: Any,
     how: Writing,
+    *,
+    partial: bool,
 ) -> Pyramid:
     """Return a pyramid as it will be.
 
@@ -206,7 +211,9 @@ def plan(
         If the format cannot hold its arrays.
     """
     store, place = open_place(how.url, path, how.storage_options, how.form.name)
-    shapes = list(accumulate(steps, coarse_shape, initial=base.shape))
+    shapes = [base.shape]
+    for step in steps:
+        shapes.append(coarse_shape(shapes[-1], step, partial=partial))
     ones = (1,) * len(base.shape)
     factors = list(accumulate(steps, _times, initial=ones))
     coarsened = [factor > 1 for factor in factors[-1]]

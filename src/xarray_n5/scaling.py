@@ -29,6 +29,8 @@ def steps_of(
     chunks: tuple[int, ...],
     factors: Step | Sequence[Step] | None,
     levels: int | None,
+    *,
+    partial: bool,
 ) -> list[tuple[int, ...]]:
     """Return the factors of each coarser level, over the level before it.
 
@@ -43,6 +45,8 @@ def steps_of(
         voxels are shortest.
     levels
         How many levels; None for as many as it takes until one chunk holds a level.
+    partial
+        Whether windows at the ends that are not whole count.
 
     Raises
     ------
@@ -52,7 +56,7 @@ def steps_of(
     if isinstance(factors, Sequence):
         if levels is not None:
             raise ValueError("factors is a list of all levels: levels= can only contradict it")
-        return list(_listed(geometry, shape, factors))
+        return list(_listed(geometry, shape, factors, partial=partial))
     if levels is not None and operator.index(levels) < 0:
         raise ValueError(f"levels is {levels}; give how many coarser levels there are to be")
     same = None if factors is None else _by_axis(geometry, factors, "factors")
@@ -65,14 +69,14 @@ def steps_of(
     coarsened = spaced if same is None else [factor > 1 for factor in same]
     while len(steps) < levels if levels is not None else _is_large(shape, chunks, coarsened):
         step = _shortest(sides, shape, spaced) if same is None else same
-        step = tuple(min(factor, max(1, size)) for factor, size in zip(step, shape, strict=True))
+        step = _within(step, shape)
         if set(step) == {1}:
             if levels is None:
                 break
             raise ValueError(f"after {len(steps)} levels nothing is left to make coarser: {shape}")
         steps.append(step)
         sides = [side * factor for side, factor in zip(sides, step, strict=True)]
-        shape = coarse_shape(shape, step)
+        shape = coarse_shape(shape, step, partial=partial)
     return steps
 
 
@@ -109,18 +113,25 @@ def _sides(geometry: Geometry, spaced: Sequence[bool]) -> list[float]:
 
 
 def _listed(
-    geometry: Geometry, shape: tuple[int, ...], factors: Sequence[Step]
+    geometry: Geometry, shape: tuple[int, ...], factors: Sequence[Step], *, partial: bool
 ) -> Iterator[tuple[int, ...]]:
     for number, each in enumerate(factors, start=1):
         what = f"factors of level {number}"
         step = _by_axis(geometry, each, what)
+        if not isinstance(each, Mapping | Sequence):
+            step = _within(step, shape)
         if set(step) <= {1}:
             raise ValueError(f"{what} are {each!r}: it would be the level before it")
         for axis, size, factor in zip(geometry.axes, shape, step, strict=True):
             if factor > max(1, size):
                 raise ValueError(f"{what}: {axis.name!r} has {size} samples, less than {factor}")
         yield step
-        shape = coarse_shape(shape, step)
+        shape = coarse_shape(shape, step, partial=partial)
+
+
+def _within(step: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return factors no larger than there are samples."""
+    return tuple(min(factor, max(1, size)) for factor, size in zip(step, shape, strict=True))
 
 
 def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:

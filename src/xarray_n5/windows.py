@@ -1,6 +1,6 @@
 """Windows of samples that become one sample: their mean, the most frequent, the first, an extreme.
 
-Windows begin at an array's first sample and stand side by side; at its ends they hold what is left.
+Windows begin at an array's first sample and stand side by side; at its ends they may hold less.
 """
 
 from __future__ import annotations
@@ -65,13 +65,21 @@ def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) ->
     return result
 
 
-def coarse_shape(shape: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
-    """Return how many windows there are along each axis.
+def coarse_shape(
+    shape: Sequence[int], factors: Sequence[int], *, partial: bool = True
+) -> tuple[int, ...]:
+    """Return how many windows there are along each axis, with `partial` also those not whole.
 
-    >>> coarse_shape((5, 4, 1), (2, 2, 2))
-    (3, 2, 1)
+    >>> coarse_shape((5, 4, 2), (2, 2, 2)), coarse_shape((5, 4, 2), (2, 2, 2), partial=False)
+    ((3, 2, 1), (2, 2, 1))
     """
-    return tuple(-(-size // factor) for size, factor in zip(shape, factors, strict=True))
+    whole = tuple(size // factor for size, factor in zip(shape, factors, strict=True))
+    if not partial:
+        return whole
+    return tuple(
+        count + (size > count * factor)
+        for count, size, factor in zip(whole, shape, factors, strict=True)
+    )
 
 
 def check_type(dtype: np.dtype[Any], method: Method) -> None:
