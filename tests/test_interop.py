@@ -156,13 +156,18 @@ else:
 """What zarr-python 2 is told: it needs an environment of its own."""
 
 
-def run_zarr2(*arguments: object, data: object = None) -> str:
-    """Run the script above; the test is skipped where there is no zarr-python 2."""
+def python_with_zarr2() -> str:
+    """The Python that has zarr-python 2; the test is skipped where there is none."""
     made = Path(__file__).parents[1] / ".venv-zarr2/bin/python"
     python = os.environ.get("N5_ZARR2_PYTHON") or (str(made) if made.exists() else None)
     if python is None:
         pytest.skip("no zarr-python 2: run ci/zarr2, or set N5_ZARR2_PYTHON to a Python with it")
-    command = [python, "-c", ZARR2, *map(str, arguments)]
+    return python
+
+
+def run_zarr2(*arguments: object, data: object = None) -> str:
+    """Run the script above."""
+    command = [python_with_zarr2(), "-c", ZARR2, *map(str, arguments)]
     done = subprocess.run(  # noqa: S603 - the script is the one above
         command, input=json.dumps(data), capture_output=True, text=True, check=False
     )

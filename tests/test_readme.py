@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 from click.testing import CliRunner
 
-from xarray_n5 import compression
 from xarray_n5.cli import main
+from xarray_n5.compression import COMPRESSIONS
+from xarray_n5.dialects import DIALECTS
+from xarray_n5.formats import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -28,6 +35,29 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, match.start(1)), match[1]) for match in found]
 
 
+@contextmanager
+def unchanged_tables() -> Iterator[None]:
+    """What a page registers, no other test shall see."""
+    with ExitStack() as stack:
+        for table in (COMPRESSIONS, DIALECTS, FORMATS):
+            stack.enter_context(mock.patch.dict(table))
+        yield
+
+
+def run(page: Path, language: str = "python") -> dict[str, Any]:
+    """Return the names that a page's code leaves."""
+    mpl.use("Agg")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        for line, code in blocks(page, language):
+            # Blank lines before it make an error name the line of the page.
+            compiled = compile("\n" * line + code, page, "exec", dont_inherit=True)
+            exec(compiled, names)  # noqa: S102 - our own pages
+    finally:
+        plt.close("all")
+    return names
+
+
 PAGES = [page for page in (README, *sorted((ROOT / "docs").glob("*.md"))) if blocks(page, "python")]
 
 
@@ -38,17 +68,8 @@ def test_code_on_a_page_runs_from_top_to_bottom(
     for container in DATA.glob("*.n5"):
         shutil.copytree(container, tmp_path / container.name)
     monkeypatch.chdir(tmp_path)
-    # A page may register a compression, which no other test shall see.
-    monkeypatch.setattr(compression, "COMPRESSIONS", dict(compression.COMPRESSIONS))
-    mpl.use("Agg")
-    names: dict[str, Any] = {"__name__": "__main__"}
-    try:
-        for line, code in blocks(page, "python"):
-            # Blank lines before it make an error name the line of the page.
-            compiled = compile("\n" * line + code, page, "exec", dont_inherit=True)
-            exec(compiled, names)  # noqa: S102 - our own pages
-    finally:
-        plt.close("all")
+    with unchanged_tables():
+        run(page)
 
 
 def test_commands_on_a_page_print_what_it_shows(

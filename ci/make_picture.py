@@ -1,0 +1,18 @@
+"""The picture of docs/tutorial.md, made anew: python ci/make_picture.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import xarray as xr
+
+ROOT = Path(__file__).resolve().parent.parent
+
+mpl.use("Agg")
+with xr.open_dataset(ROOT / "tests" / "data" / "cells.n5", engine="n5") as cells:
+    figure, axes = plt.subplots(figsize=(7, 5.6), layout="constrained")
+    cells["raw"].sel(y=42.0).plot.imshow(ax=axes, cmap="magma", vmax=50, yincrease=False)
+axes.set_aspect("equal")
+figure.savefig(ROOT / "docs" / "images" / "tutorial.png", dpi=80)

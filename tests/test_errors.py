@@ -1,0 +1,450 @@
+"""The page of errors and warnings: it names them all, and shows what they really say."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import struct
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+import xarray_n5
+from tests.test_readme import DATA, ROOT
+from xarray_n5 import errors
+from xarray_n5.storage import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PAGE = ROOT / "docs" / "errors.md"
+
+SOURCE = Path(xarray_n5.__file__).parent
+
+ONES = da.ones((20, 20), chunks=10, dtype="uint8")
+
+PLAIN = {"dimensions": [4, 3, 2], "blockSize": [4, 3, 2], "dataType": "uint8"}
+
+
+def node(path: str, document: str = "attributes.json", **members: Any) -> str:
+    """Write a document of an array or of a group by hand."""
+    place = Path(path)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / document).write_text(json.dumps(members))
+    return path
+
+
+def array(path: str, **members: Any) -> str:
+    """Write the document of a small array of N5 by hand."""
+    return node(path, **{**PLAIN, "compression": {"type": "raw"}, **members})
+
+
+def chunk(path: str, mode: int, *numbers: int, data: bytes) -> None:
+    """Write a chunk file by hand: its mode, its sizes, and what may follow them."""
+    ndim = len(numbers) - mode
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(struct.pack(f">HH{len(numbers)}I", mode, ndim, *numbers) + data)
+
+
+# Errors
+
+
+def nothing_is_there() -> None:
+    xarray_n5.open_array("cells.n5", "rwa")
+
+
+def something_is_there() -> None:
+    xarray_n5.to_n5(ONES, "cells.n5", "raw")
+
+
+def a_worker_sees_nothing() -> None:
+    task = xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
+    shutil.rmtree("new.n5")
+    task.compute()
+
+
+def a_path_leaves() -> None:
+    xarray_n5.open_array("cells.n5", "../raw")
+
+
+def a_type_cannot_be_held() -> None:
+    xarray_n5.to_n5(ONES.astype("float16"), "new.n5", "a")
+
+
+def metadata_are_damaged() -> None:
+    xarray_n5.open_array(array("new.n5/a", dimensions=[4, 3, "2"]))
+
+
+def a_compression_is_unknown() -> None:
+    xarray_n5.open_array(array("new.n5/a", compression={"type": "jpeg"}))
+
+
+def blocks_cut_chunks() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", chunks=(20, 8), align_chunks=False)
+
+
+def another_write_has_begun() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
+    xarray_n5.to_n5(ONES + 1, "new.n5", "a", resume=True)
+
+
+def a_handle_only_reads() -> None:
+    xarray_n5.open_array("cells.n5", "raw")[0] = 1
+
+
+def several_processes_write_hdf5() -> None:
+    pytest.importorskip("h5py")
+    with dask.config.set(scheduler="processes"):
+        xarray_n5.to_n5(ONES, "new.h5", "a")
+
+
+def a_package_is_absent() -> None:
+    class Absent:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "h5py":
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [each for each in sys.modules if each.partition(".")[0] == "h5py"]:
+            patch.delitem(sys.modules, name)
+        patch.setattr(sys, "meta_path", [Absent, *sys.meta_path])
+        xarray_n5.create_array("new.h5", "a", shape=(2,), dtype="uint8")
+
+
+def a_chunk_is_truncated() -> None:
+    with Path("cells.n5/raw/0/0/0").open("r+b") as file:
+        file.truncate(5000)
+    xarray_n5.open_array("cells.n5", "raw")[0, 0, 0]
+
+
+def a_chunk_is_missing() -> None:
+    xarray_n5.open_array("java-2.5.1.n5", "missing2d", missing="error")[...]
+
+
+def a_chunk_holds_a_list() -> None:
+    array("new.n5/a")
+    chunk("new.n5/a/0/0/0", 1, 4, 3, 2, 5, data=bytes(5))
+    xarray_n5.open_array("new.n5", "a")[...]
+
+
+ERRORS: dict[str, list[Callable[[], None]]] = {
+    "N5Error": [],
+    "NodeNotFoundError": [nothing_is_there],
+    "NodeExistsError": [something_is_there],
+    "ContainerNotVisibleError": [a_worker_sees_nothing],
+    "PathError": [a_path_leaves],
+    "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],
+    "UnknownCompressionError": [a_compression_is_unknown],
+    "AlignmentError": [blocks_cut_chunks],
+    "ResumeError": [another_write_has_begun],
+    "ReadOnlyError": [a_handle_only_reads],
+    "OneWriterError": [several_processes_write_hdf5],
+    "MissingPackageError": [a_package_is_absent],
+    "ChunkError": [a_chunk_is_truncated],
+    "MissingChunkError": [a_chunk_is_missing],
+    "VarlengthChunkError": [a_chunk_holds_a_list],
+}
+
+
+# Warnings
+
+
+def dialects_disagree() -> None:
+    told = {"units": ["um", "um", "um"], "scale": [2, 0.5, 1], "translate": [0, 0, 0]}
+    cosem = {"transform": {"axes": ["z", "y", "x"], **told}}
+    lists = {"axes": ["x", "y", "z"], "units": ["um", "um", "um"], "resolution": [0.5, 0.5, 2]}
+    xarray_n5.open_array(array("new.n5/a", **cosem, **lists)).axes  # noqa: B018
+
+
+def a_dialect_makes_no_sense() -> None:
+    xarray_n5.open_array(array("new.n5/a", resolution=[1, 2], units=["nm"] * 3)).axes  # noqa: B018
+
+
+def a_dialect_is_silent() -> None:
+    xr.open_dataset("cells.n5", engine="n5", group="raw", dialect="cosem")
+
+
+def a_transform_begins_with_x() -> None:
+    lists = {"units": ["nm"] * 3, "scale": [4, 4, 40], "translate": [0, 0, 0]}
+    xarray_n5.open_array(array("new.n5/a", transform={"axes": ["x", "y", "z"], **lists})).axes  # noqa: B018
+
+
+def a_level_has_no_factors() -> None:
+    node("new.n5/em", resolution=[4, 4, 40])
+    array("new.n5/em/s0")
+    xarray_n5.open_array(array("new.n5/em/s1")).axes  # noqa: B018
+
+
+def axes_of_an_image_have_no_order() -> None:
+    scale = {"type": "scale", "scale": [1, 2]}
+    axes = [{"name": name, "type": "space", "unit": "nanometer"} for name in "zy"]
+    levels = [{"path": "s0", "coordinateTransformations": [scale]}]
+    node("new.n5/em", multiscales=[{"version": "0.4", "axes": axes, "datasets": levels}])
+    array("new.n5/em/s0", dimensions=[4, 3], blockSize=[4, 3])
+    xarray_n5.open_array("new.n5", "em/s0").axes  # noqa: B018
+
+
+def imagej_has_origins() -> None:
+    said = {"pixelWidth": 2, "pixelHeight": 2, "pixelDepth": 5, "pixelUnit": "um"}
+    said |= {"xOrigin": 10, "yOrigin": 0, "zOrigin": 0}
+    counts = {"numChannels": 1, "numSlices": 2, "numFrames": 1}
+    xarray_n5.open_array(array("new.n5/a", **said, **counts)).axes  # noqa: B018
+
+
+def units_of_an_image_differ() -> None:
+    axes = [{"type": "space", "name": name, "unit": "um"} for name in "xyz"]
+    scale = {"type": "scale", "scale": [4, 4, 40]}
+    said = {"transform": scale, "axes": axes, "unit": "nm"}
+    xarray_n5.open_array(array("new.n5/a", spatialTransform=said)).axes  # noqa: B018
+
+
+def the_xml_is_damaged() -> None:
+    array("new.n5/setup0/timepoint0/s0")
+    Path("new.xml").write_text("<SpimData>")
+    xarray_n5.open_array("new.n5", "setup0/timepoint0/s0").axes  # noqa: B018
+
+
+class Closed(LocalStore):
+    """A directory of which some files may not be read, and nothing around it."""
+
+    def get(self, key: str) -> bytes | None:
+        if key.endswith(".xml"):
+            raise PermissionError(f"[Errno 13] Permission denied: {key!r}")
+        return super().get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        raise PermissionError(f"[Errno 13] Permission denied: {keys[0]!r}")
+
+    def above(self) -> Closed:
+        return Closed(str(Path(self.root).parent))
+
+
+def what_is_around_is_closed() -> None:
+    array("new.n5/setup0/timepoint0/s0")
+    xarray_n5.open_array(Closed(str(Path("new.n5").resolve())), "setup0/timepoint0/s0").axes  # noqa: B018
+
+
+def an_axis_is_long() -> None:
+    more = {"dimensions": [1 << 28], "blockSize": [1 << 20], "resolution": [4], "units": ["nm"]}
+    array("new.n5/a", **more, axes=["x"])
+    xr.open_dataset("new.n5", engine="n5", group="a")
+
+
+def an_axis_ends_nowhere() -> None:
+    more = {"resolution": [1e308, 1, 1], "units": ["nm"] * 3, "axes": ["x", "y", "z"]}
+    array("new.n5/a", **more)
+    xr.open_dataset("new.n5", engine="n5", group="a")
+
+
+def places_are_uneven() -> None:
+    uneven = xr.DataArray(ONES, dims=["y", "x"], coords={"y": np.arange(20.0) ** 2})
+    xarray_n5.to_n5(uneven, "new.n5", "a")
+
+
+def times_cannot_be_decoded() -> None:
+    array("new.n5/a", units="days since never", _ARRAY_DIMENSIONS=["z", "y", "x"])
+    node("new.n5", _ARRAY_DIMENSIONS=[])
+    xr.open_dataset("new.n5", engine="n5")
+
+
+def blocks_of_dask_cut_chunks() -> None:
+    xarray_n5.from_n5("cells.n5", "raw", chunks=(48, 100, 200))
+
+
+def there_are_many_small_tasks() -> None:
+    xarray_n5.create_array("new.n5", "a", shape=(1200, 64), dtype="uint8", chunks=(1, 64))
+    xarray_n5.from_n5("new.n5", "a")
+
+
+def there_are_too_many_blocks() -> None:
+    shape, chunks = (1 << 14, 1 << 34), (1, 1 << 20)
+    xarray_n5.create_array("new.n5", "a", shape=shape, chunks=chunks, dtype="uint8")
+    xarray_n5.from_n5("new.n5", "a", skip_missing=True)
+
+
+def a_block_is_larger_than_the_chunks() -> None:
+    array("new.n5/a")
+    chunk("new.n5/a/0/0/0", 0, 4, 3, 3, data=bytes(36))
+    xarray_n5.open_array("new.n5", "a")[...]
+
+
+def a_container_is_newer() -> None:
+    node("new.n5", n5="9.0.0")
+    array("new.n5/a")
+    xarray_n5.open_array("new.n5", "a")
+
+
+def a_type_is_not_n5s() -> None:
+    xarray_n5.open_array(array("new.n5/a", dataType="bool"))
+
+
+def a_node_is_damaged() -> None:
+    array("new.n5/good")
+    array("new.n5/bad", dataType="uint7")
+    xr.open_dataset("new.n5", engine="n5")
+
+
+def write_summary(text: str) -> None:
+    xarray_n5.create_array("new.zarr", "a", shape=(2,), dtype="uint8", format="zarr2")
+    Path("new.zarr/.zmetadata").write_text(text)
+
+
+class Unlisted(LocalStore):
+    """A directory that lists nothing, as many a web server."""
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:  # noqa: ARG002
+        return (), ()
+
+
+def a_summary_is_damaged() -> None:
+    write_summary("{")
+    list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr2"))
+
+
+def a_summary_is_newer() -> None:
+    write_summary('{"metadata": {}, "zarr_consolidated_format": 2}')
+    list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr2"))
+
+
+def a_summary_cannot_be_kept_true() -> None:
+    write_summary("{")
+    xarray_n5.create_array("new.zarr", "b", shape=(2,), dtype="uint8", format="zarr2")
+
+
+WARNINGS: list[Callable[[], None]] = [
+    dialects_disagree,
+    a_dialect_makes_no_sense,
+    a_dialect_is_silent,
+    a_transform_begins_with_x,
+    a_level_has_no_factors,
+    axes_of_an_image_have_no_order,
+    imagej_has_origins,
+    units_of_an_image_differ,
+    the_xml_is_damaged,
+    what_is_around_is_closed,
+    an_axis_is_long,
+    an_axis_ends_nowhere,
+    places_are_uneven,
+    times_cannot_be_decoded,
+    blocks_of_dask_cut_chunks,
+    there_are_many_small_tasks,
+    there_are_too_many_blocks,
+    a_block_is_larger_than_the_chunks,
+    a_container_is_newer,
+    a_type_is_not_n5s,
+    a_node_is_damaged,
+    a_summary_is_damaged,
+    a_summary_is_newer,
+    a_summary_cannot_be_kept_true,
+]
+
+
+def shown(part: str) -> list[str]:
+    """The messages in a part of the page, each in one line."""
+    found = re.findall(r"^```text\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+    return [" ".join(text.split()) for text in found]
+
+
+def parts() -> dict[str, str]:
+    """The page's parts by their headings."""
+    first, *others = re.split(r"^###? ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = (part.partition("\n") for part in others)
+    return {"": first, **{title.strip("`"): text for title, _, text in named}}
+
+
+def is_shown(message: object, folder: Path, texts: list[str]) -> bool:
+    """Whether a message that was given in a folder is one of those on the page."""
+    given = " ".join(str(message).replace(str(folder), "/data").split())
+    patterns = (re.escape(text).replace("…", ".+?") for text in texts)
+    return any(re.fullmatch(pattern, given) for pattern in patterns)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the cases run: a folder with the containers of the test data."""
+    for container in DATA.glob("*.n5"):
+        shutil.copytree(container, tmp_path / container.name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_error_has_its_heading_and_its_cases() -> None:
+    assert set(ERRORS) == set(errors.__all__)
+    for name, cases in ERRORS.items():
+        assert len(shown(parts()[name])) == len(cases), name
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if name != "N5Error"])
+def test_every_error_tells_the_builtins_that_it_is(name: str) -> None:
+    bases = (base for base in getattr(errors, name).__bases__ if base is not errors.N5Error)
+    text = parts()[name].partition(".")[0]
+    assert all(f"`{base.__name__}`" in text for base in bases)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [(name, case) for name, cases in ERRORS.items() for case in cases],
+    ids=[case.__name__ for cases in ERRORS.values() for case in cases],
+)
+def test_errors_say_what_the_page_shows(name: str, case: Callable[[], None], folder: Path) -> None:
+    with pytest.raises(errors.N5Error) as caught:
+        case()
+    assert type(caught.value) is getattr(errors, name)
+    assert is_shown(caught.value, folder, shown(parts()[name]))
+
+
+def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [text for name, part in parts().items() if name not in ERRORS for text in shown(part)]
+    for case in WARNINGS:
+        folder = tmp_path / case.__name__
+        shutil.copytree(DATA / "cells.n5", folder / "cells.n5")
+        monkeypatch.chdir(folder)
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            case()
+        said = [text for text in left if any(is_shown(w.message, folder, [text]) for w in given)]
+        assert all(is_shown(w.message, folder, said) for w in given), case.__name__
+        assert said, case.__name__
+        left = [text for text in left if text not in said]
+    assert left == []
+
+
+@cache
+def templates() -> dict[str, str]:
+    """Patterns of the messages that the package warns with, by where they stand."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "warn"):
+                continue
+            message = call.args[0]
+            pieces = message.values if isinstance(message, ast.JoinedStr) else [message]
+            pattern = "".join(
+                re.escape(piece.value)
+                if isinstance(piece, ast.Constant) and isinstance(piece.value, str)
+                else ".+?"
+                for piece in pieces
+            )
+            found[f"{path.relative_to(SOURCE)}:{call.lineno}"] = pattern
+    return found
+
+
+@pytest.mark.parametrize("where", templates())
+def test_every_warning_of_the_package_is_shown(where: str) -> None:
+    pattern = templates()[where]
+    texts = [text for part in parts().values() for text in shown(part)]
+    assert any(re.fullmatch(pattern, text) for text in texts), f"{where} has none in {PAGE.name}"
