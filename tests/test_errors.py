@@ -12,6 +12,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import dask
 import dask.array as da
@@ -21,7 +22,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.test_readme import DATA, ROOT
-from xarray_n5 import errors
+from xarray_n5 import copying, errors
 from xarray_n5.storage import LocalStore
 
 if TYPE_CHECKING:
@@ -109,6 +110,24 @@ def several_processes_write_hdf5() -> None:
         xarray_n5.to_n5(ONES, "new.h5", "a")
 
 
+def asked_of_memory(error: Exception) -> None:
+    """Open an array in a filesystem that answers with an error."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with mock.patch("fsspec.implementations.memory.MemoryFileSystem.cat_file", fail):
+        xarray_n5.open_array("memory://cells.n5", "raw")
+
+
+def a_request_fails() -> None:
+    asked_of_memory(OSError("the server says nothing that it should"))
+
+
+def a_request_is_refused() -> None:
+    asked_of_memory(PermissionError("Forbidden"))
+
+
 def a_package_is_absent() -> None:
     class Absent:
         @staticmethod
@@ -151,6 +170,8 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "ResumeError": [another_write_has_begun],
     "ReadOnlyError": [a_handle_only_reads],
     "OneWriterError": [several_processes_write_hdf5],
+    "RequestError": [a_request_fails],
+    "RefusedError": [a_request_is_refused],
     "MissingPackageError": [a_package_is_absent],
     "ChunkError": [a_chunk_is_truncated],
     "MissingChunkError": [a_chunk_is_missing],
@@ -323,7 +344,15 @@ def a_summary_cannot_be_kept_true() -> None:
     xarray_n5.create_array("new.zarr", "b", shape=(2,), dtype="uint8", format="zarr2")
 
 
+def a_fill_value_is_no_json() -> None:
+    values = xr.Dataset({"a": ("x", np.ones(4))})
+    encoding = {"a": {"_FillValue": np.inf}}
+    values.n5.to_n5("masked.zarr", format="zarr2", encoding=encoding)
+    copying.copy("masked.zarr", "a", "masked.n5").now()
+
+
 WARNINGS: list[Callable[[], None]] = [
+    a_fill_value_is_no_json,
     dialects_disagree,
     a_dialect_makes_no_sense,
     a_dialect_is_silent,

@@ -25,9 +25,6 @@ CONTRACT = {
 }
 """The tests that every store passes, as far as they need nothing else."""
 
-# Hundreds of transactions, each of which waits for the disk.
-del CONTRACT["test_readers_see_the_old_value_or_the_new_one"]
-
 
 def definitions() -> dict[str, Any]:
     """What the page defines: its blocks with classes, which need nothing of the others."""
