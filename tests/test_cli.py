@@ -217,6 +217,49 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
     printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
 
 
+# Pyramids
+
+
+def test_a_pyramid_is_made_beside_an_array_or_elsewhere(tmp_path: Path) -> None:
+    place = tmp_path / "a.n5"
+    told = printed("pyramid", f"{CELLS}/raw", place / "em", "--factors", "1,2,2", "--factors", "2")
+    assert [line.partition(":")[0] for line in told.splitlines()] == ["s0", "s1", "s2"]
+    again = tmp_path / "b.zarr"
+    printed("copy", place / "em/s0", again / "em/s0")
+    printed("pyramid", again / "em/s0", "--factors", "1,2,2", "--factors", "2")
+    raw = open_array(CELLS, "raw")[...].astype("f8")
+    means = raw.reshape(48, 80, 2, 100, 2).mean((2, 4))
+    for container in (place, again):
+        level = open_array(container, "em/s1")
+        assert np.abs(level[...] - means).max() <= 0.5
+        assert [axis.offset for axis in level.axes] == [0.0, 0.25, 0.25]
+        assert open_array(container, "em/s2").shape == (24, 40, 50)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        ([f"{CELLS}/raw"], 1, "is not called 's0'"),
+        ([f"{CELLS}/raw", "a.n5", "--factors", "1,x"], 2, "in numpy's order"),
+        ([f"{CELLS}/raw", "a.n5", "--factors", "2,2"], 1, "3 numbers of at least 1"),
+        ([f"{CELLS}/raw", "--format", "n5"], 2, "which is not given"),
+        ([f"{CELLS}/rwa", "a.n5"], 1, "no array at 'rwa'"),
+    ],
+)
+def test_what_becomes_no_pyramid_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    problem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run("pyramid", *arguments)
+    assert found.exit_code == code
+    assert problem in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_a_terminal_sees_how_far_a_copy_is(tmp_path: Path) -> None:
     ours, theirs = os.openpty()

@@ -11,6 +11,7 @@ from xarray_n5.cli.completion import completion
 from xarray_n5.cli.copying import copy
 from xarray_n5.cli.info import info
 from xarray_n5.cli.preview import preview
+from xarray_n5.cli.pyramid import pyramid
 from xarray_n5.cli.repair import repair
 from xarray_n5.cli.tree import tree
 from xarray_n5.cli.verify import verify
@@ -35,5 +36,5 @@ def main(*, traceback: bool) -> None:
     """
 
 
-for _command in (tree, info, copy, verify, repair, preview, completion):
+for _command in (tree, info, copy, pyramid, verify, repair, preview, completion):
     main.add_command(_command)

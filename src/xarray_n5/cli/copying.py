@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from xarray_n5.cli.computing import computing, storing, workers_of
 from xarray_n5.cli.failing import one_line
 from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
@@ -31,28 +27,6 @@ def _side(text: str) -> slice:
     return slice(start, stop)
 
 
-def _chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
-    if text is None or text == "auto":
-        return text
-    try:
-        sides = tuple(int(side) for side in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: give 64,64,64 or 64 or auto") from None
-    return sides[0] if len(sides) == 1 else sides
-
-
-def _compression(_: object, __: object, text: str) -> Any:
-    if text == "same":
-        return text
-    from xarray_n5.compression import resolve
-    from xarray_n5.errors import N5Error
-
-    try:
-        return resolve(json.loads(text) if text.startswith("{") else text)
-    except (N5Error, ValueError) as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def _dtype(_: object, __: object, text: str | None) -> Any:
     import numpy as np
 
@@ -65,14 +39,7 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
 @click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--chunks", callback=_chunks, metavar="64,64,64", help="Another shape of chunks.")
-@click.option(
-    "--compression",
-    callback=_compression,
-    default="same",
-    show_default=True,
-    help="A name, raw, or N5's JSON object; gzip takes the place of one that DST has not.",
-)
+@storing
 @click.option("--dtype", callback=_dtype, help="Another type; whole numbers must fit into it.")
 @click.option(
     "--region", callback=_region, metavar="0:100,:,50:60", help="A part, in numpy's order of axes."
@@ -95,9 +62,7 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
 )
 @click.option("--format", "form", type=click.Choice(["n5", "zarr2", "hdf5"]), help="That of DST.")
 @click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
-@click.option("--workers", type=click.IntRange(1), help="How many threads, or processes.")
-@click.option("--processes", is_flag=True, help="Let processes do the work.")
-@click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler that does it.")
+@computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
 @one_line
@@ -137,7 +102,7 @@ def copy(
     source_options = for_url(source, options)
     if level is not None:
         source_path = _level_at(source, source_path, level, source_options)
-    with _computing(workers, scheduler, processes=processes):
+    with workers_of(workers, scheduler, processes=processes):
         begun = begin(
             source,
             source_path,
@@ -170,28 +135,3 @@ def _level_at(source: str, path: str, level: str, options: dict[str, Any] | None
         held = f"the levels are {', '.join(levels)}" if levels else "there is no pyramid"
         raise NodeNotFoundError(group.url, level, "level", held)
     return list(levels.values())[number].path
-
-
-@contextlib.contextmanager
-def _computing(workers: int | None, scheduler: str | None, *, processes: bool) -> Iterator[None]:
-    """Compute on threads, on processes of this host, or where a scheduler sends tasks."""
-    import dask
-
-    if scheduler is None and not processes:
-        count: dict[str, Any] = {} if workers is None else {"num_workers": workers}
-        with dask.config.set(scheduler="threads", **count):
-            yield
-        return
-    if scheduler is not None and (processes or workers is not None):
-        raise click.UsageError("--scheduler has workers of its own: leave out --workers")
-    from distributed import Client, LocalCluster
-
-    with contextlib.ExitStack() as stack:
-        place: Any = scheduler
-        if scheduler is None:
-            cluster: Any = LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None
-            )
-            place = stack.enter_context(cluster)
-        stack.enter_context(Client(place))
-        yield
