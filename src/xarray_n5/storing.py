@@ -17,6 +17,7 @@ from xarray_n5.digests import keep_digests
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.gathering import gather
 from xarray_n5.paths import DIGESTS, join, meant_by
+from xarray_n5.planning import touched
 from xarray_n5.receipts import Receipts, digest
 from xarray_n5.underway import REPAIRED, all_underway
 from xarray_n5.writes import writer_name
@@ -67,7 +68,12 @@ def write_block(block: np.ndarray, where: tuple[slice, ...], write: Write) -> Re
     write.underway.check_visible()
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
     target = _as_it_is(write.target, place)
-    done: Container[Index] = _Done(target, write) if write.resumed else ()
+    # Of a block that is one chunk, the client has seen that it is left to do.
+    several = any(
+        len(touched(w.start, w.stop - w.start, side)) > 1
+        for w, side in zip(place, target.chunks, strict=True)
+    )
+    done: Container[Index] = _Done(target, write) if write.resumed and several else ()
     rows = []
     clock = time.perf_counter()
     for index, chunk, size in target.writing(place, block, done):
