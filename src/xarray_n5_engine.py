@@ -188,7 +188,7 @@ def _settings(
 ) -> dict[str, Any]:
     """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
     import xarray_n5  # noqa: F401
-    from xarray_n5.building import Options
+    from xarray_n5.datasets.building import Options
 
     return {
         "path": group or "",

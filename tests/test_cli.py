@@ -22,8 +22,8 @@ from xarray_n5 import create_group, open_array, to_n5
 from xarray_n5.cli import main
 from xarray_n5.cli.places import split_place
 from xarray_n5.group import open_group
-from xarray_n5.pictures import colours, grey, round_length
-from xarray_n5.sections import section
+from xarray_n5.views.pictures import colours, grey, round_length
+from xarray_n5.views.sections import section
 
 ROOT = Path(__file__).parent.parent
 

@@ -29,11 +29,11 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.compression.gzip import Gzip
-from xarray_n5.copying import copy
+from xarray_n5.copies.copying import copy
+from xarray_n5.copies.replicas import Changes
+from xarray_n5.datasets.notes import COPIED
 from xarray_n5.dialects.turning import keys_to_turn, turn
 from xarray_n5.group import open_node
-from xarray_n5.notes import COPIED
-from xarray_n5.replicas import Changes
 
 if TYPE_CHECKING:
     from pathlib import Path

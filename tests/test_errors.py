@@ -22,7 +22,8 @@ import xarray as xr
 
 import xarray_n5
 from tests.test_readme import DATA, ROOT
-from xarray_n5 import copying, errors
+from xarray_n5 import errors
+from xarray_n5.copies import copying
 from xarray_n5.storage import LocalStore
 
 if TYPE_CHECKING:

@@ -38,15 +38,15 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.axes import Geometry
-from xarray_n5.coarsening import coarser_blocks
-from xarray_n5.scaling import steps_of
+from xarray_n5.pyramids.coarsening import coarser_blocks
+from xarray_n5.pyramids.scaling import steps_of
+from xarray_n5.pyramids.windows import coarse_shape, reduce_windows
 from xarray_n5.storage import LocalStore, MemoryStore
-from xarray_n5.windows import coarse_shape, reduce_windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.windows import Method
+    from xarray_n5.pyramids.windows import Method
 
 ROOT = Path(__file__).parent.parent
 
@@ -585,7 +585,7 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
 
 
 def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -> None:
-    from xarray_n5.underway import Underway
+    from xarray_n5.writing.underway import Underway
 
     class Stopped(Exception):  # noqa: N818
         """Stands for what stops a process between its last two steps."""

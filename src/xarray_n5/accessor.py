@@ -13,7 +13,7 @@ import xarray as xr
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.nodes import path_in
 from xarray_n5.paths import join
-from xarray_n5.reprs import as_html, as_text, show_geometry
+from xarray_n5.views.reprs import as_html, as_text, show_geometry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from xarray_n5.axes import Geometry
-    from xarray_n5.batches import Batch, Mode
-    from xarray_n5.encoding import Encoding
-    from xarray_n5.fitting import Region
+    from xarray_n5.datasets.encoding import Encoding
+    from xarray_n5.datasets.fitting import Region
+    from xarray_n5.writing.batches import Batch, Mode
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """What xarray calls the variable of a DataArray without a name."""
@@ -129,9 +129,9 @@ class DatasetAccessor:
         NodeExistsError
             If there is something that `mode` does not allow to replace.
         """
-        from xarray_n5.batches import Writing
-        from xarray_n5.updating import update
+        from xarray_n5.datasets.updating import update
         from xarray_n5.writer import write
+        from xarray_n5.writing.batches import Writing
 
         how = Writing.into(
             url,
@@ -242,9 +242,9 @@ class DataTreeAccessor:
         KeyError
             If an encoding is for no node.
         """
-        from xarray_n5.batches import Writing, side_by_side
-        from xarray_n5.updating import update
+        from xarray_n5.datasets.updating import update
         from xarray_n5.writer import write
+        from xarray_n5.writing.batches import Writing, side_by_side
 
         asked = dict(encoding or {})
         if unknown := asked.keys() - set(self._tree.groups):

@@ -18,11 +18,11 @@ from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.paths import DIGESTS, join
 from xarray_n5.points import read_points
 from xarray_n5.reading import read, write
-from xarray_n5.reprs import as_text, show_array
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.storage import name_of_root
 from xarray_n5.surroundings import look_around
-from xarray_n5.trees import array_html
+from xarray_n5.views.reprs import as_text, show_array
+from xarray_n5.views.trees import array_html
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence

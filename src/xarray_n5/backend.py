@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.array import Array
-from xarray_n5.building import build
 from xarray_n5.coordinates import dims_of
+from xarray_n5.datasets.building import build
+from xarray_n5.datasets.images import PART, together
+from xarray_n5.datasets.notes import is_dataset
+from xarray_n5.datasets.picking import alone, is_like_dataset, pick
 from xarray_n5.group import open_node
-from xarray_n5.images import PART, together
-from xarray_n5.notes import is_dataset
-from xarray_n5.picking import alone, is_like_dataset, pick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from xarray_n5.building import Options
+    from xarray_n5.datasets.building import Options
+    from xarray_n5.datasets.images import Image
     from xarray_n5.group import Group
-    from xarray_n5.images import Image
 
 
 def open_dataset(

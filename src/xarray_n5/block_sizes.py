@@ -11,7 +11,7 @@ from dask.utils import parse_bytes
 
 from xarray_n5.alerts import warn
 from xarray_n5.blocks import side_of
-from xarray_n5.planning import group_chunks
+from xarray_n5.writing.planning import group_chunks
 
 if TYPE_CHECKING:
     from xarray_n5.array import Array

@@ -14,7 +14,7 @@ from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
 from xarray_n5.paths import WRITING, is_left, is_own, join
-from xarray_n5.planning import auto_chunks
+from xarray_n5.writing.planning import auto_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,13 +14,13 @@ from dask.base import compute as compute_now
 from dask.base import tokenize
 
 from xarray_n5.array import Array
-from xarray_n5.beginning import start
 from xarray_n5.block_sizes import check_sizes, choose
 from xarray_n5.blocks import in_one_layer, label, slices_of, spell
 from xarray_n5.group import open_array
-from xarray_n5.orders import Order
 from xarray_n5.sparse import read_stored
-from xarray_n5.storing import end, write_lazily, write_when_read
+from xarray_n5.writing.beginning import start
+from xarray_n5.writing.orders import Order
+from xarray_n5.writing.storing import end, write_lazily, write_when_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

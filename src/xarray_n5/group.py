@@ -45,9 +45,9 @@ from xarray_n5.nodes import (
 )
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path
-from xarray_n5.reprs import as_text, show_group
 from xarray_n5.storage import Remembered
-from xarray_n5.trees import group_html
+from xarray_n5.views.reprs import as_text, show_group
+from xarray_n5.views.trees import group_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -13,24 +13,24 @@ from dask.array.core import normalize_chunks
 from dask.layers import ArraySliceDep
 
 from xarray_n5.chunkmaps import apart, dims_of_grid, places, whole_grid
-from xarray_n5.digests import read_digests
 from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
 from xarray_n5.group import open_array
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
-from xarray_n5.planning import group_chunks
 from xarray_n5.reading import ahead_of
-from xarray_n5.receipts import digest
-from xarray_n5.resuming import box_of, inside
-from xarray_n5.underway import REPAIRED, Underway, all_underway
-from xarray_n5.writes import now, writer_name
+from xarray_n5.writing.digests import read_digests
+from xarray_n5.writing.planning import group_chunks
+from xarray_n5.writing.receipts import digest
+from xarray_n5.writing.resuming import box_of, inside
+from xarray_n5.writing.underway import REPAIRED, Underway, all_underway
+from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.array import Array
-    from xarray_n5.digests import Digests
     from xarray_n5.grid import Index
+    from xarray_n5.writing.digests import Digests
 
 _STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
 _DAMAGED = frozenset(_STATES[2:])

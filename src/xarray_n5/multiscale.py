@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from xarray_n5.nodes import path_in
 from xarray_n5.options import check_option
-from xarray_n5.windows import Method, check_type
+from xarray_n5.pyramids.windows import Method, check_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.compression import Compression
-    from xarray_n5.scaling import Step
+    from xarray_n5.pyramids.scaling import Step
 
 
 def pyramid(
@@ -105,10 +105,10 @@ def pyramid(
     ValueError
         If the factors make no sense, or the method none for such numbers. Nothing was written then.
     """
-    from xarray_n5.bases import new_base, stored_base
-    from xarray_n5.batches import Writing
-    from xarray_n5.pyramids import plan
-    from xarray_n5.scaling import steps_of
+    from xarray_n5.pyramids.bases import new_base, stored_base
+    from xarray_n5.pyramids.plans import plan
+    from xarray_n5.pyramids.scaling import steps_of
+    from xarray_n5.writing.batches import Writing
 
     check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")

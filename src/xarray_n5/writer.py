@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING, Any
 from dask.base import is_dask_collection
 
 from xarray_n5.array import Array
-from xarray_n5.batches import end_again, together
-from xarray_n5.beginning import start
-from xarray_n5.building import Options, build
 from xarray_n5.creation import check_alone, check_storable
+from xarray_n5.datasets.building import Options, build
+from xarray_n5.datasets.encoding import plan
+from xarray_n5.datasets.multiscales import check_dialect, images_of
+from xarray_n5.datasets.naming import check_name
+from xarray_n5.datasets.notes import note_of
+from xarray_n5.datasets.picking import pick
+from xarray_n5.datasets.room import check_free, check_room, existing, held, metadata, sides
 from xarray_n5.dialects import write_geometry
-from xarray_n5.encoding import plan
 from xarray_n5.errors import MetadataError
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_group, open_existing, open_group
-from xarray_n5.multiscales import check_dialect, images_of
-from xarray_n5.naming import check_name
-from xarray_n5.notes import note_of
 from xarray_n5.paths import join
-from xarray_n5.picking import pick
-from xarray_n5.planning import align
-from xarray_n5.room import check_free, check_room, existing, held, metadata, sides
-from xarray_n5.underway import all_underway
-from xarray_n5.writes import now, writer_name
+from xarray_n5.writing.batches import end_again, together
+from xarray_n5.writing.beginning import start
+from xarray_n5.writing.planning import align
+from xarray_n5.writing.underway import all_underway
+from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
-    from xarray_n5.batches import Batch, Writing
-    from xarray_n5.beginning import Begun
-    from xarray_n5.encoding import Encoding, Plan, Stored
+    from xarray_n5.datasets.encoding import Encoding, Plan, Stored
     from xarray_n5.group import Group
-    from xarray_n5.underway import Underway
+    from xarray_n5.writing.batches import Batch, Writing
+    from xarray_n5.writing.beginning import Begun
+    from xarray_n5.writing.underway import Underway
 
 
 def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Batch:

@@ -95,8 +95,8 @@ def copy(
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """
     from xarray_n5.cli.progress import progress
-    from xarray_n5.copying import copy as begin
-    from xarray_n5.replicas import Changes
+    from xarray_n5.copies.copying import copy as begin
+    from xarray_n5.copies.replicas import Changes
 
     (source, source_path), (target, path) = split_place(src), split_place(dst)
     source_options = for_url(source, options)
@@ -122,9 +122,9 @@ def copy(
 
 def _level_at(source: str, path: str, level: str, options: dict[str, Any] | None) -> str:
     """Return the path of a pyramid's level."""
+    from xarray_n5.datasets.picking import levels_of
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.group import open_group
-    from xarray_n5.picking import levels_of
 
     group = open_group(source, path, storage_options=options)
     levels = levels_of(group, group.arrays())

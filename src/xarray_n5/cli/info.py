@@ -49,7 +49,7 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
 
 def _text(node: Array | Group) -> str:
     from xarray_n5.array import Array
-    from xarray_n5.reprs import as_text, show_array, show_group
+    from xarray_n5.views.reprs import as_text, show_array, show_group
 
     if isinstance(node, Array):
         title, rows = show_array(node)

@@ -62,8 +62,8 @@ def preview(
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("two numbers from 0 to 100 are needed, the smaller one first")
     from xarray_n5.group import open_node
-    from xarray_n5.pictures import draw
-    from xarray_n5.sections import section
+    from xarray_n5.views.pictures import draw
+    from xarray_n5.views.sections import section
 
     container, inner = split_place(url, path)
     node = open_node(container, inner, storage_options=for_url(container, options))

@@ -81,7 +81,7 @@ def _inside(
 
 
 def _summary(array: Array, *, chunks: bool) -> str:
-    from xarray_n5.reprs import times
+    from xarray_n5.views.reprs import times
 
     size = f"{times(array.shape)} {array.dtype}, chunks {times(array.chunks)}"
     text = f"{size}, {compression_name(array)}"

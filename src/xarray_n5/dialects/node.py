@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from xarray_n5.notes import meant_by_users
+from xarray_n5.datasets.notes import meant_by_users
 from xarray_n5.units import unit_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from xarray_n5.formats import n5_chunk
 from xarray_n5.formats.numbers import index_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
-from xarray_n5.planning import auto_chunks
+from xarray_n5.writing.planning import auto_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ from xarray_n5.formats.zarr2_chunk import Layout
 from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
 from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.planning import auto_chunks
+from xarray_n5.writing.planning import auto_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

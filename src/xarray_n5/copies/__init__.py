@@ -1,0 +1,1 @@
+"""Copies: arrays and trees from any format into any other."""

@@ -1,0 +1,245 @@
+"""What an array becomes in another container: its data, how they are stored, and its attributes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from xarray_n5.alerts import warn
+from xarray_n5.compression import resolve
+from xarray_n5.copies.translating import for_array, for_part, original
+from xarray_n5.creation import as_dtype, check_storable, chunk_shape, completed
+from xarray_n5.dask import from_n5
+from xarray_n5.datasets.packing import told_of
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import Zarr2
+from xarray_n5.metadata import ArrayMetadata, Content
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import dask.array as da
+
+    from xarray_n5.array import Array
+    from xarray_n5.axes import Geometry
+    from xarray_n5.compression import Compression
+    from xarray_n5.dialects import Node
+    from xarray_n5.formats import Format
+    from xarray_n5.metadata import Attributes
+
+_MOST = 1 << 28
+"""How many bytes a chunk may have to stay as it is; HDF5 may hold an array in one piece."""
+
+_TASKS = 1 << 23
+"""How many blocks are copied at once at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """In what copies of arrays differ from them."""
+
+    chunks: Sequence[int] | int | Literal["auto"] | None = None
+    compression: str | Mapping[str, Any] | Compression | None = "same"
+    """"same" for that of each array; gzip takes its place where the format has none such."""
+    dtype: Any = None
+    region: tuple[slice, ...] | None = None
+    """The part of each array that is copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """An array as it will be written."""
+
+    data: da.Array
+    metadata: ArrayMetadata
+    layout: Mapping[str, Any] | None
+    holes: bool = field(default=False)
+    """Whether chunks are missing, and stay so where their absence tells as much."""
+
+
+def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica:
+    """Return what an array becomes, all checked that can be checked before it is written.
+
+    Parameters
+    ----------
+    array
+        The array.
+    node
+        As what dialects will see it: its path, and the groups around it.
+    form
+        The format that it is written in.
+    changes
+        In what the copy differs.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot hold it.
+    ValueError
+        If the region is none of the array's.
+    """
+    where = node.path or array.url
+    if array.metadata.content in {Content.LABEL_MULTISETS, Content.OBJECTS}:
+        raise MetadataError(
+            f"{array.url} holds {array.metadata.content.value}, which are not copied; leave it out"
+        )
+    around = array.node()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is odd of it stays as it is
+        geometry = array.geometry(node=around)
+    shape = array.shape
+    if changes.region is not None:
+        box = _checked(changes.region, array)
+        shape = tuple(side.stop - side.start for side in box)
+        node = replace(node, shape=shape)
+        attributes = for_part(dict(array.attrs), _moved(geometry, box), node, form.name)
+    else:
+        node = replace(node, shape=shape)
+        told = _told(array, form)
+        attributes = for_array(told, geometry, around.format, node, form.name)
+    dtype = as_dtype(array.dtype if changes.dtype is None else changes.dtype, where)
+    metadata = ArrayMetadata(
+        shape=shape,
+        chunks=_sides(array, shape, dtype, changes),
+        dtype=dtype,
+        compression=array.metadata.compression,
+        attributes=attributes,
+    )
+    layout = _layout(array, form, same=changes.dtype is None)
+    found = _compressed(metadata, form, layout, changes, where)
+    data = _data(array, changes, dtype)
+    stored = sum(1 for _ in array.stored_chunks())
+    return Replica(data=data, metadata=found, layout=layout, holes=stored < array.grid.size)
+
+
+def _data(array: Array, changes: Changes, dtype: np.dtype[Any]) -> da.Array:
+    data = from_n5(array, chunks="auto")
+    if changes.region is not None:
+        data = data[changes.region]
+    if data.npartitions > _TASKS:
+        raise ValueError(
+            f"{array.url}, whose shape is {array.shape}, is {data.npartitions} blocks: copy parts "
+            "of it with a region, or leave it out"
+        )
+    if dtype != data.dtype:
+        meta = np.empty((0,) * data.ndim, dtype)
+        data = cast(
+            "da.Array", data.map_blocks(cast("Any", _converted), dtype, dtype=dtype, meta=meta)
+        )
+    return data
+
+
+def _converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return numbers in another type; raise where whole numbers would become others."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = block.astype(dtype)
+    if dtype.kind in "iub" and block.size and not (found == block).all():
+        at = tuple(int(each[0]) for each in np.nonzero(found != block))
+        raise ValueError(f"{block[at]} is none of {dtype}'s numbers; choose another type")
+    return found
+
+
+def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
+    """Return the region as starts and stops, if the array reaches so far."""
+    if len(region) != array.ndim:
+        raise ValueError(
+            f"the region has {len(region)} axes, {array.url} has {array.ndim}: {array.shape}"
+        )
+    box = []
+    for number, (side, size) in enumerate(zip(region, array.shape, strict=True)):
+        start, stop = (side.start or 0), size if side.stop is None else side.stop
+        if not 0 <= start < stop <= size:
+            raise ValueError(
+                f"the region goes from {start} to {stop} along axis {number}, where {array.url} "
+                f"has {size} elements"
+            )
+        box.append(slice(start, stop))
+    return tuple(box)
+
+
+def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
+    """Return where the samples of a part lie."""
+    axes = tuple(
+        replace(axis, labels=axis.labels[side])
+        if axis.labels is not None
+        else replace(axis, offset=axis.position(side.start) if axis.placed else 0.0)
+        for axis, side in zip(geometry.axes, box, strict=True)
+    )
+    rows = geometry.affine
+    if rows is not None:
+        starts = [side.start for side in box]
+        rows = tuple(
+            (*row[:-1], row[-1] + sum(a * b for a, b in zip(row, starts, strict=False)))
+            for row in rows
+        )
+    return replace(geometry, axes=axes, affine=rows)
+
+
+def _told(array: Array, form: Format) -> Attributes:
+    """Return an array's attributes; a fill value that masks for xarray goes where Zarr's is not."""
+    attributes = dict(array.attrs)
+    if form.name == Zarr2.name:
+        return attributes
+    fill = told_of(array).get("_FillValue")
+    if fill is None or "_FillValue" in attributes:
+        return attributes
+    value = fill.item() if isinstance(fill, np.generic) else fill
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        if value == value:  # noqa: PLR0124 - NaN masks itself
+            warn(f"{array.url}: the fill value {value!r} is none that JSON has; it masks no more")
+        return attributes
+    return {**attributes, "_FillValue": value}
+
+
+def _layout(array: Array, form: Format, *, same: bool) -> Mapping[str, Any] | None:
+    """Return how Zarr is asked to store elements: as it did before."""
+    if form.name != Zarr2.name:
+        return None
+    before = array.metadata.layout
+    if not hasattr(before, "filled"):
+        added = original(array.attrs, "").added
+        return {"fill_value": added["_FillValue"]} if same and "_FillValue" in added else None
+    asked = {"order": before.order, "dimension_separator": before.separator}
+    if same:
+        document = json.loads(form.create(array.metadata, {}, array.url)[".zarray"])
+        asked |= {key: document[key] for key in ("filters", "fill_value", "dtype")}
+    return asked
+
+
+def _sides(
+    array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], changes: Changes
+) -> tuple[int, ...]:
+    if changes.chunks is not None:
+        return chunk_shape(changes.chunks, shape)
+    sides = array.chunks
+    if np.prod(sides, dtype=float) * dtype.itemsize > _MOST:
+        return chunk_shape("auto", shape)
+    return sides
+
+
+def _compressed(
+    metadata: ArrayMetadata,
+    form: Format,
+    layout: Mapping[str, Any] | None,
+    changes: Changes,
+    where: str,
+) -> ArrayMetadata:
+    """Return the metadata with a compression that the format has; gzip is had by all."""
+    asked = changes.compression != "same"
+    if asked:
+        metadata = replace(metadata, compression=resolve(changes.compression))
+    try:
+        found = completed(form, metadata, layout, where)
+        check_storable(found, form, where)
+    except MetadataError:
+        if asked:
+            raise
+        found = completed(form, replace(metadata, compression=resolve("gzip")), layout, where)
+        check_storable(found, form, where)
+    return found

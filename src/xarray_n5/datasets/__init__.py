@@ -1,0 +1,1 @@
+"""Datasets as arrays and arrays as Datasets: what variables become, and come back from."""

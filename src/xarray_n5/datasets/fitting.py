@@ -1,0 +1,222 @@
+"""Whether a Dataset fits behind what is stored, or into a part of it: checked before a write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from xarray_n5.datasets.packing import told_of, unpack_attributes
+from xarray_n5.errors import NodeExistsError
+from xarray_n5.writing.planning import align
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    import xarray as xr
+
+    from xarray_n5.array import Array
+    from xarray_n5.datasets.packing import Packed
+    from xarray_n5.writing.batches import Writing
+
+_SCALED = frozenset({"scale_factor", "add_offset"})
+"""What makes other numbers of a variable's values."""
+
+_ENCODED = _SCALED | {"_FillValue", "missing_value", "_Unsigned", "_Encoding"}
+"""What numbers mean."""
+
+_TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?$")
+"""What a time of the day looks like, behind that from which others are counted."""
+
+Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
+
+
+def appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, slice]:
+    """Return where along a dimension a dataset goes, behind what is stored."""
+    if dim not in dataset.dims or dim not in stored.dims:
+        known = sorted(map(str, {*dataset.dims} & {*stored.dims}))
+        raise ValueError(f"append_dim={dim!r} is no dimension of both datasets; those are {known}")
+    start = stored.sizes[dim]
+    return {dim: slice(start, start + dataset.sizes[dim])}
+
+
+def check_not_there(dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str) -> None:
+    """Raise where what is to go on has been appended already, as far as its places tell."""
+    if dim not in dataset.indexes or dim not in stored.indexes:
+        return
+    ours, theirs = dataset.indexes[dim], stored.indexes[dim]
+    if len(ours) and ours.equals(theirs[-len(ours) :]):
+        hint = "it has been appended; without resume it would be once more"
+        raise NodeExistsError(url, dim, f"{len(ours)} places at the end, the very same", hint)
+
+
+def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region | None) -> dict[str, slice]:
+    """Return where along each dimension of a region, or of all there is, a dataset goes."""
+    if region is None:
+        return {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
+    if not isinstance(region, Mapping) and region != "auto":
+        raise TypeError(f"region is {region!r}; slices by dimension or 'auto' are needed")
+    wanted = dict.fromkeys(map(str, dataset.dims), "auto") if region == "auto" else dict(region)
+    places: dict[str, slice] = {}
+    for dim, where in wanted.items():
+        if dim not in dataset.dims or dim not in stored.dims:
+            raise ValueError(f"region is for {dim!r}, which is no dimension of both datasets")
+        if where == "auto":
+            if dim not in dataset.indexes or dim not in stored.indexes:
+                raise ValueError(f"region='auto' needs coordinates along {dim!r} in both datasets")
+            at = stored.indexes[dim].get_indexer(dataset.indexes[dim])
+            if not at.size or (at < 0).any() or (np.diff(at) != 1).any():
+                raise ValueError(f"the coordinate {dim!r} is no contiguous part of what is stored")
+            places[dim] = slice(int(at[0]), int(at[-1]) + 1)
+            continue
+        if not isinstance(where, slice) or where.step not in {None, 1}:
+            raise ValueError(f"the region of {dim!r} is {where!r}; a slice of step 1 is needed")
+        start, stop, _ = where.indices(stored.sizes[dim])
+        if stop - start != dataset.sizes[dim]:
+            raise ValueError(
+                f"the region {where} of {dim!r}, which has {stored.sizes[dim]} samples, is for "
+                f"{max(0, stop - start)}, not for {dataset.sizes[dim]}"
+            )
+        places[dim] = slice(start, stop)
+    return places
+
+
+def fitting(
+    dataset: xr.Dataset,
+    stored: xr.Dataset,
+    places: Mapping[str, slice],
+    append_dim: str | None,
+    *,
+    whole: bool = False,
+) -> xr.Dataset:
+    """Return the variables that are to be written; those without the region's dimensions stay.
+
+    Where the dataset goes into all of what is there, all of its variables are.
+    """
+    for dim, size in dataset.sizes.items():
+        if (whole or dim not in places) and stored.sizes.get(dim) != size:
+            raise ValueError(f"{dim!r} has {stored.sizes.get(dim)} samples there, not {size}")
+    apart = [
+        name
+        for name, each in dataset.variables.items()
+        if not whole and not set(each.dims) & set(places)
+    ]
+    if append_dim is None and apart:
+        raise ValueError(
+            f"the variables {apart} have no dimension of the region {list(places)}; drop them, or "
+            "write them on their own"
+        )
+    for name in dataset.variables:
+        if name not in stored.variables:
+            raise ValueError(
+                f"there is no variable {name!r} to write into: {list(stored.variables)}"
+            )
+        if dataset[name].dims != stored[name].dims:
+            raise ValueError(
+                f"{name!r} has the dimensions {stored[name].dims} there, not {dataset[name].dims}"
+            )
+        if name in apart and not _same(dataset, stored, name):
+            raise ValueError(
+                f"{name!r} is another there, and has no dimension {append_dim!r}; drop it, or "
+                "write it with mode='a'"
+            )
+    if append_dim is not None:
+        missing = [
+            name
+            for name, each in stored.variables.items()
+            if append_dim in each.dims and name not in dataset.variables
+        ]
+        if missing:
+            raise ValueError(
+                f"{missing} have the dimension {append_dim!r}, too; append to all of them"
+            )
+    return dataset.drop_vars(apart)
+
+
+def _same(dataset: xr.Dataset, stored: xr.Dataset, name: Hashable) -> bool:
+    return bool(dataset.variables[name].equals(stored.variables[name]))  # type: ignore[no-untyped-call]
+
+
+def check_places(
+    dataset: xr.Dataset, stored: xr.Dataset, dim: str, place: slice, *, grows: bool
+) -> None:
+    """Raise where a coordinate that the axes tell is another there."""
+    kinds = {dataset[dim].dtype.kind, stored[dim].dtype.kind}
+    units = dataset[dim].attrs.get("units"), stored[dim].attrs.get("units")
+    if not kinds <= set("iuf") or units[0] != units[1]:
+        raise ValueError(
+            f"the coordinate {dim!r} has the type {stored[dim].dtype} and the unit {units[1]!r} "
+            f"there, not {dataset[dim].dtype} and {units[0]!r}"
+        )
+    if not grows and not np.array_equal(dataset[dim].to_numpy(), stored[dim].to_numpy()[place]):
+        raise ValueError(f"the coordinate {dim!r} is another than that of the region")
+
+
+def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:
+    """Raise where values have another type than those that are there."""
+    for name in dataset.variables:
+        ours, theirs = dataset[name].dtype, stored[name].dtype
+        kinds = {ours.kind, theirs.kind}
+        encoding = stored[name].encoding
+        # Whether their numbers can tell the values is seen when these are encoded.
+        packed = encoding.get("dtype", theirs) != theirs or _SCALED & encoding.keys()
+        numbers = packed and kinds <= set("iuf")
+        times = len(kinds) == 1 and ours.kind in "Mm"
+        if ours != theirs and not (kinds <= set("USO") or numbers or times):
+            raise ValueError(f"{name!r} has the type {theirs} there, not {ours}; use astype()")
+        if "calendar" in encoding and ours.kind == "O" and dataset[name].size:
+            calendar = dataset[name].dt.calendar
+            if calendar != encoding["calendar"]:
+                raise ValueError(
+                    f"{name!r} has the calendar {encoding['calendar']!r} there, not {calendar!r}; "
+                    "use convert_calendar()"
+                )
+
+
+def check_numbers(
+    name: str, packed: Packed, array: Array, parent: Mapping[str, Any] | None = None
+) -> None:
+    """Raise where numbers would mean something else in the array that is there.
+
+    Bounds without units of their own have those of their `parent`.
+    """
+    if packed.data.dtype != array.dtype:
+        raise ValueError(f"{name!r} is stored as {array.dtype}, not as {packed.data.dtype}")
+    before, after = (unpack_attributes(each) for each in (told_of(array), packed.told))
+    for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
+        have, want = (_plain(each.get(key)) for each in (before, after))
+        if parent and key in {"units", "calendar"} and "None" in {have, want}:
+            have, want = (
+                each if each != "None" else _plain(parent.get(key)) for each in (have, want)
+            )
+        if have != want:
+            raise ValueError(
+                f"{name!r} is stored with {key} {have!r}, which cannot tell the new values "
+                f"({want!r} would); write all of it anew, or with the same attributes"
+            )
+
+
+def check_alignment(packed: Packed, array: Array, start: list[int], how: Writing) -> None:
+    """Raise where Dask's blocks cut stored chunks, if they must not."""
+    if how.align_chunks or not is_dask_collection(packed.data):
+        return
+    start = [*start, *[0] * (array.ndim - len(start))]
+    for axis, (sizes, side, first) in enumerate(
+        zip(packed.data.chunks, array.chunks, start, strict=True)
+    ):
+        align(sizes, side, first, axis=axis, strict=True)
+
+
+def _plain(value: Any) -> str:
+    """Return an attribute to be compared; a list of units is that of the axes."""
+    return "None" if isinstance(value, list) else _TIME.sub(_time, str(value))
+
+
+def _time(found: re.Match[str]) -> str:
+    time, fraction = found.groups("")
+    if time == "00:00:00" and not fraction:
+        return ""
+    return f" {time}.{fraction}" if fraction else f" {time}"

@@ -1,0 +1,79 @@
+"""What a group holds already of a pyramid that is to be written into it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.array import Array
+from xarray_n5.creation import stranger
+from xarray_n5.dialects.levels import images_in
+from xarray_n5.errors import NodeExistsError
+from xarray_n5.writing.underway import all_underway
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from xarray_n5.group import Group
+    from xarray_n5.writing.underway import Underway
+
+_LEVEL = re.compile(r"s\d+")
+
+
+def check_levels(group: Group, names: Collection[str], mode: str, *, begun: bool) -> None:
+    """Raise where levels are there that must stay.
+
+    Parameters
+    ----------
+    group, names
+        The group, and what the levels that are to be written are called.
+    mode
+        "w-" or "w".
+    begun
+        Whether a pyramid in the group is not finished.
+    """
+    there = set(group)
+    nodes = group.nodes([name for name in names if name in there], strict=True)
+    for name, node in nodes.items():
+        if not isinstance(node, Array):
+            raise NodeExistsError(group.url, name, "a group", "choose another path")
+        if mode == "w-":
+            hint = "use mode='w' to replace the levels"
+            if begun:
+                hint = f"its pyramid is not finished: go on with resume=True, or {hint}"
+            raise NodeExistsError(group.url, name, "an array", hint)
+        if other := stranger(node):
+            hint = f"it holds {other!r}, which would go with it; move that away first"
+            raise NodeExistsError(group.url, name, "an array with more in it", hint)
+
+
+def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
+    """Raise where arrays are the coordinates of others: they would be of one level alone."""
+    for name in sorted(set(group) & {dim for dim in dims if dim}):
+        hint = "it is a coordinate, and levels have other sizes: choose another path for a copy"
+        raise NodeExistsError(group.url, name, "an array called like an axis", hint)
+
+
+def check_images(group: Group) -> None:
+    """Raise where the group describes images that are no pyramid of its levels."""
+    for image in images_in(group.attrs):
+        paths = [_path_of(each) for each in image["datasets"]]
+        if foreign := [path for path in paths if not _LEVEL.fullmatch(path)]:
+            hint = "delete the attribute 'multiscales', or choose another path"
+            raise NodeExistsError(group.url, "", f"an image of {foreign[0]!r}", hint)
+
+
+def older_levels(group: Group, names: Collection[str]) -> list[str]:
+    """Return the arrays in a group that are called like levels, beyond some."""
+    beyond = sorted(name for name in set(group) - set(names) if _LEVEL.fullmatch(name))
+    return [name for name, node in group.nodes(beyond).items() if isinstance(node, Array)]
+
+
+def unfinished(mark: Underway) -> list[Underway]:
+    """Return the marks of all pyramids in a group that are not finished."""
+    marks = all_underway(mark.store, mark.path)
+    return [each for each in marks if "pyramid" in (each.facts() or {})]
+
+
+def _path_of(entry: Any) -> str:
+    return str(entry.get("path") if isinstance(entry, dict) else entry)

@@ -1,0 +1,151 @@
+"""Sections through volumes: two axes of a level, where a third one is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xarray_n5.array import Array
+from xarray_n5.datasets.picking import levels_of
+from xarray_n5.errors import NodeNotFoundError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from xarray_n5.axes import Axis
+    from xarray_n5.group import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A picture's numbers, and where they lie."""
+
+    values: np.ndarray
+    """Numbers, by rows and columns."""
+    rows: Axis
+    columns: Axis
+    """The axes, whose scale is that of the rows and columns here."""
+    title: str
+    """What is shown."""
+
+
+def section(
+    node: Array | Group,
+    *,
+    axis: str | None = None,
+    index: int | None = None,
+    at: float | None = None,
+    pixels: int = 800,
+) -> Section:
+    """Return a section through an array, or through a pyramid's coarsest level that is fine enough.
+
+    Parameters
+    ----------
+    node
+        An array, or the group of a pyramid.
+    axis
+        The axis that is cut; by default that called z, or the third from the end. Of all others
+        but the last two, sample 0 is taken.
+    index
+        Where it is cut, as a sample of the finest level; in the middle by default.
+    at
+        The same as a place, in the axis's unit.
+    pixels
+        How many samples the longer side is to have at least, where there are so many.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If a group holds no pyramid.
+    ValueError
+        If the array has fewer than two axes, or no such axis or place.
+    """
+    levels = _levels(node)
+    base = levels[0]
+    if base.ndim < 2:  # noqa: PLR2004 - rows and columns
+        raise ValueError(f"{base.url} has {base.ndim} axes; a picture needs two at least")
+    axes = base.geometry().with_names().axes
+    cut = _cut(axes, axis, base)
+    shown = [number for number in range(base.ndim) if number != cut][-2:]
+    fine = [a for a in levels if max(a.shape[number] for number in shown) >= pixels]
+    array = fine[-1] if fine else base
+    own = array.geometry().with_names().axes
+    place: list[int | slice] = [0] * array.ndim
+    if cut is not None:
+        place[cut] = _sample(own[cut], axes[cut], (array, base), cut, index, at)
+    elif index is not None or at is not None:
+        raise ValueError(f"{base.url} has no third axis that could be cut")
+    step = max(1, max(array.shape[number] for number in shown) // pixels)
+    for number in shown:
+        place[number] = slice(None, None, step)
+    rows, columns = (_every(own[number], step) for number in shown)
+    return Section(
+        values=array[tuple(place)],
+        rows=rows,
+        columns=columns,
+        title=_title(array, own, cut, place),
+    )
+
+
+def _levels(node: Array | Group) -> list[Array]:
+    """Return the levels, the finest first."""
+    if isinstance(node, Array):
+        return [node]
+    arrays = node.arrays()
+    if levels := list(levels_of(node, arrays).values()):
+        return levels
+    names = f"it holds {', '.join(arrays)}: name one" if arrays else "it holds no arrays"
+    raise NodeNotFoundError(node.url, "", "pyramid", names)
+
+
+def _cut(axes: tuple[Axis, ...], name: str | None, array: Array) -> int | None:
+    """Return which axis is cut; None of pictures."""
+    names = [axis.name for axis in axes]
+    if name is not None:
+        if name not in names or len(names) < 3:  # noqa: PLR2004 - two are shown
+            raise ValueError(f"{array.url} has the axes {names}; {name!r} is none to be cut")
+        return names.index(name)
+    if len(names) < 3:  # noqa: PLR2004 - two are shown
+        return None
+    return names.index("z") if "z" in names else len(names) - 3
+
+
+def _sample(
+    axis: Axis,
+    finest: Axis,
+    arrays: tuple[Array, Array],
+    number: int,
+    index: int | None,
+    at: float | None,
+) -> int:
+    """Return which sample of a level is cut."""
+    size, most = (array.shape[number] for array in arrays)
+    if at is None:
+        wanted = most // 2 if index is None else index
+        if not 0 <= wanted < most:
+            raise ValueError(f"there is no sample {wanted} along {axis.name!r}; there are {most}")
+        return min(size - 1, wanted * size // most)
+    if finest.labels is not None:
+        raise ValueError(f"{axis.name!r} has labels and no places; give an index")
+    found = round((at - axis.offset) / axis.step)
+    ends = sorted((finest.position(-0.5), finest.position(most - 0.5)))
+    if not ends[0] <= at <= ends[1]:
+        unit = finest.unit or "(no unit)"
+        raise ValueError(f"{at:g} is outside of {axis.name!r}: {ends[0]:g} to {ends[1]:g} {unit}")
+    return min(max(found, 0), size - 1)
+
+
+def _every(axis: Axis, step: int) -> Axis:
+    from dataclasses import replace
+
+    scale = axis.step * step if axis.labels is None else None
+    return replace(axis, scale=scale, labels=None)
+
+
+def _title(array: Array, axes: tuple[Axis, ...], cut: int | None, place: list[int | slice]) -> str:
+    name = array.path or array.name
+    if cut is None:
+        return name
+    axis, sample = axes[cut], place[cut]
+    unit = f" ({axis.position(sample):g} {axis.unit})" if axis.unit else ""  # type: ignore[arg-type]
+    return f"{name}, {axis.name} = {sample}{unit}"

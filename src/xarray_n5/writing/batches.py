@@ -1,0 +1,191 @@
+"""Several writes that begin and end together."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+
+import xarray as xr
+from dask.base import compute as compute_now
+from dask.base import tokenize
+
+from xarray_n5.datasets.packings import packing_of
+from xarray_n5.documents import get_all_documents
+from xarray_n5.formats import get_format
+from xarray_n5.graphs import check_one_process
+from xarray_n5.nodes import format_of
+from xarray_n5.options import check_option
+from xarray_n5.storage import open_container
+from xarray_n5.writing.gathering import gather_all
+from xarray_n5.writing.orders import Order
+from xarray_n5.writing.storing import write_lazily
+from xarray_n5.writing.underway import Underway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from xarray_n5.datasets.packings import Packing
+    from xarray_n5.formats import Documents, Format
+    from xarray_n5.storage import Store
+    from xarray_n5.writing.beginning import Begun
+    from xarray_n5.writing.gathering import Written
+    from xarray_n5.writing.writes import Write
+
+Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Where and how datasets are written."""
+
+    url: object
+    mode: Mode = "w-"
+    storage_options: Mapping[str, Any] | None = None
+    form: Format = field(default_factory=lambda: get_format(None))
+    """The container's format."""
+    dialect: str | Iterable[str] | None = None
+    align_chunks: bool = True
+    write_empty_chunks: bool = True
+    resume: bool | str = False
+    checksums: bool = False
+    fsync: bool = False
+
+    def __post_init__(self) -> None:
+        check_option("mode", self.mode, "w-", "w", "a", "r+")
+
+    @classmethod
+    def into(
+        cls,
+        url: object,
+        *,
+        format: str | None,  # noqa: A002
+        computed: bool,
+        **options: Any,
+    ) -> Self:
+        """Return how datasets are written into a container, whose format is looked at once."""
+        store, _ = open_container(url, "", options.get("storage_options"))
+        if computed and store.one_writer:
+            check_one_process(store.url)
+        return cls(url=url, form=format_of(store, format), **options)
+
+    @property
+    def packing(self) -> Packing:
+        """The rules by which variables become arrays."""
+        return packing_of(self.form.name)
+
+    def order(self, **options: Any) -> Order:
+        """Return what is asked for of an array."""
+        return Order(
+            align_chunks=self.align_chunks,
+            write_empty_chunks=self.write_empty_chunks,
+            resume=self.resume,
+            checksums=self.checksums,
+            format=self.form.name,
+            **options,
+        )
+
+    def mark(self, path: str, *facts: Any) -> Underway:
+        """Return the mark of a write into a group, which is made of what is written."""
+        store, inner = open_container(self.url, path, self.storage_options)
+        told = self.resume if isinstance(self.resume, str) else facts
+        options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
+        return Underway(store=store, path=inner, token=tokenize(told, path, options))
+
+    def around(self, path: str) -> tuple[Store, dict[str, Documents]]:
+        """Return the container, and the documents of a group and of those that it is in."""
+        store, inner = open_container(self.url, path, self.storage_options)
+        parts = inner.split("/") if inner else []
+        places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+        found = get_all_documents(store, places, self.form)
+        return store, dict(zip(places, found, strict=True))
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """How the container is found."""
+        return {"storage_options": self.storage_options, "format": self.form.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several writes beneath one mark, which says when they are over."""
+
+    begun: Mapping[str, Begun]
+    """The writes, by the names of what they write."""
+    mark: Underway
+    ends: Sequence[Underway]
+    """The marks of the writes themselves."""
+
+    def later(self) -> Written:
+        """Return what computes the writes, and ends them."""
+        return self._gathered(functools.partial(_end_after, batch=(self.mark, self.ends)))
+
+    def now(self) -> xr.DataTree:
+        """Compute the writes, and end them here: no worker can be lost that had ended them."""
+        (receipts,) = compute_now(self._gathered(_as_they_are))
+        return _end(receipts, self.mark, self.ends)
+
+    def in_turn(self) -> xr.DataTree:
+        """Compute the writes one after another, as where each reads what the last one wrote."""
+        receipts = {}
+        for name, each in self.begun.items():
+            write = replace(cast("Write", each.write), part=True)
+            (receipts[name],) = compute_now(write_lazily(each.source, write, each.before))
+        return _end(receipts, self.mark, self.ends)
+
+    def _gathered(self, last: Callable[[dict[str, Any]], Any]) -> Written:
+        parts = []
+        for each in self.begun.values():
+            write = replace(cast("Write", each.write), part=True)
+            parts.append(write_lazily(each.source, write, each.before))
+        named = functools.partial(_named, names=list(self.begun), last=last)
+        return gather_all(parts, named, f"to_n5-{uuid.uuid4().hex}")
+
+
+def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Batch:
+    """Return writes that end together, called after where they are below `root`."""
+    named = {path.removeprefix(root).strip("/"): each for path, each in begun.items()}
+    ends = [cast("Write", each.write).underway for each in named.values()]
+    return Batch(named, mark, ends)
+
+
+def end_again(mark: Underway, facts: Mapping[str, Any]) -> Batch:
+    """Return what is left of writes that had been over when they were stopped."""
+    parts = facts.get("parts", ())
+    return Batch({}, mark, [replace(mark, path=path, token=token) for path, token in parts])
+
+
+def side_by_side(batches: Mapping[str, Batch]) -> Written:
+    """Return what computes batches, each of which ends by itself."""
+    named = functools.partial(_named, names=list(batches), last=_as_tree)
+    parts = [batch.later() for batch in batches.values()]
+    return gather_all(parts, named, f"to_n5-{uuid.uuid4().hex}")
+
+
+def _named(results: list[Any], names: list[str], last: Callable[[dict[str, Any]], Any]) -> Any:
+    return last(dict(zip(names, results, strict=True)))
+
+
+def _as_they_are(receipts: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    return receipts
+
+
+def _as_tree(results: dict[str, Any]) -> xr.DataTree:
+    return xr.DataTree.from_dict(results)
+
+
+def _end_after(
+    receipts: dict[str, xr.Dataset], batch: tuple[Underway, Sequence[Underway]]
+) -> xr.DataTree:
+    return _end(receipts, *batch)
+
+
+def _end(receipts: dict[str, xr.Dataset], mark: Underway, ends: Sequence[Underway]) -> xr.DataTree:
+    """End writes: from the moment when their mark says that all is done, they are over."""
+    mark.check_visible()
+    mark.done({"parts": [[each.path, each.token] for each in ends]})
+    for each in ends:
+        each.end()
+    mark.end()
+    return _as_tree(receipts)

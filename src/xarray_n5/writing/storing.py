@@ -1,0 +1,231 @@
+"""Blocks into chunks: the tasks of a write, and how it ends."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from dask.layers import ArraySliceDep
+
+from xarray_n5.chunkmaps import on_grid
+from xarray_n5.errors import ContainerNotVisibleError
+from xarray_n5.paths import DIGESTS, join, meant_by
+from xarray_n5.writing.digests import keep_digests
+from xarray_n5.writing.gathering import gather
+from xarray_n5.writing.planning import touched
+from xarray_n5.writing.receipts import Receipts, digest
+from xarray_n5.writing.underway import REPAIRED, all_underway
+from xarray_n5.writing.writes import writer_name
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    import dask.array as da
+    import xarray as xr
+
+    from xarray_n5.array import Array
+    from xarray_n5.grid import Index
+    from xarray_n5.writing.gathering import Written
+    from xarray_n5.writing.underway import Underway
+    from xarray_n5.writing.writes import Write
+
+
+def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> Written:
+    """Return what computes the blocks that are still to be written, and writes them.
+
+    Parameters
+    ----------
+    source
+        Blocks that share no chunks.
+    write
+        Where and how they are written.
+    before
+        What has been written already; None where nothing can have been.
+    """
+    # A name of its own: a scheduler must not take an earlier write's results for this one's.
+    name = f"{write.underway.token}-{uuid.uuid4().hex[:8]}"
+    blocks: Any = source.map_blocks(
+        cast("Any", write_block),
+        ArraySliceDep(source.chunks),
+        write,
+        name=f"write_n5-{name}",
+        dtype=object,
+        chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
+        meta=np.empty((0,) * source.ndim, object),
+    )
+    chosen = _left(source, write, before) if before is not None and len(before) else None
+    last = functools.partial(finish, write=write, before=before)
+    return gather(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
+
+
+def write_block(block: np.ndarray, where: tuple[slice, ...], write: Write) -> Receipts:
+    """Write a block; return the receipts of its chunks."""
+    write.underway.check_visible()
+    place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
+    target = _as_it_is(write.target, place)
+    # Of a block that is one chunk, the client has seen that it is left to do.
+    several = any(
+        len(touched(w.start, w.stop - w.start, side)) > 1
+        for w, side in zip(place, target.chunks, strict=True)
+    )
+    done: Container[Index] = _Done(target, write) if write.resumed and several else ()
+    rows = []
+    clock = time.perf_counter()
+    for index, chunk, size in target.writing(place, block, done):
+        now = time.perf_counter()
+        rows.append((index, size, digest(chunk), now - clock))
+        clock = now
+    receipts = Receipts.of(rows, target.ndim, writer_name())
+    if write.journal and rows:
+        write.underway.note(".".join(map(str, rows[0][0])), receipts.to_json())
+    return receipts
+
+
+def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> da.Array:
+    """Return an array of which each block is written when it is computed."""
+    writing: Any = source.map_blocks(
+        cast("Any", write_and_return),
+        target,
+        ArraySliceDep(source.chunks),
+        start=start,
+        name=f"stored_n5-{uuid.uuid4().hex}",
+        meta=source._meta,  # noqa: SLF001 - map_blocks asks for it
+    )
+    return cast("da.Array", writing)
+
+
+def write_and_return(
+    block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
+) -> np.ndarray:
+    """Write a block; return it as it is stored."""
+    if target.stamp() is None:
+        raise ContainerNotVisibleError(target.url, "its metadata")
+    place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
+    _as_it_is(target, place).write(place, block)
+    return block
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The chunks that an earlier run has written."""
+
+    array: Array
+    write: Write
+
+    def __contains__(self, index: object) -> bool:
+        place, only = cast("Index", index), self.write.only
+        if only is not None:
+            return place not in only
+        return not self.write.is_again(place) and self.array.chunk_exists(place)
+
+
+def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
+    """Return the array as it is now where `place` has chunks that its end cuts: it may have grown.
+
+    Such a chunk would be written as far as the array once reached, and take what is behind away.
+    """
+    ends = zip(place, target.shape, target.chunks, strict=True)
+    cut = any(where.stop == size and size % side for where, size, side in ends)
+    return target.renewed() if cut else target
+
+
+def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
+    """End a write: keep digests, remove what killed tasks left, and the mark last of all."""
+    write.underway.check_visible()
+    ndim = write.target.ndim
+    several = [*parts, *([] if before is None else [before])]
+    receipts = Receipts.merge([Receipts.of([], ndim, ""), *several])
+    found = as_dataset(receipts, write)
+    others = all_underway(write.underway.store, write.underway.path)
+    others = [each for each in others if each != write.underway]
+    alone = not any(each.facts() for each in others)
+    keep_digests(write, receipts, alone=alone)
+    sweep(write, alone=alone)
+    for other in others:
+        if other.token == REPAIRED:
+            end_repair(other, write)
+        elif write.is_whole():
+            other.end()
+    if not write.part:
+        end(write)
+    return found
+
+
+def end(write: Write) -> None:
+    """Remove a write's mark; of a repair's, what has been repaired."""
+    if write.underway.token == REPAIRED:
+        end_repair(write.underway, write)
+    else:
+        write.underway.end()
+
+
+def end_repair(mark: Underway, write: Write) -> None:
+    """Strike off chunks that were to be written again; the mark goes with the last of them."""
+    facts = mark.facts()
+    if facts is None:
+        return
+    left = [index for index in facts.get("chunks", ()) if not write.covers(index)]
+    if left:
+        mark.begin({**facts, "chunks": left})
+    else:
+        mark.end()
+
+
+def sweep(write: Write, *, alone: bool) -> None:
+    """Remove hidden files that killed tasks of this write, and its killed ends, left.
+
+    Those beside documents and digests may be another write's that is ending, too: they go only
+    where this one is `alone`.
+    """
+    store, path = write.underway.store, write.underway.path
+    left = []
+    for partial in store.partials(path):
+        key = meant_by(partial) or ""
+        index = write.target.chunk_index(key)
+        own = key in write.target.documents or key.startswith(f"{DIGESTS}/")
+        if (own and alone) or (index is not None and index in write):
+            left.append(join(path, partial))
+    if left:
+        store.delete(left)
+
+
+def _left(source: da.Array, write: Write, before: Receipts) -> list[tuple[int, ...]]:
+    """Return the blocks of which a chunk is still to be written."""
+    box = write.box
+    missing = np.ones(tuple(map(len, box)), bool)
+    if len(before):
+        missing[tuple(before.indices[:, axis] - side.start for axis, side in enumerate(box))] = (
+            False
+        )
+    if not missing.size:
+        return []
+    counts = missing.astype(np.int64)
+    for axis, (sizes, side, start) in enumerate(
+        zip(source.chunks, write.target.chunks, write.start, strict=True)
+    ):
+        edges = start + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        counts = np.add.reduceat(counts, (edges // side - box[axis].start).astype(int), axis=axis)
+    return [tuple(map(int, index)) for index in np.argwhere(counts)]
+
+
+def as_dataset(receipts: Receipts, write: Write) -> xr.Dataset:
+    """Return receipts on the part of the chunk grid that was written."""
+    names = np.array([*receipts.names, ""], object)
+    columns = {
+        "bytes": receipts.sizes,
+        "digest": receipts.digests,
+        "seconds": receipts.seconds,
+        "worker": names[receipts.writers],
+    }
+    fill = {"bytes": 0, "digest": 0, "seconds": 0, "worker": ""}
+    found = on_grid(receipts.indices, columns, write.box, write.dims, fill)
+    found["bytes"].attrs = {"long_name": "stored bytes"}
+    found["digest"].attrs = {"long_name": "xxh64 of the elements"}
+    found["seconds"].attrs = {"units": "s"}
+    found.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
+    return found
