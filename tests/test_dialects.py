@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.geometries import facts, read
 from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.coordinates import coords_of
-from xarray_n5.dialects import DIALECTS, Node, register_dialect, write_geometry
+from xarray_n5.dialects import DIALECTS, Node, register_dialect, write_geometry, write_pyramid
 
 
 def test_tensorstores_lists_stand_in_n5_order() -> None:
@@ -30,6 +31,22 @@ def test_a_unit_stands_as_a_symbol_where_viewers_need_one_and_keeps_its_text(uni
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [axis.unit for axis in read(written).axes] == [unit] * 3
+
+
+def test_of_a_pyramid_too_viewers_find_symbols_wherever_they_look_for_units() -> None:
+    fine = tuple(Axis(name=name, unit="micrometer", scale=2.0) for name in "zyx")
+    coarse = tuple(replace(axis, scale=4.0, offset=1.0, factor=2.0) for axis in fine)
+    levels = [
+        (Node(path="s0", shape=(8, 8, 8)), Geometry(fine)),
+        (Node(path="s1", shape=(4, 4, 4)), Geometry(coarse)),
+    ]
+    around, own = write_pyramid(levels)
+    for each in (around, *own):
+        assert each["units"] == ["um"] * 3
+        assert each["pixelResolution"]["unit"] == "um"
+    for (node, _), attributes in zip(levels, own, strict=True):
+        found = read(attributes, path=f"p/{node.path}", shape=node.shape, parents=(around,))
+        assert [axis.unit for axis in found.axes] == ["micrometer"] * 3
 
 
 def test_a_unit_that_viewers_know_or_nobody_does_is_written_once() -> None:

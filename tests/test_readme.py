@@ -58,10 +58,18 @@ def run(page: Path, language: str = "python") -> dict[str, Any]:
     return names
 
 
-PAGES = [page for page in (README, *sorted((ROOT / "docs").glob("*.md"))) if blocks(page, "python")]
+PAGES = [
+    README,
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "howto").glob("*.md")),
+]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [each for each in PAGES if blocks(each, "python")], ids=name_of)
 def test_code_on_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,9 +100,7 @@ def test_readme_begins_with_the_example_and_the_tests() -> None:
     assert commands[:2] == ["bash ci/example", "bash ci/test"]
 
 
-@pytest.mark.parametrize(
-    "page", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.dialects.node import Node
 
+_UNITS = {"units", "pixelResolution"}
+"""The attributes in which Neuroglancer looks for units."""
+
 _SAME = 1e-9
 """By which part of a step two levels may lie apart, for rounding."""
 
@@ -65,27 +68,36 @@ def default_pyramid(
     around = Neuroglancer().write_group(levels)
     around["multiscales"] = Cosem().write_group(levels)["multiscales"]
     own = [Neuroglancer().write(g, node) | _transform(g, node) for node, g in levels]
-    for each in (around, *own):
-        _respell_units(each)
     if _is_n5_viewers(levels):
         around |= N5Viewer().write_group(levels)
         own = [
             said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
         ]
+    for each in (around, *own):
+        _respell_units(each)
     return around, own
 
 
 def _respell_units(attributes: dict[str, Any]) -> bool:
     """Put symbols for units that are whole words, and return whether there were any.
 
-    Neuroglancer shows nothing of an array with a unit like "micrometer".
+    Neuroglancer shows nothing of an array with a unit like "micrometer", be it in ``units`` or in
+    ``pixelResolution``.
     """
-    written = attributes.get("units", [])
-    symbols = [canonical_unit(text) or text for text in written]
-    if symbols == written:
-        return False
-    attributes["units"] = symbols
-    return True
+    found = {key: _with_symbols(attributes[key]) for key in _UNITS & attributes.keys()}
+    changed = any(attributes[key] != value for key, value in found.items())
+    attributes |= found
+    return changed
+
+
+def _with_symbols(said: Any) -> Any:
+    match said:
+        case {"unit": str(text)}:
+            return said | {"unit": canonical_unit(text) or text}
+        case list(units):
+            return [canonical_unit(text) or text for text in units]
+        case _:
+            return said
 
 
 def _transform(geometry: Geometry, node: Node) -> dict[str, Any]:
