@@ -244,6 +244,62 @@ def test_zarr_keeps_its_layout_and_its_mask(tmp_path: Path) -> None:
         xr.testing.assert_equal(xr.open_dataset(tmp_path / name / "raw", engine="n5"), before)
 
 
+LABELS = np.array([[0, 1, 2], [2**63 + 1, 2**64 - 1, 0]], "u8")
+
+
+@pytest.mark.parametrize("region", [None, (slice(0, 2), slice(1, 3))], ids=["whole", "part"])
+@pytest.mark.parametrize("names", [None, ["a", "b"]], ids=["unnamed", "named-otherwise"])
+def test_a_fill_value_that_did_not_mask_does_not_begin_to(
+    tmp_path: Path, region: Any, names: Any
+) -> None:
+    attributes = {"DIMENSION_LABELS": names} if names else {}
+    layout = {"fill_value": 0}
+    place: dict[str, Any] = {"format": "zarr2", "layout": layout, "attributes": attributes}
+    create_array(tmp_path / "a.zarr", "em", shape=(2, 3), dtype="u8", **place)[...] = LABELS
+    assert "_ARRAY_DIMENSIONS" not in open_array(tmp_path / "a.zarr", "em").attrs
+    wish = Changes(region=region)
+    copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", format="zarr2", changes=wish).now()
+    again = xr.open_dataset(tmp_path / "b.zarr/em", engine="n5")["em"]
+    assert again.dtype == "u8"
+    assert (again.to_numpy() == LABELS[region or ()]).all()
+    assert again.dims == (("a", "b") if names else ("y", "x"))
+    assert dict(open_array(tmp_path / "b.zarr", "em").attrs) == attributes
+
+
+@pytest.mark.parametrize("way", ["n5", "hdf5"])
+@pytest.mark.parametrize("fill", [9, 0, None, -1])
+@pytest.mark.parametrize("names", [{}, {"_ARRAY_DIMENSIONS": ["q", "r"]}], ids=["unnamed", "named"])
+def test_zarr_comes_back_with_its_own_documents(
+    tmp_path: Path, way: str, fill: Any, names: dict[str, Any]
+) -> None:
+    layout = {"fill_value": fill, "order": "F", "dimension_separator": "/", "dtype": ">i4"}
+    place: dict[str, Any] = {"format": "zarr2", "layout": layout}
+    attributes = {**names, "title": "x"}
+    array = create_array(
+        tmp_path / "a.zarr", "em/raw", shape=(3, 4), dtype="i4", attributes=attributes, **place
+    )
+    array[...] = np.arange(12).reshape(3, 4)
+    copy(tmp_path / "a.zarr", "", tmp_path / NAMES[way], format=way).now()
+    copy(tmp_path / NAMES[way], "", tmp_path / "b.zarr", format="zarr2").now()
+    for name in (".zarray", ".zattrs"):
+        before, again = (
+            json.loads((tmp_path / place / "em/raw" / name).read_text())
+            for place in ("a.zarr", "b.zarr")
+        )
+        assert again == before
+
+
+def test_what_a_mask_became_since_it_was_copied_counts(tmp_path: Path) -> None:
+    layout, names = {"fill_value": 9}, {"_ARRAY_DIMENSIONS": ["z", "y", "x"]}
+    to_n5(X, tmp_path / "a.zarr", "raw", format="zarr2", layout=layout, attributes=names)
+    copy(tmp_path / "a.zarr", "", tmp_path / "b.n5").now()
+    open_array(tmp_path / "b.n5", "raw", mode="r+").attrs["_FillValue"] = 5
+    copy(tmp_path / "b.n5", "", tmp_path / "c.zarr", format="zarr2").now()
+    masked = [xr.open_dataset(tmp_path / n / "raw", engine="n5") for n in ("b.n5", "c.zarr")]
+    xr.testing.assert_equal(*masked)
+    assert int(masked[0]["raw"].isnull().sum()) == int((X == 5).sum())
+
+
 def test_nothing_is_written_where_something_cannot_be_held(tmp_path: Path) -> None:
     url = tree(tmp_path, "zarr2")
     to_n5(X[0] > 7, url, "em/mask", format="zarr2")
