@@ -10,6 +10,7 @@ import pytest
 from tests.test_killing import files
 from tests.test_twins import FULL, NAMES
 from xarray_n5 import (
+    MetadataError,
     NodeExistsError,
     ResumeError,
     create_array,
@@ -126,3 +127,27 @@ def test_a_copy_that_replaces_a_stopped_one_takes_its_marks_away(tmp_path: Path)
     copy(source, "", target, mode="w", resume=True).now()
     assert numbers(str(target), "a", "g/b") == [[1], [2]]
     assert not list(target.rglob(".*"))
+
+
+def test_an_array_is_not_made_the_root_of_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    create_array(tmp_path / "a.zarr", shape=(4,), dtype="u1", format="zarr2")[...] = 1
+    with pytest.raises(MetadataError, match="give the array a path"):
+        copy(tmp_path / "a.zarr", "", tmp_path / "b.h5")
+    assert [each.name for each in tmp_path.iterdir()] == ["a.zarr"]
+    copy(tmp_path / "a.zarr", "", tmp_path / "b.h5", "data").now()
+    assert numbers(str(tmp_path / "b.h5"), "data") == [[1]]
+
+
+@pytest.mark.parametrize("path", ["", "a"], ids=["tree", "array"])
+def test_what_was_kept_of_a_file_that_is_no_more_is_in_nobodys_way(
+    tmp_path: Path, path: str
+) -> None:
+    pytest.importorskip("h5py")
+    source, target = store(tmp_path, a=1, b=2), tmp_path / "to.h5"
+    copy(source, path, target, path)
+    target.unlink()
+    assert list(tmp_path.rglob(".writing-*"))
+    copy(source, path, target, path, changes=Changes(chunks=2)).now()
+    assert numbers(str(target), "a") == [[1]]
+    assert not list(tmp_path.rglob(".*"))

@@ -88,6 +88,15 @@ def completed(
         raise MetadataError(f"{where}: {error}") from error
 
 
+def check_named(store: Store, path: str, form: Format) -> None:
+    """Raise where an array would be the root of a file, which is a group in HDF5."""
+    if not path and store.one_writer:
+        raise MetadataError(
+            f"{store.url}: the root of an {form.name} file is a group; give the array a path in "
+            "the file, such as 'data'"
+        )
+
+
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
     """Raise where the format, or the compression, could not hold the array."""
     try:
