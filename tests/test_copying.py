@@ -29,6 +29,7 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.compression.gzip import Gzip
+from xarray_n5.copies.converting import converted
 from xarray_n5.copies.copying import copy
 from xarray_n5.copies.replicas import Changes
 from xarray_n5.datasets.notes import COPIED
@@ -218,6 +219,63 @@ def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     begun = copy(tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", changes=Changes(dtype="uint8"))
     with pytest.raises(ValueError, match="none of uint8's numbers"):
         begun.now()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "number"),
+    [
+        ("f8", "f4", 1e300),
+        ("i4", "f2", 70000),
+        ("i8", "f8", 2**53 + 1),
+        ("u8", "f4", 2**64 - 1),
+        ("f8", "u8", 2.0**64),
+        ("f4", "i8", 2.0**63),
+        ("f4", "i4", 1.5),
+        ("f8", "i4", np.nan),
+        ("i8", "u8", -1),
+        ("u8", "i8", 2**64 - 1),
+        ("u1", "?", 2),
+        ("f4", "?", 0.5),
+        ("c16", "f8", 1 + 2j),
+        ("c16", "i4", 1 + 2j),
+        ("c16", "c8", 1e300j),
+        ("i4", "c8", 2**24 + 1),
+    ],
+)
+def test_no_number_becomes_another_one(before: str, after: str, number: Any) -> None:
+    block = np.array([1, number], before)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="none of"):
+        converted(block, np.dtype(after))
+    assert converted(block[:1], np.dtype(after)).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "numbers"),
+    [
+        ("f8", "f4", [0.1, np.nan, np.inf, -np.inf]),
+        ("i8", "f8", [-(2**63), 2**53, 2**62]),
+        ("f8", "i8", [-(2.0**63), 2.0**62, -0.0]),
+        ("f4", "u8", [2.0**63]),
+        ("u8", "f4", [2**63]),
+        ("i8", "f2", [-2048, 2048]),
+        ("c16", "f4", [1 + 0j, 2.5]),
+        ("?", "f4", [True, False]),
+    ],
+)
+def test_numbers_that_fit_are_converted(before: str, after: str, numbers: Any) -> None:
+    found = converted(np.array(numbers, before), np.dtype(after))
+    assert found.dtype == after
+    np.testing.assert_array_equal(found, np.array(numbers).real.astype(after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("S2", "i4"), ("U3", "U2"), ("i4", "S9"), ("M8[s]", "i8")]
+)
+def test_what_is_no_number_becomes_none(tmp_path: Path, before: str, after: str) -> None:
+    create_array(tmp_path / "a.zarr", "a", shape=(2,), dtype=before, format="zarr2")
+    with pytest.raises(MetadataError, match="is not converted"):
+        copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", changes=Changes(dtype=after))
+    assert not (tmp_path / "b.zarr").exists()
 
 
 def test_holes_stay_holes(tmp_path: Path) -> None:

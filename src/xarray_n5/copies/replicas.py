@@ -11,6 +11,7 @@ import numpy as np
 
 from xarray_n5.alerts import warn
 from xarray_n5.compression import resolve
+from xarray_n5.copies.converting import check_convertible, converted
 from xarray_n5.copies.translating import NAMES, for_array, for_part, original
 from xarray_n5.creation import as_dtype, check_storable, chunk_shape, completed
 from xarray_n5.dask import from_n5
@@ -80,7 +81,7 @@ def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica
     Raises
     ------
     MetadataError
-        If the format cannot hold it.
+        If the format cannot hold it, or elements of another type are asked for that are none.
     ValueError
         If the region is none of the array's.
     """
@@ -108,6 +109,8 @@ def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica
         kept = before if same else replace(before, layout=_order(before.layout))
         attributes = for_array(kept, geometry, node, form.name, _masked(array, form))
     dtype = as_dtype(array.dtype if changes.dtype is None else changes.dtype, where)
+    if not same:
+        check_convertible(array.dtype, dtype, array.url)
     metadata = ArrayMetadata(
         shape=shape,
         chunks=_sides(array, shape, dtype, changes),
@@ -134,19 +137,9 @@ def _data(array: Array, changes: Changes, dtype: np.dtype[Any]) -> da.Array:
     if dtype != data.dtype:
         meta = np.empty((0,) * data.ndim, dtype)
         data = cast(
-            "da.Array", data.map_blocks(cast("Any", _converted), dtype, dtype=dtype, meta=meta)
+            "da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta)
         )
     return data
-
-
-def _converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return numbers in another type; raise where whole numbers would become others."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        found = block.astype(dtype)
-    if dtype.kind in "iub" and block.size and not (found == block).all():
-        at = tuple(int(each[0]) for each in np.nonzero(found != block))
-        raise ValueError(f"{block[at]} is none of {dtype}'s numbers; choose another type")
-    return found
 
 
 def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
