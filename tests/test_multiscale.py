@@ -310,6 +310,24 @@ def test_factors_that_make_no_sense_are_refused(factors: Any, levels: Any, probl
         steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)
 
 
+@pytest.mark.parametrize("levels", [None, 1])
+@pytest.mark.parametrize("factors", [1, {"y": 1}, 2])
+def test_factors_by_which_nothing_is_coarser_are_refused(
+    tmp_path: Path, factors: Any, levels: int | None
+) -> None:
+    axes = ["sample", "band"] if factors == 2 else ["y", "x"]
+    with pytest.raises(ValueError, match="no level is coarser"):
+        pyramid(volume((4, 5)), tmp_path, "p", axes=axes, factors=factors, levels=levels)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("options", [{}, {"levels": 1}, {"factors": 2}, {"factors": [2]}])
+def test_a_number_alone_has_no_levels(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(ValueError, match="has no axes"):
+        pyramid(np.zeros((), "u1"), tmp_path, "p", format="zarr2", **options)
+    assert not list(tmp_path.iterdir())
+
+
 def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give factors="):
         pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"])
