@@ -77,8 +77,8 @@ def pyramid(
         The axes of ``s0``, as in :func:`~xarray_n5.create_array`; by default those of `source`.
     chunks
         The shape of a chunk, of all levels; by default that in which `source` is, or was, stored,
-        that of dask's blocks, or "auto". Where `source` is stored as ``s0`` in chunks of which these
-        are no multiples or parts, some of its chunks are read by several tasks.
+        that of dask's blocks, or "auto". Where these are no multiples or parts of the chunks of a
+        stored ``s0``, some of its chunks are read by several tasks.
     compression
         As in :func:`~xarray_n5.create_array`; "same" for that of a stored `source`, else gzip.
     mode
