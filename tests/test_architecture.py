@@ -44,7 +44,7 @@ LADDER = [
     {"points", "views.trees"},
     {"array"},
     {"nodes"},
-    {"block_sizes", "creation", "describing", "copies.translating"},
+    {"block_sizes", "creation", "describing", "copies.converting", "copies.translating"},
     {"group"},
     {
         "chunkmaps",

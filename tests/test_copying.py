@@ -29,6 +29,7 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.compression.gzip import Gzip
+from xarray_n5.copies.converting import converted
 from xarray_n5.copies.copying import copy
 from xarray_n5.copies.replicas import Changes
 from xarray_n5.datasets.notes import COPIED
@@ -220,6 +221,63 @@ def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         begun.now()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "number"),
+    [
+        ("f8", "f4", 1e300),
+        ("i4", "f2", 70000),
+        ("i8", "f8", 2**53 + 1),
+        ("u8", "f4", 2**64 - 1),
+        ("f8", "u8", 2.0**64),
+        ("f4", "i8", 2.0**63),
+        ("f4", "i4", 1.5),
+        ("f8", "i4", np.nan),
+        ("i8", "u8", -1),
+        ("u8", "i8", 2**64 - 1),
+        ("u1", "?", 2),
+        ("f4", "?", 0.5),
+        ("c16", "f8", 1 + 2j),
+        ("c16", "i4", 1 + 2j),
+        ("c16", "c8", 1e300j),
+        ("i4", "c8", 2**24 + 1),
+    ],
+)
+def test_no_number_becomes_another_one(before: str, after: str, number: Any) -> None:
+    block = np.array([1, number], before)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="none of"):
+        converted(block, np.dtype(after))
+    assert converted(block[:1], np.dtype(after)).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "numbers"),
+    [
+        ("f8", "f4", [0.1, np.nan, np.inf, -np.inf]),
+        ("i8", "f8", [-(2**63), 2**53, 2**62]),
+        ("f8", "i8", [-(2.0**63), 2.0**62, -0.0]),
+        ("f4", "u8", [2.0**63]),
+        ("u8", "f4", [2**63]),
+        ("i8", "f2", [-2048, 2048]),
+        ("c16", "f4", [1 + 0j, 2.5]),
+        ("?", "f4", [True, False]),
+    ],
+)
+def test_numbers_that_fit_are_converted(before: str, after: str, numbers: Any) -> None:
+    found = converted(np.array(numbers, before), np.dtype(after))
+    assert found.dtype == after
+    np.testing.assert_array_equal(found, np.array(numbers).real.astype(after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("S2", "i4"), ("U3", "U2"), ("i4", "S9"), ("M8[s]", "i8")]
+)
+def test_what_is_no_number_becomes_none(tmp_path: Path, before: str, after: str) -> None:
+    create_array(tmp_path / "a.zarr", "a", shape=(2,), dtype=before, format="zarr2")
+    with pytest.raises(MetadataError, match="is not converted"):
+        copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", changes=Changes(dtype=after))
+    assert not (tmp_path / "b.zarr").exists()
+
+
 def test_holes_stay_holes(tmp_path: Path) -> None:
     create_array(tmp_path / "a.n5", "a", shape=(40, 40), dtype="u2", chunks=10)[12:15] = 3
     copy(tmp_path / "a.n5", "", tmp_path / "b.n5").now()
@@ -242,6 +300,62 @@ def test_zarr_keeps_its_layout_and_its_mask(tmp_path: Path) -> None:
     copy(tmp_path / "c.n5", "", tmp_path / "d.zarr", format="zarr2").now()
     for name in ("c.n5", "d.zarr"):
         xr.testing.assert_equal(xr.open_dataset(tmp_path / name / "raw", engine="n5"), before)
+
+
+LABELS = np.array([[0, 1, 2], [2**63 + 1, 2**64 - 1, 0]], "u8")
+
+
+@pytest.mark.parametrize("region", [None, (slice(0, 2), slice(1, 3))], ids=["whole", "part"])
+@pytest.mark.parametrize("names", [None, ["a", "b"]], ids=["unnamed", "named-otherwise"])
+def test_a_fill_value_that_did_not_mask_does_not_begin_to(
+    tmp_path: Path, region: Any, names: Any
+) -> None:
+    attributes = {"DIMENSION_LABELS": names} if names else {}
+    layout = {"fill_value": 0}
+    place: dict[str, Any] = {"format": "zarr2", "layout": layout, "attributes": attributes}
+    create_array(tmp_path / "a.zarr", "em", shape=(2, 3), dtype="u8", **place)[...] = LABELS
+    assert "_ARRAY_DIMENSIONS" not in open_array(tmp_path / "a.zarr", "em").attrs
+    wish = Changes(region=region)
+    copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", format="zarr2", changes=wish).now()
+    again = xr.open_dataset(tmp_path / "b.zarr/em", engine="n5")["em"]
+    assert again.dtype == "u8"
+    assert (again.to_numpy() == LABELS[region or ()]).all()
+    assert again.dims == (("a", "b") if names else ("y", "x"))
+    assert dict(open_array(tmp_path / "b.zarr", "em").attrs) == attributes
+
+
+@pytest.mark.parametrize("way", ["n5", "hdf5"])
+@pytest.mark.parametrize("fill", [9, 0, None, -1])
+@pytest.mark.parametrize("names", [{}, {"_ARRAY_DIMENSIONS": ["q", "r"]}], ids=["unnamed", "named"])
+def test_zarr_comes_back_with_its_own_documents(
+    tmp_path: Path, way: str, fill: Any, names: dict[str, Any]
+) -> None:
+    layout = {"fill_value": fill, "order": "F", "dimension_separator": "/", "dtype": ">i4"}
+    place: dict[str, Any] = {"format": "zarr2", "layout": layout}
+    attributes = {**names, "title": "x"}
+    array = create_array(
+        tmp_path / "a.zarr", "em/raw", shape=(3, 4), dtype="i4", attributes=attributes, **place
+    )
+    array[...] = np.arange(12).reshape(3, 4)
+    copy(tmp_path / "a.zarr", "", tmp_path / NAMES[way], format=way).now()
+    copy(tmp_path / NAMES[way], "", tmp_path / "b.zarr", format="zarr2").now()
+    for name in (".zarray", ".zattrs"):
+        before, again = (
+            json.loads((tmp_path / place / "em/raw" / name).read_text())
+            for place in ("a.zarr", "b.zarr")
+        )
+        assert again == before
+
+
+def test_what_a_mask_became_since_it_was_copied_counts(tmp_path: Path) -> None:
+    layout, names = {"fill_value": 9}, {"_ARRAY_DIMENSIONS": ["z", "y", "x"]}
+    to_n5(X, tmp_path / "a.zarr", "raw", format="zarr2", layout=layout, attributes=names)
+    copy(tmp_path / "a.zarr", "", tmp_path / "b.n5").now()
+    open_array(tmp_path / "b.n5", "raw", mode="r+").attrs["_FillValue"] = 5
+    copy(tmp_path / "b.n5", "", tmp_path / "c.zarr", format="zarr2").now()
+    masked = [xr.open_dataset(tmp_path / n / "raw", engine="n5") for n in ("b.n5", "c.zarr")]
+    xr.testing.assert_equal(*masked)
+    assert int(masked[0]["raw"].isnull().sum()) == int((X == 5).sum())
 
 
 def test_nothing_is_written_where_something_cannot_be_held(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from dask.delayed import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -309,6 +310,24 @@ def test_factors_that_make_no_sense_are_refused(factors: Any, levels: Any, probl
         steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)
 
 
+@pytest.mark.parametrize("levels", [None, 1])
+@pytest.mark.parametrize("factors", [1, {"y": 1}, 2])
+def test_factors_by_which_nothing_is_coarser_are_refused(
+    tmp_path: Path, factors: Any, levels: int | None
+) -> None:
+    axes = ["sample", "band"] if factors == 2 else ["y", "x"]
+    with pytest.raises(ValueError, match="no level is coarser"):
+        pyramid(volume((4, 5)), tmp_path, "p", axes=axes, factors=factors, levels=levels)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("options", [{}, {"levels": 1}, {"factors": 2}, {"factors": [2]}])
+def test_a_number_alone_has_no_levels(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(ValueError, match="has no axes"):
+        pyramid(np.zeros((), "u1"), tmp_path, "p", format="zarr2", **options)
+    assert not list(tmp_path.iterdir())
+
+
 def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give factors="):
         pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"])
@@ -435,6 +454,78 @@ def test_what_is_there_stays_or_is_replaced_as_asked(tmp_path: Path) -> None:
     assert set(group) == {"s0", "s1"}
     assert group.attrs["mine"] == [1]
     assert "scales" not in group.attrs
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / FORMATS[kind]
+    pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
+    create_array(place, "p/s9", shape=(2,), dtype="u1")[...] = 7
+    pyramid(image(), place, "p", factors=[2], mode="w", chunks=16)
+    assert set(open_group(place, "p")) == {"s0", "s1", "s9"}
+    assert stored(place)["s9"].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("kind", ["n5", "zarr2"])
+@pytest.mark.parametrize("level", ["s1", "s3"])
+def test_what_lies_in_levels_does_not_go_with_them(tmp_path: Path, kind: str, level: str) -> None:
+    place = tmp_path / FORMATS[kind]
+    pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
+    (place / "p" / level / "README.txt").write_text("keep")
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match=r"README\.txt"):
+        pyramid(image(), place, "p", factors=[2], mode="w", chunks=16)
+    assert files(tmp_path) == before
+
+
+class Broken(Exception):  # noqa: N818
+    """Stands for what stops a task."""
+
+
+def fail() -> np.ndarray:
+    raise Broken
+
+
+def broken() -> da.Array:
+    """Numbers that are never computed, by a name that does not change."""
+    one: Any = delayed(fail)(dask_key_name="failing")
+    found: da.Array = da.from_delayed(one, SHAPE, "u2", name="broken")
+    return found
+
+
+def test_levels_of_a_pyramid_that_was_stopped_go_with_it(tmp_path: Path) -> None:
+    with pytest.raises(Broken):
+        pyramid(broken(), tmp_path, "p", axes=nm(z=1, y=1, x=1), factors=[2, 2], dialect="cosem")
+    # Attributes may not have been written yet.
+    open_group(tmp_path, "p", mode="r+").attrs.clear()
+    pyramid(image(), tmp_path, "p", factors=[2], mode="w", chunks=16)
+    assert set(open_group(tmp_path, "p")) == {"s0", "s1"}
+    assert not list(tmp_path.rglob(".writing*"))
+
+
+@pytest.mark.parametrize(
+    "other", [{"axes": nm(z=1, y=2, x=2)}, {"dialect": "cosem"}], ids=["axes", "dialect"]
+)
+def test_a_pyramid_with_other_places_does_not_go_on(tmp_path: Path, other: Any) -> None:
+    options: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "factors": [2]}
+    with pytest.raises(Broken):
+        pyramid(broken(), tmp_path, "p", **options)
+    before = files(tmp_path)
+    with pytest.raises(ResumeError):
+        pyramid(broken(), tmp_path, "p", **{**options, **other}, resume=True)
+    assert files(tmp_path) == before
+    with pytest.raises(Broken):
+        pyramid(broken(), tmp_path, "p", **options, resume=True)
+
+
+def test_attributes_that_tell_no_pyramid_in_zarr_stay(tmp_path: Path) -> None:
+    mine = {"units": "counts", "resolution": "4x4", "scales": [1, 2], "axes": {"a": 1}}
+    create_group(tmp_path / "a.zarr", "p", attributes=mine, format="zarr2")
+    for count in (2, 1):
+        pyramid(image(), tmp_path / "a.zarr", "p", factors=[2] * count, mode="w", chunks=16)
+        kept = dict(open_group(tmp_path / "a.zarr", "p").attrs)
+        assert len(kept.pop("multiscales")[0]["datasets"]) == 1 + count
+        assert kept == mine
 
 
 def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def completed(
         raise MetadataError(f"{where}: {error}") from error
 
 
+def check_named(store: Store, path: str, form: Format) -> None:
+    """Raise where an array would be the root of a file, which is a group in HDF5."""
+    if not path and store.one_writer:
+        raise MetadataError(
+            f"{store.url}: the root of an {form.name} file is a group; give the array a path in "
+            "the file, such as 'data'"
+        )
+
+
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
     """Raise where the format, or the compression, could not hold the array."""
     try:
@@ -141,7 +150,36 @@ def make_room(
 ) -> Documents:
     """Make room for a new node, mark what is around it, and return its documents so far.
 
-    Only with a `replacement` is an array removed, or the chunks that a stopped replacement left.
+    Raises
+    ------
+    NodeExistsError
+        As :func:`check_place`.
+    """
+    above = check_place(store, path, form, before, replacement)
+    root = next(iter(above.values()), before)
+    around = store.list("") if not root else ((), ())
+    # Hidden are what a killed attempt left, and the mark of this write.
+    fresh = not root and all(name.startswith(".") for names in around for name in names)
+    if replacement is not None and (before or store.is_folder(path)):
+        delete_node(store, path, form)
+    for parent, documents in above.items():
+        at = _where(store, parent, form)
+        set_documents(store, parent, form.above(documents, at, fresh=fresh and not parent))
+    if path:
+        return {}
+    return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
+
+
+def check_place(
+    store: Store,
+    path: str,
+    form: Format,
+    before: Documents,
+    replacement: ArrayMetadata | None = None,
+) -> dict[str, Documents]:
+    """Return the documents of the groups around a new node for which there is room.
+
+    Only with a `replacement` may an array go, or the chunks that a stopped replacement left.
 
     Raises
     ------
@@ -149,7 +187,6 @@ def make_room(
         If there is anything that must stay.
     """
     above = _ancestors(store, path, form)
-    root = next(iter(above.values()), before)
     found = form.read(before, _where(store, path, form))
     if isinstance(found, ArrayMetadata) and replacement is None:
         begun = any(name.startswith(WRITING) for name in store.list(path)[0])
@@ -167,17 +204,7 @@ def make_room(
         kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
         raise NodeExistsError(store.url, path, kind, hint)
     check_alone(store, {**above, path: before}, form)
-    around = store.list("") if not root else ((), ())
-    # Hidden are what a killed attempt left, and the mark of this write.
-    fresh = not root and all(name.startswith(".") for names in around for name in names)
-    if replacement is not None and (before or store.is_folder(path)):
-        delete_node(store, path, form)
-    for parent, documents in above.items():
-        at = _where(store, parent, form)
-        set_documents(store, parent, form.above(documents, at, fresh=fresh and not parent))
-    if path:
-        return {}
-    return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
+    return above
 
 
 def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:

@@ -13,6 +13,7 @@ from xarray_n5.creation import (
     as_dtype,
     as_sizes,
     check_agreement,
+    check_named,
     check_storable,
     chunk_shape,
     complete_group,
@@ -461,6 +462,7 @@ def create_array(
     store, path = open_place(url, path, storage_options, format)
     form = format_of(store, format)
     path = new_path(path, form.documents[0])
+    check_named(store, path, form)
     at = where(store, path, form)
     sizes = as_sizes("shape", shape)
     metadata = ArrayMetadata(

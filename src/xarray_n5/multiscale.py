@@ -77,11 +77,14 @@ def pyramid(
         The axes of ``s0``, as in :func:`~xarray_n5.create_array`; by default those of `source`.
     chunks
         The shape of a chunk, of all levels; by default that in which `source` is, or was, stored,
-        that of dask's blocks, or "auto".
+        that of dask's blocks, or "auto". Where these are no multiples or parts of the chunks of a
+        stored ``s0``, some of its chunks are read by several tasks.
     compression
         As in :func:`~xarray_n5.create_array`; "same" for that of a stored `source`, else gzip.
     mode
-        "w-" raises where levels exist; "w" replaces them, and all of an older pyramid in the group.
+        "w-" raises where levels exist; "w" replaces them, and removes those levels that the
+        group's attributes name, or an unfinished pyramid made, beyond the new ones. What is called
+        like a level and is none of these stays.
     dialect
         The dialects in which places are told; by default all that these readers need: in N5
         Neuroglancer's, n5-viewer's and COSEM's, in Zarr xarray's and OME-NGFF's.
@@ -127,7 +130,7 @@ def pyramid(
         computed=True,
         mode=mode,
         storage_options=storage_options,
-        dialect=dialect,
+        dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
         write_empty_chunks=write_empty_chunks,
         resume=resume,
         checksums=checksums,

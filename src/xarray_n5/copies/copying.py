@@ -17,6 +17,7 @@ from xarray_n5.copies.replicas import Changes, replica
 from xarray_n5.copies.translating import for_group
 from xarray_n5.dialects import Node
 from xarray_n5.documents import get_documents
+from xarray_n5.errors import ResumeError
 from xarray_n5.graphs import check_one_process
 from xarray_n5.group import create_group, open_node
 from xarray_n5.metadata import GroupMetadata
@@ -27,7 +28,7 @@ from xarray_n5.surroundings import over_base
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
 from xarray_n5.writing.storing import end, write_lazily
-from xarray_n5.writing.underway import Underway
+from xarray_n5.writing.underway import Underway, all_underway
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
@@ -154,6 +155,11 @@ def copy(
         at = where(store, join(target.path, inner), form)
         form.create(GroupMetadata(attributes=as_json(attributes, at)), {}, at)
     target.check_free(sorted(made), resuming=began is not None)
+    target.check_room(made, told)
+    others = _unfinished(mark, {join(target.path, inner) for inner in made})
+    if others and resume and began is None:
+        said = others[0].facts() or {}
+        raise ResumeError(store.url, target.path, f"{said.get('began')} at {said.get('by')}")
     return _begin(made, told, mark, target)
 
 
@@ -219,7 +225,10 @@ def _begin(
 ) -> Copy:
     """Create groups and arrays beneath a mark, and the groups' attributes last."""
     create_group(*target.place, mode="a", format=target.form.name)
-    mark.begin({"by": writer_name(), "began": now()})
+    paths = [join(target.path, inner) for inner in made]
+    for other in _unfinished(mark, paths, whole=True) if target.mode == "w" else ():
+        other.end()  # all that it was about is replaced
+    mark.begin({"by": writer_name(), "began": now(), "copied": paths})
     begun = {
         join(target.path, inner): start(
             each.data, target.store, join(target.path, inner), target.order(each), computed=True
@@ -232,6 +241,20 @@ def _begin(
         if attributes:
             group.attrs.update(attributes)
     return Copy(begun, together(begun, target.path, mark))
+
+
+def _unfinished(mark: Underway, paths: Collection[str], *, whole: bool = False) -> list[Underway]:
+    """Return the marks of other copies into a group that are about some of the same arrays.
+
+    With `whole`, only of those that are about no others.
+    """
+    about, found = set(paths), []
+    for other in all_underway(mark.store, mark.path):
+        said = {} if other == mark else other.facts() or {}
+        held = set(said.get("copied", [path for path, _ in said.get("parts", ())]))
+        if held & about and (held <= about or not whole):
+            found.append(other)
+    return found
 
 
 def _write(begun: Begun) -> Write:

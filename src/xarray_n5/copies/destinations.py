@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xarray_n5.creation import check_alone
+from xarray_n5.creation import check_alone, check_place
 from xarray_n5.documents import get_all_documents, get_documents
 from xarray_n5.errors import NodeExistsError
-from xarray_n5.metadata import GroupMetadata
+from xarray_n5.graphs import check_independent
+from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import where
 from xarray_n5.paths import WRITING, join
+from xarray_n5.writing.beginning import start
 from xarray_n5.writing.orders import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from xarray_n5.copies.replicas import Replica
     from xarray_n5.formats import Documents, Format
@@ -59,6 +61,48 @@ class Destination:
         parts = self.path.split("/") if self.path else []
         paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
         return dict(zip(paths, get_all_documents(self.store, paths, self.form), strict=True))
+
+    def check_room(self, made: Mapping[str, Replica], groups: Collection[str]) -> None:
+        """Raise where a node cannot be made, or where what is replaced is still to be read.
+
+        Raises
+        ------
+        NodeExistsError
+            If there is what must stay.
+        ResumeError
+            If another write into an array has begun and not ended.
+        """
+        paths = [join(self.path, inner) for inner in (*groups, *made)]
+        several = get_all_documents(self.store, paths, self.form)
+        there = dict(zip(paths, several, strict=True))
+        for inner in groups:
+            path = join(self.path, inner)
+            if self._is_array(path, there[path]):
+                hint = "it cannot hold other nodes"
+                raise NodeExistsError(self.store.url, path, "an array", hint)
+        replaced = []
+        for inner, each in made.items():
+            path = join(self.path, inner)
+            if self._is_array(path, there[path]):
+                if self._goes_on(path, each):
+                    continue
+                replaced.append(self.store.place(path))
+            replacement = each.metadata if self.mode == "w" else None
+            check_place(self.store, path, self.form, there[path], replacement)
+        for each in made.values() if replaced else ():
+            check_independent(each.data, replaced)
+
+    def _is_array(self, path: str, documents: Documents) -> bool:
+        return isinstance(
+            self.form.read(documents, where(self.store, path, self.form)), ArrayMetadata
+        )
+
+    def _goes_on(self, path: str, made: Replica) -> bool:
+        """Return whether the copy of an array has begun; raise where another write has."""
+        if not self.resume:
+            return False
+        begun = start(made.data, self.store, path, self.order(made), computed=True, only_check=True)
+        return begun.write is not None
 
     def check_free(self, arrays: Collection[str], *, resuming: bool) -> None:
         """Raise where something is there that must stay."""

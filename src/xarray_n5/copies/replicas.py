@@ -11,12 +11,14 @@ import numpy as np
 
 from xarray_n5.alerts import warn
 from xarray_n5.compression import resolve
-from xarray_n5.copies.translating import for_array, for_part, original
+from xarray_n5.copies.converting import check_convertible, converted
+from xarray_n5.copies.translating import NAMES, for_array, for_part, original
 from xarray_n5.creation import as_dtype, check_storable, chunk_shape, completed
 from xarray_n5.dask import from_n5
 from xarray_n5.datasets.packing import told_of
-from xarray_n5.errors import MetadataError
-from xarray_n5.formats import Zarr2
+from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.formats import FORMATS, Zarr2
+from xarray_n5.formats.zarr2_layout import MEMBERS
 from xarray_n5.metadata import ArrayMetadata, Content
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.array import Array
     from xarray_n5.axes import Geometry
     from xarray_n5.compression import Compression
+    from xarray_n5.copies.translating import Original
     from xarray_n5.dialects import Node
     from xarray_n5.formats import Format
     from xarray_n5.metadata import Attributes
@@ -78,7 +81,7 @@ def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica
     Raises
     ------
     MetadataError
-        If the format cannot hold it.
+        If the format cannot hold it, or elements of another type are asked for that are none.
     ValueError
         If the region is none of the array's.
     """
@@ -92,16 +95,22 @@ def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica
         warnings.simplefilter("ignore")  # what is odd of it stays as it is
         geometry = array.geometry(node=around)
     shape = array.shape
+    before = _before(array, around.format)
+    same = changes.dtype is None
     if changes.region is not None:
         box = _checked(changes.region, array)
         shape = tuple(side.stop - side.start for side in box)
         node = replace(node, shape=shape)
-        attributes = for_part(dict(array.attrs), _moved(geometry, box), node, form.name)
+        attributes = for_part(
+            dict(array.attrs), _moved(geometry, box), node, form.name, named=before.named
+        )
     else:
         node = replace(node, shape=shape)
-        told = _told(array, form)
-        attributes = for_array(told, geometry, around.format, node, form.name)
+        kept = before if same else replace(before, layout=_order(before.layout))
+        attributes = for_array(kept, geometry, node, form.name, _masked(array, form))
     dtype = as_dtype(array.dtype if changes.dtype is None else changes.dtype, where)
+    if not same:
+        check_convertible(array.dtype, dtype, array.url)
     metadata = ArrayMetadata(
         shape=shape,
         chunks=_sides(array, shape, dtype, changes),
@@ -109,7 +118,7 @@ def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica
         compression=array.metadata.compression,
         attributes=attributes,
     )
-    layout = _layout(array, form, same=changes.dtype is None)
+    layout = _layout(array, metadata, form, before, same=same)
     found = _compressed(metadata, form, layout, changes, where)
     data = _data(array, changes, dtype)
     stored = sum(1 for _ in array.stored_chunks())
@@ -128,19 +137,9 @@ def _data(array: Array, changes: Changes, dtype: np.dtype[Any]) -> da.Array:
     if dtype != data.dtype:
         meta = np.empty((0,) * data.ndim, dtype)
         data = cast(
-            "da.Array", data.map_blocks(cast("Any", _converted), dtype, dtype=dtype, meta=meta)
+            "da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta)
         )
     return data
-
-
-def _converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return numbers in another type; raise where whole numbers would become others."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        found = block.astype(dtype)
-    if dtype.kind in "iub" and block.size and not (found == block).all():
-        at = tuple(int(each[0]) for each in np.nonzero(found != block))
-        raise ValueError(f"{block[at]} is none of {dtype}'s numbers; choose another type")
-    return found
 
 
 def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
@@ -179,37 +178,59 @@ def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
     return replace(geometry, axes=axes, affine=rows)
 
 
-def _told(array: Array, form: Format) -> Attributes:
-    """Return an array's attributes; a fill value that masks for xarray goes where Zarr's is not."""
-    attributes = dict(array.attrs)
-    if form.name == Zarr2.name:
-        return attributes
+def _masked(array: Array, form: Format) -> Attributes:
+    """Return a fill value that masks for xarray as an attribute, where the format is not Zarr."""
     fill = told_of(array).get("_FillValue")
-    if fill is None or "_FillValue" in attributes:
-        return attributes
+    if form.name == Zarr2.name or fill is None or "_FillValue" in array.attrs:
+        return {}
     value = fill.item() if isinstance(fill, np.generic) else fill
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         if value == value:  # noqa: PLR0124 - NaN masks itself
             warn(f"{array.url}: the fill value {value!r} is none that JSON has; it masks no more")
-        return attributes
-    return {**attributes, "_FillValue": value}
+        return {}
+    return {"_FillValue": value}
 
 
-def _layout(array: Array, form: Format, *, same: bool) -> Mapping[str, Any] | None:
+def _before(array: Array, lists: str) -> Original:
+    """Return what an array was before it was ever copied into another format."""
+    found = original(array.attrs, lists)
+    if not hasattr(array.metadata.layout, "filled"):
+        return found
+    layout = _stored(array) if found.lists == Zarr2.name else {}
+    return replace(found, layout=layout, named=NAMES in array.attrs)
+
+
+def _stored(array: Array) -> dict[str, Any]:
+    """Return how Zarr stores an array's elements, in the words of its document."""
+    document = json.loads(FORMATS[Zarr2.name].create(array.metadata, {}, array.url)[".zarray"])
+    return {key: document[key] for key in MEMBERS}
+
+
+def _order(layout: Attributes) -> dict[str, Any]:
+    """Return what of a layout holds for elements of any type."""
+    return {key: layout[key] for key in ("order", "dimension_separator") if key in layout}
+
+
+def _layout(
+    array: Array, metadata: ArrayMetadata, form: Format, before: Original, *, same: bool
+) -> Mapping[str, Any] | None:
     """Return how Zarr is asked to store elements: as it did before."""
     if form.name != Zarr2.name:
         return None
-    before = array.metadata.layout
-    if not hasattr(before, "filled"):
-        added = original(array.attrs, "").added
-        return {"fill_value": added["_FillValue"]} if same and "_FillValue" in added else None
-    asked = {"order": before.order, "dimension_separator": before.separator}
-    if same:
-        document = json.loads(form.create(array.metadata, {}, array.url)[".zarray"])
-        asked |= {key: document[key] for key in ("filters", "fill_value", "dtype")}
-    return asked
+    if hasattr(array.metadata.layout, "filled"):
+        return _stored(array) if same else _order(_stored(array))
+    added = before.added.get("_FillValue")
+    asked = {} if added is None else {"fill_value": added}
+    asked |= before.layout
+    if added is not None and array.attrs.get("_FillValue") != added:
+        asked["fill_value"] = None  # what masks now stands among the attributes
+    try:
+        form.complete(metadata, asked if same else _order(asked))
+    except N5Error:
+        return None  # the array has become another one since
+    return asked if same else _order(asked)
 
 
 def _sides(

@@ -16,6 +16,7 @@ from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.node import units_of_values
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.turning import keys_to_turn, turn
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from xarray_n5.metadata import Attributes
 
 
+NAMES = "_ARRAY_DIMENSIONS"
+"""The attribute that makes an array of Zarr's a variable to xarray."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
     """Attributes as they were before they were ever copied into another format."""
@@ -38,6 +43,10 @@ class Original:
     """As in which format lists of axes stand."""
     added: Mapping[str, Any] = field(default_factory=dict)
     """What the copy had more."""
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    """How Zarr stored the elements; nothing where it did not."""
+    named: bool = True
+    """Whether Zarr is to name the axes: where it does, xarray takes its fill value for a mask."""
 
 
 def original(attributes: Attributes, lists: str) -> Original:
@@ -54,13 +63,20 @@ def original(attributes: Attributes, lists: str) -> Original:
     if not isinstance(note, dict):
         return Original(attributes=dict(attributes), lists=lists)
     added, turned = note.get("added", {}), note.get("turned", [])
+    layout = note.get("layout")
     # What was changed since is its user's.
     kept = {
         key: value
         for key, value in attributes.items()
         if key != COPIED and not (key in added and added[key] == value)
     }
-    return Original(attributes=turn(kept, turned), lists=note.get("lists", lists), added=added)
+    return Original(
+        attributes=turn(kept, turned),
+        lists=note.get("lists", lists),
+        added=added,
+        layout=layout if isinstance(layout, dict) else {},
+        named=not layout or NAMES in kept,
+    )
 
 
 def for_group(attributes: Attributes, path: str, lists: str, to: str) -> dict[str, Any]:
@@ -75,22 +91,23 @@ def for_group(attributes: Attributes, path: str, lists: str, to: str) -> dict[st
 
 
 def for_array(
-    attributes: Attributes, geometry: Geometry, lists: str, node: Node, own: str
+    found: Original, geometry: Geometry, node: Node, own: str, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an array's attributes for another container, by which its axes read the same.
 
     Parameters
     ----------
-    attributes, lists
-        The array's attributes, and as in which format lists of axes stand in them.
+    found
+        The array's attributes as they were before they were ever copied.
     geometry
         Its axes.
     node
         The array as it will be, without attributes, with the groups that will be around it.
     own
         The name of the new container's format.
+    told
+        What of Zarr's own document stands among the attributes elsewhere.
     """
-    found = original(attributes, lists)
     keys = (
         keys_to_turn(
             found.attributes,
@@ -101,25 +118,31 @@ def for_array(
         if _crosses(found.lists, node.format)
         else []
     )
-    items = turn(found.attributes, keys)
-    said = _usual(geometry, node, own, foreign=found.lists != N5.name)
+    items = {**turn(found.attributes, keys), **told}
+    said = _usual(geometry, node, own, foreign=found.lists != N5.name, named=found.named)
     if said.keys() & items.keys():
         said = {}
     if _misread(geometry, replace(node, attributes={**items, **said})):
         fine = not _misread(geometry, replace(node, attributes=items))
         said = {} if fine else {**said, **_loud(geometry, node, items)}
     crossed = _crosses(found.lists, node.format)
-    return _noted({**items, **said}, said, keys, found.lists, crossed=crossed)
+    layout = {} if own == Zarr2.name else found.layout
+    return _noted(
+        {**items, **said}, {**told, **said}, keys, found.lists, crossed=crossed, layout=layout
+    )
 
 
-def for_part(attributes: Attributes, geometry: Geometry, node: Node, own: str) -> dict[str, Any]:
+def for_part(
+    attributes: Attributes, geometry: Geometry, node: Node, own: str, *, named: bool
+) -> dict[str, Any]:
     """Return the attributes of a part of an array: all but those of its axes, and these anew."""
     known = {key for name in geometry.spoken for key in DIALECTS[name].keys} | {COPIED}
     known -= {"units"} if units_of_values(attributes) else set()
     items = {key: value for key, value in attributes.items() if key not in known}
     said = write_geometry(geometry, node.shape, reverses=node.format == N5.name)
-    said |= _usual(geometry, node, own, foreign=False)
-    said = {key: value for key, value in said.items() if key not in items}
+    said |= _usual(geometry, node, own, foreign=False, named=named)
+    unwanted = items.keys() | (set() if named or own != Zarr2.name else {NAMES})
+    said = {key: value for key, value in said.items() if key not in unwanted}
     if _misread(geometry, replace(node, attributes={**items, **said})):
         said |= _loud(geometry, node, items)
     return {**items, **said}
@@ -130,10 +153,12 @@ def _crosses(one: str, other: str) -> bool:
     return (one == N5.name) != (other == N5.name)
 
 
-def _usual(geometry: Geometry, node: Node, own: str, *, foreign: bool) -> dict[str, Any]:
+def _usual(
+    geometry: Geometry, node: Node, own: str, *, foreign: bool, named: bool
+) -> dict[str, Any]:
     """Return what a format's own readers look for: names in Zarr, TensorStore's lists in N5."""
     if own == Zarr2.name:
-        return ArrayDimensions().write(geometry, node)
+        return ArrayDimensions().write(geometry, node) if named else {}
     if foreign and node.format == N5.name and (geometry.named or geometry.placed):
         return TensorStore().write(geometry, node)
     return {}
@@ -142,8 +167,8 @@ def _usual(geometry: Geometry, node: Node, own: str, *, foreign: bool) -> dict[s
 def _loud(geometry: Geometry, node: Node, items: Attributes) -> dict[str, Any]:
     """Return what is heard before all that the groups around may say."""
     if not geometry.placed:
-        return {}
-    if geometry.affine is not None:
+        said = DimensionLabels().write(geometry, node) if geometry.named else {}
+    elif geometry.affine is not None:
         said = Canonical().write(geometry, node)
     else:
         said = {"transform": Cosem().write(geometry, node)["transform"]}
@@ -165,10 +190,12 @@ def _noted(
     lists: str,
     *,
     crossed: bool = False,
+    layout: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    if not added and not turned and not crossed:
+    if not added and not turned and not crossed and not layout:
         return items
     note: dict[str, Any] = {"lists": lists}
     note |= {"added": dict(added)} if added else {}
     note |= {"turned": turned} if turned else {}
+    note |= {"layout": dict(layout)} if layout else {}
     return {**items, COPIED: note}

@@ -70,7 +70,11 @@ def read_coarser(
 
 
 def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of blocks: whole chunks of both levels, where those are not too large."""
+    """Return the shape of blocks: whole chunks of both levels, where those are not too large.
+
+    Else whole chunks of the level that is written, and some of the other are read several times.
+    Blocks near to cubes share the fewest: whole chunks of both along some axes alone cost more.
+    """
     limit = min(_MOST, parse_bytes(config.get("array.chunk-size")))
     one = tuple(side * factor for side, factor in zip(chunks, step, strict=True))
     both = tuple(math.lcm(side, own) for side, own in zip(one, finer.chunks, strict=True))

@@ -13,6 +13,7 @@ from xarray_n5.creation import check_alone, check_storable, completed
 from xarray_n5.datasets.room import check_free, existing
 from xarray_n5.dialects import Node, check_pyramid, write_pyramid
 from xarray_n5.errors import MetadataError, ResumeError
+from xarray_n5.formats import N5
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_group
 from xarray_n5.metadata import ArrayMetadata
@@ -24,6 +25,7 @@ from xarray_n5.pyramids.room import (
     check_coordinates,
     check_images,
     check_levels,
+    check_same,
     older_levels,
     unfinished,
 )
@@ -51,7 +53,7 @@ _KEYS = (
     *("axes", "units", "resolution", "pixelResolution"),
     *("scales", "downsamplingFactors", "multiscales"),
 )
-"""Attributes of a group that describe a pyramid, and are replaced with it."""
+"""Attributes of a group of N5's that describe a pyramid, and are replaced with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,9 @@ class Pyramid:
             return end_again(mark, began).now()
         check_alone(*how.around(self.path), how.form)
         group = existing(self.path, how)
-        old, gone = self._check_room(group, mark, again=began is not None)
-        around, own = self._described(group, gone, again=began is not None)
+        around, own = self._attributes()
+        old, gone = self._check_room(group, mark, around, again=began is not None)
+        self._check_described(group, around, own, gone, again=began is not None)
         self._check_source([*self.written, *old])
         group = create_group(how.url, self.path, mode="a", **how.place)
         if how.mode == "w":
@@ -108,7 +111,9 @@ class Pyramid:
     def _token(self) -> str:
         chunks = self.base.chunks
         shapes = [node.shape for node in self.nodes]
-        return tokenize(self.base.token, self.method, list(self.steps), chunks, shapes)
+        told = (self.method, list(self.steps), chunks, shapes)
+        places = repr((self.geometries[0], self.how.dialect))
+        return tokenize(self.base.token, *told, places)
 
     def _begin(self, own: Sequence[Mapping[str, Any]]) -> dict[str, Begun]:
         """Make the arrays, all of them before the first is filled; return the writes by path."""
@@ -143,9 +148,12 @@ class Pyramid:
         return begun
 
     def _check_room(
-        self, group: Group | None, mark: Underway, *, again: bool
+        self, group: Group | None, mark: Underway, around: Mapping[str, Any], *, again: bool
     ) -> tuple[list[str], set[str]]:
-        """Return older levels and attributes that go; raise where there is no room."""
+        """Return older levels and attributes that go; raise where there is no room.
+
+        What N5's readers look for on a group may be a user's in other formats.
+        """
         if group is None:
             if self.path:
                 check_free(self.path, self.how)
@@ -161,19 +169,37 @@ class Pyramid:
         if self.how.mode == "w-":
             return [], set()
         check_images(group)
-        return older_levels(group, self.names), {key for key in _KEYS if key in group.attrs}
+        of_n5 = self.nodes[0].format == N5.name
+        keys = set(_KEYS if of_n5 else {"multiscales", *around}.intersection(_KEYS))
+        return older_levels(group, self.names, others), keys.intersection(group.attrs)
 
-    def _described(
-        self, group: Group | None, gone: set[str], *, again: bool
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the attributes of the group and the levels, with which all read right there."""
-        where = join(str(getattr(self.how.url, "url", self.how.url)), self.path)
+    @property
+    def _where(self) -> str:
+        return join(str(getattr(self.how.url, "url", self.how.url)), self.path)
+
+    def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the attributes of the group and of the levels."""
+        try:
+            return write_pyramid(
+                list(zip(self.nodes, self.geometries, strict=True)), self.how.dialect
+            )
+        except ValueError as error:
+            raise MetadataError(f"{self._where}: {error}") from error
+
+    def _check_described(
+        self,
+        group: Group | None,
+        around: Mapping[str, Any],
+        own: Sequence[Mapping[str, Any]],
+        gone: set[str],
+        *,
+        again: bool,
+    ) -> None:
+        """Raise where levels would not read right with what the group has already."""
         kept = {k: v for k, v in (group.attrs if group else {}).items() if k not in gone}
         try:
-            levels = list(zip(self.nodes, self.geometries, strict=True))
-            around, own = write_pyramid(levels, self.how.dialect)
             if not again:
-                _check_same(kept, around)
+                check_same(kept, around)
             real = [dict(each) for each in own]
             if self.base.stored is not None:
                 real[0] = dict(self.base.attributes)
@@ -183,8 +209,7 @@ class Pyramid:
             ]
             check_pyramid(nodes, self.geometries, "the group's and the levels'")
         except ValueError as error:
-            raise MetadataError(f"{where}: {error}") from error
-        return around, own
+            raise MetadataError(f"{self._where}: {error}") from error
 
     def _check_source(self, names: Sequence[str]) -> None:
         """Raise where what is to be written is read from what is replaced."""
@@ -258,14 +283,6 @@ def plan(
         nodes=[replace(node, base=None) for node in nodes],
         geometries=geometries,
     )
-
-
-def _check_same(kept: Mapping[str, Any], around: Mapping[str, Any]) -> None:
-    """Raise where a group says something else in attributes that it is to have."""
-    if clash := [key for key in around if kept.get(key, around[key]) != around[key]]:
-        raise ValueError(
-            f"the group has other {clash} already; mode='w' replaces what describes pyramids"
-        )
 
 
 def _held(metadata: ArrayMetadata, how: Writing, where: str) -> ArrayMetadata:

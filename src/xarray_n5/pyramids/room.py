@@ -12,7 +12,7 @@ from xarray_n5.errors import NodeExistsError
 from xarray_n5.writing.underway import all_underway
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from xarray_n5.group import Group
     from xarray_n5.writing.underway import Underway
@@ -42,9 +42,7 @@ def check_levels(group: Group, names: Collection[str], mode: str, *, begun: bool
             if begun:
                 hint = f"its pyramid is not finished: go on with resume=True, or {hint}"
             raise NodeExistsError(group.url, name, "an array", hint)
-        if other := stranger(node):
-            hint = f"it holds {other!r}, which would go with it; move that away first"
-            raise NodeExistsError(group.url, name, "an array with more in it", hint)
+        _check_no_stranger(group, name, node)
 
 
 def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
@@ -63,10 +61,41 @@ def check_images(group: Group) -> None:
             raise NodeExistsError(group.url, "", f"an image of {foreign[0]!r}", hint)
 
 
-def older_levels(group: Group, names: Collection[str]) -> list[str]:
-    """Return the arrays in a group that are called like levels, beyond some."""
-    beyond = sorted(name for name in set(group) - set(names) if _LEVEL.fullmatch(name))
-    return [name for name, node in group.nodes(beyond).items() if isinstance(node, Array)]
+def check_same(kept: Mapping[str, Any], around: Mapping[str, Any]) -> None:
+    """Raise where a group says something else in attributes that it is to have."""
+    if clash := [key for key in around if kept.get(key, around[key]) != around[key]]:
+        raise ValueError(
+            f"the group has other {clash} already; mode='w' replaces what describes pyramids"
+        )
+
+
+def older_levels(group: Group, names: Collection[str], begun: Collection[Underway]) -> list[str]:
+    """Return the levels of older pyramids in a group, beyond some; raise where more is in them.
+
+    Levels are what the group's attributes call so, and what pyramids that have `begun` had made:
+    another array may be called like one.
+    """
+    named = {_path_of(each) for image in images_in(group.attrs) for each in image["datasets"]}
+    counts = [int((mark.facts() or {}).get("pyramid", 0)) for mark in begun]
+    for key in ("scales", "downsamplingFactors"):
+        listed = group.attrs.get(key)
+        counts += [len(listed)] if isinstance(listed, list) and _is_nested(listed) else []
+    named |= {f"s{number}" for number in range(max(counts, default=0))}
+    beyond = sorted(n for n in named & set(group) - set(names) if _LEVEL.fullmatch(n))
+    levels = {n: node for n, node in group.nodes(beyond).items() if isinstance(node, Array)}
+    for name, node in levels.items():
+        _check_no_stranger(group, name, node)
+    return list(levels)
+
+
+def _is_nested(listed: list[Any]) -> bool:
+    return all(isinstance(each, list) for each in listed)
+
+
+def _check_no_stranger(group: Group, name: str, array: Array) -> None:
+    if other := stranger(array):
+        hint = f"it holds {other!r}, which would go with it; move that away first"
+        raise NodeExistsError(group.url, name, "an array with more in it", hint)
 
 
 def unfinished(mark: Underway) -> list[Underway]:

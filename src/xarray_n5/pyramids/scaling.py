@@ -53,6 +53,8 @@ def steps_of(
     ValueError
         If an axis cannot be made coarser, or a level would be the one before.
     """
+    if not shape:
+        raise ValueError("the array is one number and has no axes: no level of it can be coarser")
     if isinstance(factors, Sequence):
         if levels is not None:
             raise ValueError("factors is a list of all levels: levels= can only contradict it")
@@ -60,6 +62,11 @@ def steps_of(
     if levels is not None and operator.index(levels) < 0:
         raise ValueError(f"levels is {levels}; give how many coarser levels there are to be")
     same = None if factors is None else _by_axis(geometry, factors, "factors")
+    if same is not None and set(same) == {1}:
+        raise ValueError(
+            f"factors are {factors!r}, by which no level is coarser: give one of at least 2, and "
+            "axes of space, or a number for each axis"
+        )
     steps: list[tuple[int, ...]] = []
     spaced = [_is_space(axis) for axis in geometry.axes]
     if same is None and not any(spaced):

@@ -18,6 +18,7 @@ from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
 from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
+from xarray_n5.storage.hdf5_beside import forget_former, tidy
 from xarray_n5.storage.hdf5_chunks import MASK, Place, index_of
 from xarray_n5.storage.hdf5_library import hdf5
 from xarray_n5.storage.hdf5_nodes import (
@@ -183,7 +184,8 @@ class Hdf5Store:
         with files.reading(self.file) as file:
             node = file.node(prefix) if file else None
             if file is None or node is None:
-                return hidden, ()
+                # What is kept of a file that is no more stands in nobody's way.
+                return (hidden if file else ()), ()
             documents = tuple(name for name in DOCUMENTS if document_of(file, prefix, name))
             inner = () if hasattr(node, "shape") else members_of(file.file, prefix)
             return (*hidden, *inner), documents
@@ -242,6 +244,8 @@ class Hdf5Store:
         if _KEPT.fullmatch(key):
             self._beside.set(key, data)
             return
+        if not os.path.exists(self.file):  # noqa: PTH110
+            forget_former(self._beside)
         path, _, name = key.rpartition("/")
         with self._writing() as file:
             if name in DOCUMENTS:
@@ -269,7 +273,7 @@ class Hdf5Store:
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove a group or an array with all in it; its room in the file is not given back."""
         self._beside.delete_tree(prefix, first)
-        self._tidy(prefix)
+        tidy(self._beside, prefix)
         if _KEPT.fullmatch(prefix) or not self.is_folder(prefix):
             return
         with self._writing() as file:
@@ -280,17 +284,6 @@ class Hdf5Store:
                 del file[name]
             for name in list(file.attrs):
                 del file.attrs[name]
-
-    def _tidy(self, prefix: str) -> None:
-        """Remove the folders beside the file that nothing is in any more."""
-        root = self._beside.root
-        folder = os.path.dirname(f"{root}/{prefix}")  # noqa: PTH120
-        while folder.startswith(root):
-            try:
-                os.rmdir(folder)  # noqa: PTH106
-            except OSError:
-                return
-            folder = os.path.dirname(folder)  # noqa: PTH120
 
     def _writing(self) -> Any:
         if self.owner != _me():

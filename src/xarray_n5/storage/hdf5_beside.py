@@ -1,0 +1,34 @@
+"""What is kept of writes beside an HDF5 file, in a hidden folder that may outlive it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from xarray_n5.paths import WRITING
+
+if TYPE_CHECKING:
+    from xarray_n5.storage.local import LocalStore
+
+_MARK = re.compile(rf"(.*/)?{re.escape(WRITING)}[^/]+(?=/)")
+"""The folder of a mark, at the beginning of a key in it."""
+
+
+def tidy(beside: LocalStore, prefix: str) -> None:
+    """Remove the folders that nothing is in any more, from one upwards."""
+    folder = os.path.dirname(f"{beside.root}/{prefix}")  # noqa: PTH120
+    while folder.startswith(beside.root):
+        try:
+            os.rmdir(folder)  # noqa: PTH106
+        except OSError:
+            return
+        folder = os.path.dirname(folder)  # noqa: PTH120
+
+
+def forget_former(beside: LocalStore) -> None:
+    """Remove the marks of writes into a file that is no more: a new one is about to be made."""
+    found = [_MARK.match(key) for key in beside.walk("")]
+    for folder in {match[0] for match in found if match}:
+        beside.delete_tree(folder, "mark.json")
+        tidy(beside, folder)
