@@ -112,7 +112,8 @@ class DatasetAccessor:
             How axes are written; by default as TensorStore, Neuroglancer and Fiji read them. In
             Zarr, where coordinates are arrays: "ngff" to describe images on their group, too.
         format
-            The container's format: "n5" or "zarr2"; that of the container by default.
+            The container's format: "n5", "zarr2" or "hdf5"; by default that of the container, or
+            of a new one what its name tells: ``*.zarr``, ``*.h5``, else N5.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
 
