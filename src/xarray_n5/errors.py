@@ -51,6 +51,19 @@ __all__ = [
 ]
 
 
+NOT_UNFINISHED = (
+    "nothing of it is unfinished: if this write has ended before, all is done; if something else "
+    "is there, choose another path"
+)
+"""What to do where a write was to go on, and what is there was not left by a stopped one."""
+
+OTHER_UNFINISHED = (
+    "a write of something else into it is unfinished: give what was given then to go on with that, "
+    "or start anew with mode='w' and without resume"
+)
+"""The same, where another write was stopped."""
+
+
 class N5Error(Exception):
     """Base of every error that this package raises on purpose."""
 
