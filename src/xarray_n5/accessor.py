@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.coordinates import geometry_from
+from xarray_n5.datasets.misspelt import refuse_unknown
 from xarray_n5.nodes import path_in
 from xarray_n5.paths import join
 from xarray_n5.views.reprs import as_html, as_text, show_geometry
@@ -71,6 +72,7 @@ class DatasetAccessor:
         resume: bool | str = False,
         checksums: bool = False,
         fsync: bool = False,
+        **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
@@ -129,11 +131,15 @@ class DatasetAccessor:
             If something cannot be held, such as complex numbers. Nothing was written then.
         NodeExistsError
             If there is something that `mode` does not allow to replace.
+        TypeError
+            If it takes no such option.
         """
         from xarray_n5.datasets.updating import update
         from xarray_n5.writer import write
         from xarray_n5.writing.batches import Writing
 
+        variable = next(iter(self._dataset.data_vars), "a")
+        refuse_unknown(self.to_n5, unknown, f"encoding={{{variable!r}: ...}}")
         how = Writing.into(
             url,
             mode=mode,
@@ -224,6 +230,7 @@ class DataTreeAccessor:
         resume: bool | str = False,
         checksums: bool = False,
         fsync: bool = False,
+        **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the tree, each node a group; all data in one computation.
 
@@ -247,9 +254,10 @@ class DataTreeAccessor:
         from xarray_n5.writer import write
         from xarray_n5.writing.batches import Writing, side_by_side
 
+        refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
         asked = dict(encoding or {})
-        if unknown := asked.keys() - set(self._tree.groups):
-            raise KeyError(f"the encoding is for {sorted(unknown)}, none of {self._tree.groups}")
+        if nowhere := asked.keys() - set(self._tree.groups):
+            raise KeyError(f"the encoding is for {sorted(nowhere)}, none of {self._tree.groups}")
         how = Writing.into(
             url,
             mode=mode,

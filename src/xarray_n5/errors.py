@@ -194,7 +194,10 @@ class MissingPackageError(N5Error, ImportError):
 
     def __init__(self, what: str, extra: str, cause: object) -> None:
         self.what, self.extra = what, extra
-        super().__init__(f"{what} need more packages ({cause}): pip install xarray-n5[{extra}]")
+        super().__init__(
+            f'{what} need more packages ({cause}): python -m pip install "./xarray-n5[{extra}]", '
+            "where the clone is"
+        )
 
 
 class ChunkError(N5Error, ValueError):
