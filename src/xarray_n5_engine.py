@@ -105,7 +105,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
             Which of a pyramid's levels to open: its number, 0 for the finest and -1 for the
             coarsest, or its name. Or how far apart samples may lie along some dimensions, in the
             units of their coordinates: ``{"x": 16.0}`` opens the coarsest level that is as fine
-            as that, or the finest.
+            as that, or the finest. The variable is called like the level; the Dataset has the
+            group's attributes but for those that describe other levels, or became coordinates.
         dims
             Names of the dimensions, instead of those in the metadata.
         inherit

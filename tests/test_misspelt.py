@@ -47,7 +47,7 @@ def test_options_that_to_n5_lacks_are_told_where_they_belong(
     ("encoding", "expected"),
     [
         ({"f": {"chunksizes": 4}}, "did you mean 'chunks'"),
-        ({"f": {"compresion": "gzip"}}, "did you mean 'compression'"),
+        ({"f": {"compressions": "gzip"}}, "did you mean 'compression'"),
         ({"f": {"zlib": True}}, "did you mean 'compression'"),
         ({"f": {"xyz": 1}}, "known are .*chunks, .*compression"),
         ({"chunks": (4, 4, 4)}, r"by variable: encoding=\{'f': \{'chunks': \.\.\.\}\}"),

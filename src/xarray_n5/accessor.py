@@ -77,9 +77,10 @@ class DatasetAccessor:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
         It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``, of Zarr
-        also from ``xr.open_zarr``, as whose Datasets it is written there (it shows OME-NGFF's
-        `multiscales`, where that is written). In N5, times, masks, scales, booleans and texts are
-        encoded as xarray encodes them for netCDF. Coordinates that scale and offset give exactly
+        also from ``xr.open_zarr``, as whose Datasets it is written there (the attribute
+        `multiscales`, written for OME-NGFF viewers, then shows up among the attributes). In N5,
+        times, masks, scales, booleans and texts are encoded as xarray encodes them for netCDF.
+        Coordinates that scale and offset give exactly
         stand in the axes of the variables, where every reader of N5 finds them; others are arrays
         beside them.
 
