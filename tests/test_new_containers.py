@@ -93,6 +93,12 @@ def test_the_innermost_name_counts_of_a_place_within(tmp_path: Path) -> None:
     assert (tmp_path / "b.zarr/c.n5/em/raw/attributes.json").exists()
 
 
+def test_n5_in_a_directory_that_is_called_zarr_stays_n5(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/em")
+    assert (tmp_path / "b.zarr/em/attributes.json").exists()
+
+
 def test_what_is_not_there_is_not_found_by_whatever_name(tmp_path: Path) -> None:
     for name in ("b.tif", "b.zarr"):
         with pytest.raises(NodeNotFoundError):

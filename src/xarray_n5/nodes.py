@@ -151,11 +151,7 @@ def format_to_write(store: Store, name: str | None = None) -> Format:
             f"{store.url}: {ending} files are not written, and a directory should not be called "
             "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
         )
-    if form.name == Zarr2.name:
-        folders, _ = store.list("")
-        if any(store.get_many([join(each, N5.documents[0]) for each in folders])):
-            return FORMATS[N5.name]  # its root has no document, as TensorStore leaves it
-    return form
+    return FORMATS[N5.name] if form.name == Zarr2.name and _is_n5(store) else form
 
 
 def _format_found(store: Store) -> tuple[Format, bool]:
@@ -169,6 +165,16 @@ def _format_found(store: Store) -> tuple[Format, bool]:
     if store.name.endswith(SUFFIXES):
         _check_no_file(store)
     return _format_named(store), True
+
+
+def _is_n5(store: Store) -> bool:
+    """Return whether what is called Zarr is N5 by what is in it, or by what it is in."""
+    folders, _ = store.list("")  # TensorStore leaves roots without documents
+    place: Store | None = store
+    while place is not None and not _ending(place.name, _NAMES):
+        place = place.above()
+    documents = [join(each, N5.documents[0]) for each in folders]
+    return any(store.get_many(documents)) or bool(place and place.get(N5.documents[0]))
 
 
 def _format_named(store: Store) -> Format:
