@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -73,6 +74,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dims: Sequence[str] | None = None,
         inherit: bool = False,
         label_multisets: Literal["error", "argmax"] = "error",
+        **unknown: Any,
     ) -> xr.Dataset:
         """Return an array, or the arrays directly in a group, as a lazily indexed Dataset.
 
@@ -103,7 +105,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
             Which of a pyramid's levels to open: its number, 0 for the finest and -1 for the
             coarsest, or its name. Or how far apart samples may lie along some dimensions, in the
             units of their coordinates: ``{"x": 16.0}`` opens the coarsest level that is as fine
-            as that, or the finest.
+            as that, or the finest. The variable is called like the level; the Dataset has the
+            group's attributes but for those that describe other levels, or became coordinates.
         dims
             Names of the dimensions, instead of those in the metadata.
         inherit
@@ -142,6 +145,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
                     "dims": dims,
                     "inherit": inherit,
                     "label_multisets": label_multisets,
+                    **unknown,
                 },
             ),
         )
@@ -178,6 +182,12 @@ class N5BackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
 
 
+# xarray would find these by itself, were there no unknown ones to be refused by their names.
+N5BackendEntrypoint.open_dataset_parameters = tuple(
+    signature(N5BackendEntrypoint.open_dataset).parameters
+)[1:-1]
+
+
 def _settings(
     group: str | None,
     drop: str | Iterable[str] | None,
@@ -189,7 +199,10 @@ def _settings(
     """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.building import Options
+    from xarray_n5.datasets.misspelt import refuse_options
 
+    _, *parameters = N5BackendEntrypoint.open_dataset_parameters or ()
+    refuse_options("the engine 'n5'", [o for o in options if o not in parameters], parameters)
     return {
         "path": group or "",
         "storage_options": storage_options,

@@ -26,6 +26,7 @@ LADDER = [
         "parallel",
         "paths",
         "selection",
+        "datasets.misspelt",
         "units",
         "views.drawings",
         "views.markup",

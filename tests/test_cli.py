@@ -398,7 +398,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(builtins, "__import__", without)
     found = run("preview", f"{CELLS}/raw", "-o", tmp_path / "a.png")
     assert found.exit_code == 1
-    assert "pip install xarray-n5[plot]" in found.stderr
+    assert 'pip install "./xarray-n5[plot]"' in found.stderr
 
 
 def test_contrast_and_lengths() -> None:

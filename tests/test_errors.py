@@ -70,6 +70,11 @@ def something_is_there() -> None:
     xarray_n5.to_n5(ONES, "cells.n5", "raw")
 
 
+def a_write_has_ended() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a")
+    xarray_n5.to_n5(ONES, "new.n5", "a", resume=True)
+
+
 def a_worker_sees_nothing() -> None:
     task = xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
     shutil.rmtree("new.n5")
@@ -162,7 +167,7 @@ def a_chunk_holds_a_list() -> None:
 ERRORS: dict[str, list[Callable[[], None]]] = {
     "N5Error": [],
     "NodeNotFoundError": [nothing_is_there],
-    "NodeExistsError": [something_is_there],
+    "NodeExistsError": [something_is_there, a_write_has_ended],
     "ContainerNotVisibleError": [a_worker_sees_nothing],
     "PathError": [a_path_leaves],
     "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],

@@ -833,15 +833,15 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 def test_no_hdf5_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = to_hangar(samples(), tmp_path)
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
-    with pytest.raises(MissingPackageError, match=r"pip install xarray-n5\[hdf5\]"):
+    with pytest.raises(MissingPackageError, match=r"pip install .*xarray-n5\[hdf5\]"):
         from_hangar(tmp_path, records)
-    with pytest.raises(ImportError, match=r"pip install xarray-n5\[hdf5\]"):
+    with pytest.raises(ImportError, match=r"pip install .*xarray-n5\[hdf5\]"):
         to_hangar(samples(), tmp_path / "new")
     assert not (tmp_path / "new").exists()
     monkeypatch.setitem(sys.modules, "lmdb", None)
     (tmp_path / ".hangar").mkdir()
     (tmp_path / ".hangar/hash.lmdb").touch()
-    with pytest.raises(MissingPackageError, match=r"pip install xarray-n5\[hangar\]"):
+    with pytest.raises(MissingPackageError, match=r"pip install .*xarray-n5\[hangar\]"):
         hangar_records(tmp_path)
 
 

@@ -20,8 +20,10 @@ from xarray_n5 import (
     create_group,
     from_n5,
     open_array,
+    open_group,
     to_n5,
 )
+from xarray_n5 import pyramid as make_pyramid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,6 +228,22 @@ def test_a_level_that_is_not_there_is_an_error(
 ) -> None:
     with pytest.raises(error, match=message):
         xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+
+
+@pytest.mark.parametrize("level", [0, 1, "s1", {"x": 8.0}])
+def test_a_level_has_no_attributes_of_other_levels(tmp_path: Path, level: Any) -> None:
+    axes = {dim: (dim, 4.0 * np.arange(16), {"units": "nm"}) for dim in "zyx"}
+    values = xr.DataArray(np.ones((16, 16, 16), "u1"), axes, ("z", "y", "x"))
+    make_pyramid(values, tmp_path / "a.n5", levels=2)
+    group = open_group(tmp_path / "a.n5", mode="r+")
+    assert group.attrs.keys() > {"multiscales", "downsamplingFactors", "resolution"}
+    group.attrs["made by"] = "me"
+    opened = xr.open_dataset(tmp_path / "a.n5", engine="n5", level=level)
+    assert opened.attrs == {"made by": "me"}
+    # What is stored of one level speaks of one level.
+    # The whole group has all of them.
+    tree = xr.open_datatree(tmp_path / "a.n5", engine="n5")
+    assert tree.attrs.keys() > {"multiscales", "downsamplingFactors", "resolution"}
 
 
 def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:

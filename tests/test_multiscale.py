@@ -396,7 +396,7 @@ def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
     source = open_array(tmp_path / "a.n5", "raw")
     with pytest.raises(ValueError, match="is not called 's0'"):
         pyramid(source)
-    with pytest.raises(TypeError, match="open it first"):
+    with pytest.raises(TypeError, match="open the array in it"):
         pyramid(str(tmp_path / "a.n5"), tmp_path / "b.zarr")
     pyramid(source, tmp_path / "b.zarr", "q", factors=[2], format="zarr2")
     np.testing.assert_array_equal(open_array(tmp_path / "b.zarr", "q/s0")[...], volume())

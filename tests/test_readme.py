@@ -80,6 +80,15 @@ def test_code_on_a_page_runs_from_top_to_bottom(
         run(page)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_imports_the_package_before_it_needs_it(page: Path) -> None:
+    code = "".join(code for _, code in blocks(page, "python"))
+    needs = re.search(r"\.n5\.(?:to_n5|geometry)|\bda\.(?:from|to)_n5|xarray_n5\.\w", code)
+    # The engine imports it, too.
+    brings = re.search(r"^(?:import|from) xarray_n5\b|engine=\"n5\"", code, re.MULTILINE)
+    assert needs is None or (brings is not None and brings.start() < needs.start())
+
+
 def test_commands_on_a_page_print_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

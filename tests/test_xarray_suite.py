@@ -28,8 +28,9 @@ class TestN5(CFEncodedBase):
         yield pytest.skip("xarray's engines only read: writing is an accessor's")
 
     def save(self, dataset: xr.Dataset, path: str, **kwargs: Any) -> Any:
-        """Store a dataset."""
+        """Store a dataset, as N5 where xarray calls the place `*.nc`."""
         kwargs.pop("unlimited_dims", None)
+        kwargs.setdefault("format", "n5")
         mode = kwargs.pop("mode", "w")
         return dataset.n5.to_n5(path, mode=mode, **kwargs)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.coordinates import geometry_from
+from xarray_n5.datasets.misspelt import refuse_unknown
 from xarray_n5.nodes import path_in
 from xarray_n5.paths import join
 from xarray_n5.views.reprs import as_html, as_text, show_geometry
@@ -71,13 +72,15 @@ class DatasetAccessor:
         resume: bool | str = False,
         checksums: bool = False,
         fsync: bool = False,
+        **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
         It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``, of Zarr
-        also from ``xr.open_zarr``, as whose Datasets it is written there (it shows OME-NGFF's
-        `multiscales`, where that is written). In N5, times, masks, scales, booleans and texts are
-        encoded as xarray encodes them for netCDF. Coordinates that scale and offset give exactly
+        also from ``xr.open_zarr``, as whose Datasets it is written there (the attribute
+        `multiscales`, written for OME-NGFF viewers, then shows up among the attributes). In N5,
+        times, masks, scales, booleans and texts are encoded as xarray encodes them for netCDF.
+        Coordinates that scale and offset give exactly
         stand in the axes of the variables, where every reader of N5 finds them; others are arrays
         beside them.
 
@@ -112,7 +115,8 @@ class DatasetAccessor:
             How axes are written; by default as TensorStore, Neuroglancer and Fiji read them. In
             Zarr, where coordinates are arrays: "ngff" to describe images on their group, too.
         format
-            The container's format: "n5" or "zarr2"; that of the container by default.
+            The container's format: "n5", "zarr2" or "hdf5"; by default that of the container, or
+            of a new one what its name tells: ``*.zarr``, ``*.h5``, else N5.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
 
@@ -128,11 +132,15 @@ class DatasetAccessor:
             If something cannot be held, such as complex numbers. Nothing was written then.
         NodeExistsError
             If there is something that `mode` does not allow to replace.
+        TypeError
+            If it takes no such option.
         """
         from xarray_n5.datasets.updating import update
         from xarray_n5.writer import write
         from xarray_n5.writing.batches import Writing
 
+        variable = next(iter(self._dataset.data_vars), "a")
+        refuse_unknown(self.to_n5, unknown, f"encoding={{{variable!r}: ...}}")
         how = Writing.into(
             url,
             mode=mode,
@@ -223,6 +231,7 @@ class DataTreeAccessor:
         resume: bool | str = False,
         checksums: bool = False,
         fsync: bool = False,
+        **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the tree, each node a group; all data in one computation.
 
@@ -246,9 +255,10 @@ class DataTreeAccessor:
         from xarray_n5.writer import write
         from xarray_n5.writing.batches import Writing, side_by_side
 
+        refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
         asked = dict(encoding or {})
-        if unknown := asked.keys() - set(self._tree.groups):
-            raise KeyError(f"the encoding is for {sorted(unknown)}, none of {self._tree.groups}")
+        if nowhere := asked.keys() - set(self._tree.groups):
+            raise KeyError(f"the encoding is for {sorted(nowhere)}, none of {self._tree.groups}")
         how = Writing.into(
             url,
             mode=mode,

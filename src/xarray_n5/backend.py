@@ -12,6 +12,7 @@ from xarray_n5.datasets.building import build
 from xarray_n5.datasets.images import PART, together
 from xarray_n5.datasets.notes import is_dataset
 from xarray_n5.datasets.picking import alone, is_like_dataset, pick
+from xarray_n5.dialects import DIALECTS
 from xarray_n5.group import open_node
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.building import Options
     from xarray_n5.datasets.images import Image
     from xarray_n5.group import Group
+
+
+_OF_ALL_LEVELS = frozenset({"multiscales", "downsamplingFactors", "scales"})
+"""Attributes of a pyramid's group that say which levels there are."""
 
 
 def open_dataset(
@@ -50,9 +55,19 @@ def open_dataset(
             f"dims has {len(options.dims)} names for the axes {' or '.join(axes)} in {node.url!r}"
         )
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
+    if options.level is not None:
+        attributes = _of_one_level(attributes, images)
     dataset = build(images, attributes, unwanted, decoders, options)
     dataset.encoding["source"] = node.url
     return dataset
+
+
+def _of_one_level(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
+    """Return a pyramid's attributes without those of other levels, and those now in coordinates."""
+    geometries = [image.geometry for image in images.values()]
+    told = {name for each in geometries if each.affine is None for name in each.spoken}
+    gone = _OF_ALL_LEVELS.union(*(DIALECTS[name].keys for name in told))
+    return {key: value for key, value in attributes.items() if key not in gone}
 
 
 def open_groups(

@@ -51,6 +51,19 @@ __all__ = [
 ]
 
 
+NOT_UNFINISHED = (
+    "nothing of it is unfinished: if this write has ended before, all is done; if something else "
+    "is there, choose another path"
+)
+"""What to do where a write was to go on, and what is there was not left by a stopped one."""
+
+OTHER_UNFINISHED = (
+    "a write of something else into it is unfinished: give what was given then to go on with that, "
+    "or start anew with mode='w' and without resume"
+)
+"""The same, where another write was stopped."""
+
+
 class N5Error(Exception):
     """Base of every error that this package raises on purpose."""
 
@@ -181,7 +194,10 @@ class MissingPackageError(N5Error, ImportError):
 
     def __init__(self, what: str, extra: str, cause: object) -> None:
         self.what, self.extra = what, extra
-        super().__init__(f"{what} need more packages ({cause}): pip install xarray-n5[{extra}]")
+        super().__init__(
+            f'{what} need more packages ({cause}): python -m pip install "./xarray-n5[{extra}]", '
+            "where the clone is"
+        )
 
 
 class ChunkError(N5Error, ValueError):

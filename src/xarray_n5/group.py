@@ -35,7 +35,7 @@ from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import (
     Opening,
     exists,
-    format_of,
+    format_to_write,
     hint,
     is_foreign,
     locate,
@@ -460,7 +460,7 @@ def create_array(
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
     store, path = open_place(url, path, storage_options, format)
-    form = format_of(store, format)
+    form = format_to_write(store, format)
     path = new_path(path, form.documents[0])
     check_named(store, path, form)
     at = where(store, path, form)
@@ -531,7 +531,7 @@ def create_group(
     """
     check_option("mode", mode, "w-", "a")
     store, path = open_place(url, path, storage_options, format)
-    form = format_of(store, format)
+    form = format_to_write(store, format)
     path = new_path(path, form.documents[0])
     at = where(store, path, form)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))

@@ -60,9 +60,11 @@ def pyramid(
         stored array's in the container `source`.
     factors
         By how much a level is coarser than the one before it: one number for all axes of space, a
-        number by dimension, or one for each axis. A list has an item for each level; anything else
-        counts for all of them. By default the axes of space with the shortest voxels, and those
-        less than 1.41 times as long, are halved, which brings voxels towards cubes.
+        number by dimension, such as ``{"y": 2, "x": 2}``, and anything of these counts for all
+        levels. A list or a tuple has an item for each level, which may also be a number for each
+        axis: ``[(1, 2, 2)]`` is one level, and ``(1, 2, 2)`` three. By default the axes of space
+        with the shortest voxels, and those less than 1.41 times as long, are halved, which brings
+        voxels towards cubes.
     levels
         How many coarser levels; by default as many as it takes until one chunk holds a level.
     method

@@ -11,14 +11,14 @@ from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
 from xarray_n5.documents import get_documents
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import FORMATS, Zarr2, get_format
+from xarray_n5.formats import FORMATS, N5, Zarr2, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
 from xarray_n5.storage import SUFFIXES, open_container
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from xarray_n5.array import AxisOrder
     from xarray_n5.chunks import EdgeChunks, Missing
@@ -32,6 +32,12 @@ FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
 """Files that make a directory a node of one format or another."""
 
 _ZARR = (".zarray", ".zgroup")
+
+_NAMES: Mapping[str, str] = {".n5": N5.name, ".zarr": Zarr2.name}
+"""How the names of new containers end that tell their format; HDF5 is told by its store."""
+
+_NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
+"""How no directory is called that holds arrays."""
 
 _RULES: Mapping[str, Callable[[str], str]] = {Zarr2.name: plain_path}
 """How formats normalise paths, where they do not do as N5 does."""
@@ -123,16 +129,67 @@ def _suiting(store: Store, name: str) -> Format:
 
 
 def format_of(store: Store, name: str | None = None) -> Format:
-    """Return the format that is asked for, or that of the root; N5 where that is new."""
+    """Return the format that is asked for, or that of the root, or what the name tells."""
+    return _suiting(store, name) if name else _format_found(store)[0]
+
+
+def format_to_write(store: Store, name: str | None = None) -> Format:
+    """Return the format that is asked for, or that of the container; a new one has its name's.
+
+    Raises
+    ------
+    MetadataError
+        If a new container is called like a file of another kind.
+    """
     if name:
         return _suiting(store, name)
+    form, new = _format_found(store)
+    if not new or form.name not in _NAMES.values():
+        return form
+    if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
+        raise MetadataError(
+            f"{store.url}: {ending} files are not written, and a directory should not be called "
+            "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
+        )
+    return FORMATS[N5.name] if form.name == Zarr2.name and _is_n5(store) else form
+
+
+def _format_found(store: Store) -> tuple[Format, bool]:
+    """Return the format of the root, and whether no document but the name alone tells it."""
     try:
         form, documents = locate(store, "", None)
     except PermissionError:
-        return FORMATS[store.formats[0]]  # who may not read the root may read what is below
-    if not documents and not store.one_writer and store.name.endswith(SUFFIXES):
+        return _format_named(store), False  # who may not read the root may read what is below
+    if documents or store.one_writer:
+        return form, False
+    if store.name.endswith(SUFFIXES):
         _check_no_file(store)
-    return form
+    return _format_named(store), True
+
+
+def _is_n5(store: Store) -> bool:
+    """Return whether what is called Zarr is N5 by what is in it, or by what it is in."""
+    folders, _ = store.list("")  # TensorStore leaves roots without documents
+    place: Store | None = store
+    while place is not None and not _ending(place.name, _NAMES):
+        place = place.above()
+    documents = [join(each, N5.documents[0]) for each in folders]
+    return any(store.get_many(documents)) or bool(place and place.get(N5.documents[0]))
+
+
+def _format_named(store: Store) -> Format:
+    """Return the format that the innermost name tells, of the root or a directory around it."""
+    usual = store.formats[0]
+    place: Store | None = store if usual == N5.name else None
+    while place is not None:
+        if ending := _ending(place.name, _NAMES):
+            return FORMATS[_NAMES[ending]]
+        place = place.above()
+    return FORMATS[usual]
+
+
+def _ending(name: str, endings: Iterable[str]) -> str:
+    return next(filter(name.lower().endswith, endings), "")
 
 
 def _check_no_file(store: Store) -> None:

@@ -8,7 +8,7 @@ import click
 
 from xarray_n5.cli.computing import computing, storing, workers_of
 from xarray_n5.cli.failing import one_line
-from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
+from xarray_n5.cli.places import for_url, split_place, storage_option
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
@@ -60,7 +60,12 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     show_default=True,
     help="w-: DST must be new. a: add to a group. w: replace arrays of the same paths, too.",
 )
-@click.option("--format", "form", type=click.Choice(["n5", "zarr2", "hdf5"]), help="That of DST.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["n5", "zarr2", "hdf5"]),
+    help="Format of DST; by default its name tells.",
+)
 @click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
 @computing
 @storage_option()
@@ -109,7 +114,7 @@ def copy(
             target,
             path,
             mode=mode,
-            format=form or format_for(target),
+            format=form,
             changes=Changes(**changes),
             without=without,
             resume=resume,

@@ -32,15 +32,6 @@ def split_place(url: str, path: str = "") -> tuple[str, str]:
     return url, path
 
 
-def format_for(container: str) -> str | None:
-    """Return the format that a new container has by its name; None for N5 and HDF5.
-
-    >>> format_for("a.zarr"), format_for("a.n5")
-    ('zarr2', None)
-    """
-    return "zarr2" if container.rstrip("/").endswith(".zarr") else None
-
-
 def storage_option(
     name: str = "options", flags: Sequence[str] = ("-o", "--storage-option"), of: str = ""
 ) -> Callable[[Any], Any]:

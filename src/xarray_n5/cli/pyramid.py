@@ -10,7 +10,7 @@ import click
 
 from xarray_n5.cli.computing import computing, storing, workers_of
 from xarray_n5.cli.failing import one_line
-from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
+from xarray_n5.cli.places import for_url, split_place, storage_option
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
@@ -55,7 +55,12 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     show_default=True,
     help="w replaces levels that are there.",
 )
-@click.option("--format", "form", type=click.Choice(["n5", "zarr2", "hdf5"]), help="That of DST.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["n5", "zarr2", "hdf5"]),
+    help="Format of DST; by default its name tells.",
+)
 @click.option("--resume", is_flag=True, help="Go on with this pyramid, where it was stopped.")
 @computing
 @storage_option()
@@ -101,7 +106,7 @@ def pyramid(
         else:
             target, path = split_place(dst)
             array = open_array(source, source_path, storage_options=source_options)
-            asked |= {"format": form or format_for(target)}
+            asked |= {"format": form}
             asked |= {"storage_options": for_url(target, dst_options)}
             done = write(array, target, path, **asked)
     for name, level in done.children.items():

@@ -21,7 +21,7 @@ from xarray_n5.errors import ResumeError
 from xarray_n5.graphs import check_one_process
 from xarray_n5.group import create_group, open_node
 from xarray_n5.metadata import GroupMetadata
-from xarray_n5.nodes import format_of, open_place, where
+from xarray_n5.nodes import format_of, format_to_write, open_place, where
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path
 from xarray_n5.surroundings import over_base
@@ -128,7 +128,7 @@ def copy(
     from_store, from_path = open_place(source, source_path, source_options, None)
     node = open_node(from_store, from_path)
     store, path = open_place(url, path, storage_options, format)
-    form = format_of(store, format)
+    form = format_to_write(store, format)
     if store.one_writer:
         check_one_process(store.url)
     target = Destination(store, form, new_path(path, form.documents[0]), mode, resume)

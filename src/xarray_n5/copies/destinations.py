@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.creation import check_alone, check_place
 from xarray_n5.documents import get_all_documents, get_documents
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import NOT_UNFINISHED, OTHER_UNFINISHED, NodeExistsError
 from xarray_n5.graphs import check_independent
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import where
@@ -112,7 +112,11 @@ class Destination:
             return
         folders, _ = self.store.list(self.path)
         stopped = any(name.startswith(WRITING) for name in folders)
-        hint = "its copy has not ended: resume it" if stopped else "replace it with the mode 'w'"
+        hint = (
+            "its copy has not ended: go on with resume=True" if stopped else "replace with mode='w'"
+        )
+        if self.resume:
+            hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
         found = self.form.read(documents, where(self.store, self.path, self.form))
         # A group without anything in it may be what a copy left that was stopped at once.
         taken = folders or not isinstance(found, GroupMetadata) or found.attributes

@@ -17,6 +17,7 @@ from xarray_n5.compression import resolve
 from xarray_n5.coordinates import coords_of, geometry_from
 from xarray_n5.creation import chunk_shape
 from xarray_n5.datasets.faithful import CF, check_values
+from xarray_n5.datasets.misspelt import refuse_encodings
 from xarray_n5.datasets.naming import check_names
 from xarray_n5.datasets.packing import NAMELESS, Packed
 from xarray_n5.dialects.ngff import without_variables
@@ -269,12 +270,16 @@ def _checked(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str
     """Return encodings that are asked for; unknown ones, or for no variable, are refused."""
     for name, own in encoding.items():
         if not isinstance(own, Mapping):
-            raise ValueError(f"the encoding of {name!r} is {own!r}; it must be castable to a dict")  # noqa: TRY004
+            raise ValueError(_no_mapping(name, own, dataset))  # noqa: TRY004
         if name not in dataset.variables:
             raise KeyError(f"the encoding is for {name!r}, none of {list(dataset.variables)}")
-        if unknown := sorted(set(own) - _ENCODINGS):
-            raise ValueError(
-                f"unexpected encoding for variable {name!r}: {unknown}; known are "
-                f"{', '.join(sorted(_ENCODINGS))}"
-            )
+        refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
     return {name: dict(own) for name, own in encoding.items()}
+
+
+def _no_mapping(name: object, own: object, dataset: xr.Dataset) -> str:
+    said = f"the encoding of {name!r} is {own!r}; it must be castable to a dict"
+    if name not in _ENCODINGS or name in dataset.variables:
+        return said
+    variable = next(iter(dataset.data_vars), "a")
+    return f"{said}, and is given by variable: encoding={{{variable!r}: {{{name!r}: ...}}}}"

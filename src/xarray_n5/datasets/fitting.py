@@ -10,7 +10,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.datasets.packing import told_of, unpack_attributes
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.group import open_group
 from xarray_n5.writing.planning import align
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.array import Array
     from xarray_n5.datasets.packing import Packed
+    from xarray_n5.group import Group
     from xarray_n5.writing.batches import Writing
 
 _SCALED = frozenset({"scale_factor", "add_offset"})
@@ -32,6 +34,17 @@ _TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?$")
 """What a time of the day looks like, behind that from which others are counted."""
 
 Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
+
+
+def group_to_fill(path: str, how: Writing, append_dim: str | None) -> Group:
+    """Return the group that a dataset goes into; NodeNotFoundError where there is none."""
+    try:
+        return open_group(how.url, path, mode="r+", **how.place)
+    except NodeNotFoundError as error:
+        if append_dim is None:
+            raise
+        hint = "there is nothing to append to: leave append_dim out of the first write"
+        raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
 
 
 def appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, slice]:
@@ -195,8 +208,17 @@ def check_numbers(
         if have != want:
             raise ValueError(
                 f"{name!r} is stored with {key} {have!r}, which cannot tell the new values "
-                f"({want!r} would); write all of it anew, or with the same attributes"
+                f"({want!r} would); {_cure(name, key, want)}"
             )
+
+
+def _cure(name: str, key: str, want: str) -> str:
+    if want == "None" or (key == "units" and " since " not in want):
+        return "write all of it anew, or with the same attributes"
+    return (
+        f"the first write chooses it for all: write that anew, with encoding={{{name!r}: "
+        f"{{{key!r}: {want!r}}}}}"
+    )
 
 
 def check_alignment(packed: Packed, array: Array, start: list[int], how: Writing) -> None:

@@ -15,14 +15,21 @@ from xarray_n5.creation import as_dtype, chunk_shape, completed, is_left_over, s
 from xarray_n5.datasets.building import Options, build
 from xarray_n5.datasets.notes import told_by
 from xarray_n5.datasets.picking import pick
-from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
+from xarray_n5.errors import (
+    NOT_UNFINISHED,
+    OTHER_UNFINISHED,
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+)
 from xarray_n5.group import open_existing, open_group
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import join
 from xarray_n5.storage import open_container
+from xarray_n5.writing.underway import all_underway
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xarray_n5.datasets.encoding import Plan, Stored
     from xarray_n5.group import Group
@@ -97,9 +104,10 @@ def check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[o
     if taken := sorted(name for name in others if not _is_left_over(plan, name, how)):
         raise NodeExistsError(group.url, taken[0], "a group", "call the variable otherwise")
     if how.mode == "w-" and not again and (arrays or group.attrs):
-        what = f"it holds {', '.join(arrays) or 'attributes'}; use mode='w' or mode='a'"
-        if how.resume:
-            what += ". No write of this kind is under way: perhaps it ended before it was stopped"
+        what = f"it holds {', '.join(arrays) or 'attributes'}; "
+        what += (
+            _why_not_resumed(plan.path, arrays, how) if how.resume else "use mode='w' or mode='a'"
+        )
         raise NodeExistsError(group.url, "", "a group that is not empty", what)
     replaced = [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
     for array in replaced:
@@ -109,6 +117,12 @@ def check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[o
     if how.mode == "a":
         _check_sizes(plan, group, arrays)
     return [array.place for array in replaced]
+
+
+def _why_not_resumed(path: str, arrays: Iterable[str], how: Writing) -> str:
+    store, place = open_container(how.url, path, how.storage_options)
+    others = any(all_underway(store, join(place, name)) for name in ("", *arrays))
+    return OTHER_UNFINISHED if others else NOT_UNFINISHED
 
 
 def _check_sizes(plan: Plan, group: Group, arrays: Mapping[str, Array]) -> None:

@@ -21,6 +21,7 @@ from xarray_n5.datasets.fitting import (
     check_places,
     check_types,
     fitting,
+    group_to_fill,
     places_of,
 )
 from xarray_n5.datasets.multiscales import still_true
@@ -30,7 +31,7 @@ from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.graphs import check_independent
-from xarray_n5.group import create_array, open_group
+from xarray_n5.group import create_array
 from xarray_n5.paths import join
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
@@ -66,7 +67,7 @@ def update(
     ValueError
         If the dataset does not fit there.
     """
-    group = open_group(how.url, path, mode="r+", **how.place)
+    group = group_to_fill(path, how, append_dim)
     mark = how.mark(path, dataset, append_dim, region)
     began = (mark.facts() if how.resume else None) or {}
     if began.get("done"):

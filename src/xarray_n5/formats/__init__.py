@@ -13,6 +13,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5 import Hdf5
 from xarray_n5.formats.n5 import N5
 from xarray_n5.formats.zarr2 import Zarr2
+from xarray_n5.options import near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -120,4 +121,6 @@ def get_format(name: str | None) -> Format:
     try:
         return FORMATS[name or N5.name]
     except KeyError:
-        raise MetadataError(f"unknown format {name!r}; known are {', '.join(FORMATS)}") from None
+        raise MetadataError(
+            f"unknown format {name!r}; known are {', '.join(FORMATS)}{near(name, FORMATS)}"
+        ) from None

@@ -118,7 +118,10 @@ def new_base(
         If its shape is not known, or the axes do not fit.
     """
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
-        raise TypeError(f"{source!r} holds no numbers; open it first: open_array({source!r})")
+        hint = "open the array in it, open_array(url, path), or give its path= and no url"
+        if isinstance(source, xr.Dataset):
+            hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
+        raise TypeError(f"source is a {type(source).__name__}, which holds no numbers; {hint}")
     blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
     if axes is None and isinstance(source, Array):
         axes = source.geometry()

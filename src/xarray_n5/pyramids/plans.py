@@ -165,7 +165,8 @@ class Pyramid:
         check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
         if not again:
             begun = bool(others) or mark.facts() is not None
-            check_levels(group, self.written, self.how.mode, begun=begun)
+            resume = bool(self.how.resume)
+            check_levels(group, self.written, self.how.mode, begun=begun, resume=resume)
         if self.how.mode == "w-":
             return [], set()
         check_images(group)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.array import Array
 from xarray_n5.creation import stranger
 from xarray_n5.dialects.levels import images_in
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import NOT_UNFINISHED, NodeExistsError
 from xarray_n5.writing.underway import all_underway
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _LEVEL = re.compile(r"s\d+")
 
 
-def check_levels(group: Group, names: Collection[str], mode: str, *, begun: bool) -> None:
+def check_levels(
+    group: Group, names: Collection[str], mode: str, *, begun: bool, resume: bool = False
+) -> None:
     """Raise where levels are there that must stay.
 
     Parameters
@@ -31,6 +33,8 @@ def check_levels(group: Group, names: Collection[str], mode: str, *, begun: bool
         "w-" or "w".
     begun
         Whether a pyramid in the group is not finished.
+    resume
+        Whether this one was to go on, and had not begun.
     """
     there = set(group)
     nodes = group.nodes([name for name in names if name in there], strict=True)
@@ -41,6 +45,8 @@ def check_levels(group: Group, names: Collection[str], mode: str, *, begun: bool
             hint = "use mode='w' to replace the levels"
             if begun:
                 hint = f"its pyramid is not finished: go on with resume=True, or {hint}"
+            if resume:
+                hint = NOT_UNFINISHED
             raise NodeExistsError(group.url, name, "an array", hint)
         _check_no_stranger(group, name, node)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xarray_n5.axes import Axis, Geometry
 
 Step: TypeAlias = "int | Mapping[str, int] | Sequence[int]"
-"""The factors of one level: one for all axes of space, some by dimension, or one for each axis."""
+"""The factors of one level: one for all axes of space, by dimension, or (in a list) by axis."""
 
 _NEAR = math.sqrt(2)
 """Up to how many times as long as the shortest voxel side another one is halved with it."""
@@ -128,7 +128,13 @@ def _listed(
         if not isinstance(each, Mapping | Sequence):
             step = _within(step, shape)
         if set(step) <= {1}:
-            raise ValueError(f"{what} are {each!r}: it would be the level before it")
+            several = len(factors) > 1 and not any(
+                isinstance(f, Mapping | Sequence) for f in factors
+            )
+            hint = (
+                f"; a list goes level by level, of axes give [{tuple(factors)}]" if several else ""
+            )
+            raise ValueError(f"{what} are {each!r}: it would be the level before it{hint}")
         for axis, size, factor in zip(geometry.axes, shape, step, strict=True):
             if factor > max(1, size):
                 raise ValueError(f"{what}: {axis.name!r} has {size} samples, less than {factor}")

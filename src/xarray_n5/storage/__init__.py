@@ -170,9 +170,10 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
             return store  # type: ignore[return-value]
     if isinstance(url, Store):
         return url
+    swapped = "; what is written comes before the place" if hasattr(url, "__array__") else ""
     raise TypeError(
-        f"{url!r} is no place: give a path, a URL, an fsspec mapper, a filesystem or a pair of one "
-        "and a path, or a store"
+        f"a {type(url).__name__} is no place: give a path, a URL, an fsspec mapper, a filesystem "
+        f"or a pair of one and a path, or a store{swapped}"
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from xarray_n5.errors import MissingPackageError
 from xarray_n5.paths import join
 from xarray_n5.storage.secrets import fingerprint
 
@@ -22,6 +24,36 @@ _AT_ONCE = 256
 
 _THREADS = 16
 """How many threads make requests, where only threads make several."""
+
+
+_EXTRAS = {
+    **dict.fromkeys(["s3", "s3a"], "s3"),
+    **dict.fromkeys(["gs", "gcs"], "gcs"),
+    **dict.fromkeys(["az", "abfs", "abfss", "adl"], "azure"),
+    **dict.fromkeys(["http", "https"], "http"),
+}
+"""The extras that bring what fsspec needs for URLs."""
+
+
+def open_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:
+    """Return the filesystem and the path that a URL names.
+
+    Raises
+    ------
+    MissingPackageError
+        If fsspec needs a package for it that an extra brings.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        return cast("tuple[AbstractFileSystem, str]", url_to_fs(url, **options))
+    except ImportError as error:
+        for protocol in re.findall(r"(\w+)(?=::|://)", url):
+            if protocol in _EXTRAS:
+                raise MissingPackageError(
+                    f"URLs of {protocol}://", _EXTRAS[protocol], error
+                ) from error
+        raise
 
 
 def local_path(place: object) -> str | None:

@@ -15,6 +15,7 @@ from xarray_n5.storage.filesystems import (
     has_servers_pages,
     in_one,
     is_http,
+    open_url,
     protocols,
     split,
     time_of,
@@ -65,9 +66,7 @@ class FsspecStore:
         if isinstance(place, cls):
             return place
         if isinstance(place, str):
-            from fsspec.core import url_to_fs
-
-            fs, root = url_to_fs(place, **options)
+            fs, root = open_url(place, options)
         elif (found := split(place)) is not None:
             fs, root = found
         else:

@@ -15,7 +15,7 @@ from xarray_n5.datasets.packings import packing_of
 from xarray_n5.documents import get_all_documents
 from xarray_n5.formats import get_format
 from xarray_n5.graphs import check_one_process
-from xarray_n5.nodes import format_of
+from xarray_n5.nodes import format_to_write
 from xarray_n5.options import check_option
 from xarray_n5.storage import open_container
 from xarray_n5.writing.gathering import gather_all
@@ -68,7 +68,7 @@ class Writing:
         store, _ = open_container(url, "", options.get("storage_options"))
         if computed and store.one_writer:
             check_one_process(store.url)
-        return cls(url=url, form=format_of(store, format), **options)
+        return cls(url=url, form=format_to_write(store, format), **options)
 
     @property
     def packing(self) -> Packing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
@@ -11,7 +11,7 @@ from dask.base import is_dask_collection, tokenize
 from xarray_n5.compression import resolve
 from xarray_n5.coordinates import geometry_from
 from xarray_n5.creation import as_dtype, check_agreement, chunk_shape
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import NOT_UNFINISHED, MetadataError, NodeExistsError
 from xarray_n5.formats import FORMATS
 from xarray_n5.graphs import check_independent, check_one_process
 from xarray_n5.group import create_array, open_array, open_existing
@@ -126,6 +126,8 @@ def begin(
     found = _go_on(there, source, aligned, order, token, start)
     if found is not None or only_check:
         return found or Begun(aligned, cast("Array", there), start)
+    if again and there is not None and order.mode == "w-" and order.region is None:
+        _refuse_ended(source, order, there)
     begun: list[Write] = []
 
     def announce(target: Array, *, fresh: bool = True) -> None:
@@ -139,6 +141,18 @@ def begin(
     if not begun:
         announce(target, fresh=False)
     return Begun(aligned, target.bare(), start, begun[0] if begun else None)
+
+
+def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:
+    """Raise where an array is there, and no write of it is under way."""
+    found = f"an array, {there.shape} {there.dtype}"
+    if (there.shape, there.dtype) == (source.shape, as_dtype(source.dtype, there.url)):
+        raise NodeExistsError(order.store.url, order.path, found, NOT_UNFINISHED)
+    hint = (
+        f"nothing of it is unfinished, and it is another than {source.shape} {source.dtype}: "
+        "choose another path, or replace it with mode='w'"
+    )
+    raise NodeExistsError(order.store.url, order.path, found, hint)
 
 
 def _make(
