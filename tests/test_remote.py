@@ -327,7 +327,7 @@ def test_a_failed_request_names_the_key_and_is_no_data(
                 array[select]
             assert isinstance(raised.value, OSError)
             assert isinstance(raised.value, PermissionError) == (kind is RefusedError)
-            assert raised.value.__cause__ is not None
+            assert raised.value.__cause__ is raised.value.__context__ is None
         np.testing.assert_array_equal(array[8:], VALUES[8:])
 
 

@@ -15,7 +15,7 @@ from xarray_n5.formats import FORMATS, Zarr2, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
-from xarray_n5.storage import SUFFIXES, open_container
+from xarray_n5.storage import SUFFIXES, fresh, open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,16 +85,24 @@ def path_in(name: str | None, path: str) -> str:
 
 
 def open_place(
-    url: object, path: str, storage_options: Mapping[str, Any] | None, name: str | None
+    url: object,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    name: str | None,
+    *,
+    writable: bool = False,
 ) -> tuple[Store, str]:
     """Return the store of a container, and the path of a node in it.
 
-    Only of a path that formats read in different ways the container's format is looked at.
+    Only of a path that formats read in different ways the container's format is looked at. Who
+    writes there sees no copies of what was there before.
     """
     if is_peculiar(path):
         store, inner = open_container(url, "", storage_options)
-        return store, join(inner, path_in(format_of(store, name).name, path))
-    return open_container(url, path_in(name, path), storage_options)
+        inner = join(inner, path_in(format_of(store, name).name, path))
+    else:
+        store, inner = open_container(url, path_in(name, path), storage_options)
+    return (fresh(store) if writable else store), inner
 
 
 def where(store: Store, path: str, form: Format) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "MemoryStore",
     "Remembered",
     "Store",
+    "fresh",
     "open_container",
     "open_store",
 ]
@@ -197,6 +198,16 @@ def open_container(
         inner.insert(0, found.name)
         found = up
     return found, join(*inner, path)
+
+
+def fresh(store: Store) -> Store:
+    """Return a store that shows what is there now, and no copies that were made before.
+
+    Who writes part of something reads the rest of it there.
+    """
+    if isinstance(store, Remembered):
+        return fresh(store.store)
+    return store.fresh() if isinstance(store, FsspecStore) else store
 
 
 def name_of_root(store: Store) -> str:
