@@ -37,8 +37,8 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.chunks import ahead_of
 from xarray_n5.errors import N5Error
-from xarray_n5.reading import ahead_of
 from xarray_n5.storage import FsspecStore, MemoryStore, open_store
 from xarray_n5.storage.failures import is_missing, is_refused, is_transient
 from xarray_n5.storage.filesystems import is_async

@@ -13,11 +13,11 @@ from dask.array.core import normalize_chunks
 from dask.layers import ArraySliceDep
 
 from xarray_n5.chunkmaps import apart, dims_of_grid, places, whole_grid
+from xarray_n5.chunks import ahead_of
 from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
 from xarray_n5.group import open_array
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
-from xarray_n5.reading import ahead_of
 from xarray_n5.writing.digests import read_digests
 from xarray_n5.writing.planning import group_chunks
 from xarray_n5.writing.receipts import digest

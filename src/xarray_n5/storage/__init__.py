@@ -37,6 +37,7 @@ __all__ = [
     "fresh",
     "open_container",
     "open_store",
+    "set_many",
 ]
 
 SUFFIX = ".n5"
@@ -208,6 +209,25 @@ def fresh(store: Store) -> Store:
     if isinstance(store, Remembered):
         return fresh(store.store)
     return store.fresh() if isinstance(store, FsspecStore) else store
+
+
+def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
+    """Iterate over keys of which the bytes have been replaced, or removed where they are None.
+
+    Where the store can, at most `ahead` are under way at once.
+    """
+    if isinstance(store, Remembered):
+        store.forget()
+        store = store.store
+    if isinstance(store, FsspecStore):
+        yield from store.set_many(items, ahead)
+        return
+    for key, data in items:
+        if data is None:
+            store.delete([key])
+        else:
+            store.set(key, data)
+        yield key
 
 
 def name_of_root(store: Store) -> str:

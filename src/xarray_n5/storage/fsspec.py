@@ -79,7 +79,7 @@ class FsspecStore:
             fs, root = found
         else:
             return None
-        root, _, query = root.partition("?") if is_http(fs) else (root, "", "")
+        root, _, query = root.partition("#")[0].partition("?") if is_http(fs) else (root, "", "")
         return cls(fs, root.rstrip("/") or root, query)
 
     @property
