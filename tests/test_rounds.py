@@ -118,3 +118,21 @@ def test_receipts_tell_what_was_put() -> None:
     sizes = [len(fs.objects[f"b/x.n5/a/0/0/{number}"]) for number in range(200)]
     assert receipts["bytes"].values.ravel().tolist() == sizes
     assert set(verify(store, "a").compute(scheduler="sync")["state"].values.ravel()) == {"ok"}
+
+
+def test_a_write_that_goes_on_looks_for_no_chunk_again() -> None:
+    fs, store = far()
+    source = da.from_array(VALUES, chunks=(50, 4, 4), name="values")
+    lazy: Any = to_n5(source, store, "r", chunks=CHUNKS, compute=False)
+    kept = range(0, 200, 2)
+    for number in kept:
+        fs.objects[f"b/x.n5/r/0/0/{number}"] = fs.objects[f"b/x.n5/a/0/0/{number}"]
+    del lazy
+    again: Any = to_n5(source, store, "r", chunks=CHUNKS, resume=True, compute=False)
+    fs.reset()
+    again.compute(scheduler="sync")
+    assert fs.counts["HEAD"] <= 4 + 3  # the mark, for each task and at the end
+    put = [key for key in fs.objects if "/r/0/0/" in key]
+    assert len(put) == 200
+    assert fs.counts["PUT"] <= 100 + 4
+    np.testing.assert_array_equal(open_array(store, "r")[...], VALUES)
