@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dask.array as da
 import numpy as np
 import pytest
+import xarray as xr
 
 from tests.remote import Far
 from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
@@ -136,3 +137,26 @@ def test_a_write_that_goes_on_looks_for_no_chunk_again() -> None:
     assert len(put) == 200
     assert fs.counts["PUT"] <= 100 + 4
     np.testing.assert_array_equal(open_array(store, "r")[...], VALUES)
+
+
+def test_a_look_at_heads_is_not_one_after_the_other() -> None:
+    fs, store = far()
+    found = verify(store, "a", deep=False).compute(scheduler="sync")
+    assert set(found["state"].values.ravel()) == {"ok"}
+    assert fs.most >= 8
+    assert fs.rounds < 150  # of 400 requests, by so many threads
+
+
+@pytest.mark.parametrize(("path", "gets"), [("g/a", 3), ("g/h/a", 4)])
+def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5")
+    create_array(store, path, shape=(4,), dtype="u1")
+    fs.latency = 0.02
+    fs.reset()
+    open_array(store, path)
+    assert (fs.counts["GET"], fs.rounds) == (2, 1)
+    fs.reset()
+    xr.open_dataset(store, engine="n5", group=path).close()  # type: ignore[arg-type]
+    assert fs.counts["GET"] <= gets
+    assert fs.rounds <= gets - 2

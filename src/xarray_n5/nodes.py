@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from xarray_n5.formats import FORMATS, Zarr2, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
-from xarray_n5.storage import SUFFIXES, fresh, open_container
+from xarray_n5.storage import SUFFIXES, Remembered, fresh, open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,9 +157,26 @@ def _check_no_file(store: Store) -> None:
 
 def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:
     """Return a node's format, documents and metadata; warn where its container is too new."""
+    store = _looked_ahead(store, path, name)
     form, documents = locate(store, path, name)
     form.check_container(_root(store, form) if path else documents, where(store, "", form))
     return form, documents, form.read(documents, where(store, path, form))
+
+
+def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
+    """Return the store, asked at once for the documents that reading a node takes.
+
+    These are its own and the container's; also its group's where they are remembered.
+    """
+    form = FORMATS.get(name or store.formats[0])
+    if not path or store.batch == 1 or form is None:
+        return store
+    kept = store if isinstance(store, Remembered) else Remembered(store)
+    places = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
+    keys = dict.fromkeys(join(place, each) for place in places for each in form.documents)
+    with suppress(PermissionError):  # who may not read the root may read what is below
+        kept.get_many(list(keys))
+    return kept
 
 
 def _root(store: Store, form: Format) -> Documents:

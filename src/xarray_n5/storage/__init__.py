@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from xarray_n5.paths import join
+from xarray_n5.storage.asking import by_threads
+from xarray_n5.storage.filesystems import behind_caches, is_async, of_this_process
 from xarray_n5.storage.found import Found
 from xarray_n5.storage.fsspec import FsspecStore
 from xarray_n5.storage.hdf5 import Hdf5Store
@@ -37,6 +39,7 @@ __all__ = [
     "fresh",
     "open_container",
     "open_store",
+    "peek_many",
     "set_many",
 ]
 
@@ -209,6 +212,14 @@ def fresh(store: Store) -> Store:
     if isinstance(store, Remembered):
         return fresh(store.store)
     return store.fresh() if isinstance(store, FsspecStore) else store
+
+
+def peek_many(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
+    """Iterate over what :meth:`Store.peek` says of keys; threads ask where requests wait."""
+    if isinstance(store, FsspecStore) and is_async(fs := behind_caches(of_this_process(store.fs))):
+        peeked = by_threads(fs, keys, store.batch, lambda key: store.peek(key, count))
+        return (found for _, found in peeked)
+    return (store.peek(key, count) for key in keys)
 
 
 def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:

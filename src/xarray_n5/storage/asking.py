@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xarray_n5.errors import RefusedError, RequestError
 from xarray_n5.storage.failures import is_missing, is_refused
-from xarray_n5.storage.filesystems import THREADS, is_async, is_threaded, most_at_once
+from xarray_n5.storage.filesystems import (
+    THREADS,
+    behind_caches,
+    is_async,
+    is_threaded,
+    most_at_once,
+)
 from xarray_n5.storage.secrets import hide_all
 
 if TYPE_CHECKING:
@@ -114,17 +120,25 @@ class Asking:
             submit = asyncio.run_coroutine_threadsafe
             yield from _under_way(keys, ahead, lambda key: submit(later(key), loop), finish)
         elif is_threaded(self.fs):
-            yield from self.by_threads(keys, ahead, now, finish=finish)
+            yield from by_threads(self.fs, keys, ahead, now, finish=finish)
         else:
             for key in keys:
                 yield key, now(key)
 
-    def by_threads(
-        self, keys: Iterable[K], ahead: int, now: Callable[[K], T], *, finish: bool = False
-    ) -> Iterator[tuple[K, T]]:
-        """Iterate over keys and answers in their order, which some threads ask for."""
-        with ThreadPoolExecutor(min(ahead, THREADS), "xarray-n5-fetch") as threads:
-            yield from _under_way(keys, ahead, lambda key: threads.submit(now, key), finish)
+
+def by_threads(
+    fs: AbstractFileSystem,
+    keys: Iterable[K],
+    ahead: int,
+    now: Callable[[K], T],
+    *,
+    finish: bool = False,
+) -> Iterator[tuple[K, T]]:
+    """Iterate over keys and answers in their order, which some threads ask for."""
+    if is_async(behind_caches(fs)):
+        _loop_of(behind_caches(fs))  # whose thread could not answer those that wait here
+    with ThreadPoolExecutor(min(ahead, THREADS), "xarray-n5-fetch") as threads:
+        yield from _under_way(keys, ahead, lambda key: threads.submit(now, key), finish)
 
 
 def _loop_of(fs: AbstractFileSystem) -> asyncio.AbstractEventLoop:
