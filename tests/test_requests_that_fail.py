@@ -246,6 +246,19 @@ def test_a_file_with_files_in_it_that_is_refused_shows_no_secret(
     assert SECRET not in "".join(traceback.format_exception(raised.value))
 
 
+# Files written again
+
+
+def test_an_array_written_again_on_a_web_server_has_another_name(server: Server) -> None:
+    silent = from_n5(server.url, "a").name
+    assert from_n5(server.url, "a").name == silent
+    server.headers["ETag"] = '"one"'
+    first = from_n5(server.url, "a").name
+    assert from_n5(server.url, "a").name == first
+    server.headers["ETag"] = '"two"'
+    assert from_n5(server.url, "a").name not in {first, silent}
+
+
 # Loops and processes
 
 

@@ -159,6 +159,17 @@ def most_at_once(fs: AbstractFileSystem) -> int:
     return max(1, int(told)) if told else _AT_ONCE
 
 
+def stamp_of(fs: AbstractFileSystem, path: str) -> object:
+    """Return what changes when a file is written again; None where a web server does not tell.
+
+    fsspec makes that of the URL alone, on the web.
+    """
+    if not is_http(fs):
+        return fs.ukey(path)
+    facts = fs.info(path)
+    return facts.get("ETag") or facts.get("Last-Modified") or facts.get("Content-MD5")
+
+
 def put_by_rename(fs: AbstractFileSystem, path: str, data: Buffer) -> None:
     """Write a real file, which nobody sees half written."""
     temporary = partial_key(path)

@@ -23,6 +23,7 @@ from xarray_n5.storage.filesystems import (
     protocols,
     put_by_rename,
     split,
+    stamp_of,
     url_of,
     whole,
 )
@@ -177,8 +178,7 @@ class FsspecStore:
         return self._change_many(((key, self._path(key), data) for key, data in items), ahead)
 
     def _change(self, change: _Change) -> str:
-        key, path, data = change
-        fs = self._source
+        (key, path, data), fs = change, self._source
         asking = self._asking(fs)
         if data is None:
             asking.for_what_may_be("remove", key, lambda: fs.rm_file(path))
@@ -294,7 +294,7 @@ class FsspecStore:
         return None if ends else replace(self, root=parent)
 
     def stamp(self, key: str) -> object:
-        """Return what the server says of the file: an etag, a time, a size."""
+        """Return what the server says of the file, an etag or a time; None where it is silent."""
         path, fs = self._path(key), self._source
         forget(fs, path)
-        return self._asking(fs).for_what_may_be("look at", key, lambda: fs.ukey(path))
+        return self._asking(fs).for_what_may_be("look at", key, lambda: stamp_of(fs, path))
