@@ -69,6 +69,8 @@ class Server:
     most: int = 0
     """How many requests were under way at once."""
     url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    """What stands above each answer."""
 
     def reset(self) -> None:
         """Count anew."""
@@ -99,7 +101,7 @@ class Server:
             if data is None:
                 return web.Response(status=404)
             if fault != "truncate":
-                return web.Response(body=data)
+                return web.Response(body=data, headers=self.headers)
             response = web.StreamResponse()
             response.content_length = len(data)
             await response.prepare(request)

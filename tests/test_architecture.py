@@ -60,7 +60,7 @@ LADDER = [
         "writing.gathering",
     },
     {"datasets.native", "datasets.noted", "writing.digests", "writing.sources", "writing.writes"},
-    {"datasets.packings"},
+    {"datasets.packings", "writing.leftovers"},
     {"writing.storing"},
     {"writing.resuming"},
     {"pyramids.coarsening", "writing.batches", "writing.beginning"},

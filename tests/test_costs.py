@@ -227,7 +227,7 @@ def test_a_graph_asks_for_metadata_alone_and_a_task_for_its_chunks_alone() -> No
     made[...] = 1
     store.requests()
     lazy = from_n5(store, "a")
-    assert store.requests() == {"get": 2, "stamp": 1}
+    assert store.requests() == {"get_many": 1, "stamp": 1}
     lazy[:4, :4].compute(scheduler="sync")
     lazy[2, 2].compute(scheduler="sync")
     assert store.requests() == {"get": 2}

@@ -37,8 +37,8 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.chunks import ahead_of
 from xarray_n5.errors import N5Error
-from xarray_n5.reading import ahead_of
 from xarray_n5.storage import FsspecStore, MemoryStore, open_store
 from xarray_n5.storage.failures import is_missing, is_refused, is_transient
 from xarray_n5.storage.filesystems import is_async
@@ -205,7 +205,7 @@ def test_opening_an_array_gets_its_document_and_the_containers(stored: dict[str,
         assert sorted(server.asked) == ["/a/attributes.json", "/attributes.json"]
         server.reset()
         from_n5(server.url, "a")
-        assert server.counts == {"GET": 2}
+        assert server.counts == {"GET": 2, "HEAD": 1}  # an etag, if there is one
         server.reset()
         open_array(f"{server.url}/a")
         assert server.counts == {"GET": 1}
@@ -327,7 +327,7 @@ def test_a_failed_request_names_the_key_and_is_no_data(
                 array[select]
             assert isinstance(raised.value, OSError)
             assert isinstance(raised.value, PermissionError) == (kind is RefusedError)
-            assert raised.value.__cause__ is not None
+            assert raised.value.__cause__ is raised.value.__context__ is None
         np.testing.assert_array_equal(array[8:], VALUES[8:])
 
 

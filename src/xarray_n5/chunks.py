@@ -5,6 +5,8 @@ Everything here is in C order. A `Chunks` is what a task carries: small, frozen,
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import product
 from operator import ge, lt
@@ -21,11 +23,12 @@ from xarray_n5.errors import (
 from xarray_n5.metadata import Varlength
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
-from xarray_n5.storage import Remembered
+from xarray_n5.storage import Remembered, set_many
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
+    from xarray_n5.compression import Buffer
     from xarray_n5.formats import Format
     from xarray_n5.grid import Index, Piece
     from xarray_n5.metadata import ArrayMetadata
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+
+_IN_FLIGHT = 1 << 27
+"""How many bytes of chunks are under way at once, at most: 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +122,15 @@ class Chunks:
 
         Returned is the number of bytes that are stored: none of an empty chunk that need not be.
         """
+        key, data = self.encoded(index, block)
+        if data is None:
+            self.store.delete([key])
+            return 0
+        self.store.set(key, data)
+        return len(data)
+
+    def encoded(self, index: Index, block: np.ndarray) -> tuple[str, Buffer | None]:
+        """Return a chunk's key and bytes; None of an empty chunk that is not to be stored."""
         key = self.key(index)
         if not self.metadata.content.is_writable:
             raise MetadataError(
@@ -123,18 +138,15 @@ class Chunks:
             )
         sparse = not self.write_empty and self.metadata.may_lack_chunks
         if sparse and self._is_empty(block):
-            self.store.delete([key])
-            return 0
+            return key, None
         if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
             block = full
         try:
-            data = self.format.encode(self.metadata, block)
+            return key, self.format.encode(self.metadata, block)
         except Exception as error:  # as above
             raise ChunkError("encode", self.store.url, key, _reason(error)) from error
-        self.store.set(key, data)
-        return len(data)
 
     def _is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block holds nothing but the fill value, bit for bit."""
@@ -158,13 +170,36 @@ class Chunks:
         tuple
             A chunk's index, what it holds, and the number of its bytes in the store.
         """
-        values = np.asarray(values)
-        for parts in product(*self.metadata.grid.project(axes)):
-            if tuple(part.chunk for part in parts) not in done:
-                yield self.put(parts, values)
+        chosen = product(*self.metadata.grid.project(axes))
+        left = (parts for parts in chosen if tuple(part.chunk for part in parts) not in done)
+        return self.put(left, np.asarray(values))
 
-    def put(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray, int]:
-        """Write the part of `values` that belongs into one chunk, as :meth:`write` does."""
+    def put(
+        self, chosen: Iterable[Sequence[Piece]], values: np.ndarray
+    ) -> Iterator[tuple[Index, np.ndarray, int]]:
+        """Write the parts of `values` that belong into some chunks, as :meth:`write` does.
+
+        Where the store takes several at once, one is encoded while others are on their way.
+        """
+        if self.store.batch == 1:
+            for parts in chosen:
+                index, block = self._merged(parts, values)
+                yield index, block, self.save(index, block)
+            return
+        begun: deque[tuple[Index, np.ndarray, int]] = deque()
+
+        def changes() -> Iterator[tuple[str, Buffer | None]]:
+            for parts in chosen:
+                index, block = self._merged(parts, values)
+                key, data = self.encoded(index, block)
+                begun.append((index, block, 0 if data is None else len(data)))
+                yield key, data
+
+        for _ in set_many(self.store, changes(), ahead_of(self.store, self.metadata)):
+            yield begun.popleft()
+
+    def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
+        """Return a chunk's index, and what it holds with its part of `values` in it."""
         index = tuple(part.chunk for part in parts)
         part_of = np.asarray(values[outer([part.target for part in parts])])
         if all(part.whole for part in parts):
@@ -174,7 +209,7 @@ class Chunks:
             # What was never stored is zeros here, also for those who want to know of it.
             block = replace(self, missing="fill").block(index)
             block[outer([part.inside for part in parts])] = part_of
-        return index, block, self.save(index, block)
+        return index, block
 
     # All chunks
 
@@ -233,6 +268,15 @@ class Chunks:
         """What tells these chunks from others, the same in every process."""
         kind: Any = self.metadata.bare()
         return (self.store.place(self.path), self.format.name, self.missing, repr(kind))
+
+
+def ahead_of(store: Store, metadata: ArrayMetadata) -> int:
+    """Return how many chunks are under way at once: their bytes are held meanwhile.
+
+    It is bytes that are bounded, not chunks: each round of requests costs as long as one does.
+    """
+    nbytes = math.prod(metadata.chunks) * metadata.dtype.itemsize
+    return max(1, min(store.batch, _IN_FLIGHT // max(1, nbytes)))
 
 
 def _bits(block: np.ndarray) -> np.ndarray:

@@ -292,7 +292,7 @@ def open_array(
         write_empty=write_empty_chunks,
         edges=edge_chunks,
     )
-    store, path = open_place(url, path, storage_options, format)
+    store, path = open_place(url, path, storage_options, format, writable=mode == "r+")
     if assume_metadata:
         form = get_format(format)
         assumed = form.assume(metadata or {}, where(store, path, form))
@@ -338,7 +338,7 @@ def open_group(
     check_option("mode", mode, "r", "r+")
     if cache_metadata and mode != "r":
         raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
-    store, path = open_place(url, path, storage_options, format)
+    store, path = open_place(url, path, storage_options, format, writable=mode == "r+")
     store = Remembered(store) if cache_metadata else store
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
@@ -459,7 +459,7 @@ def create_array(
         If the format cannot hold the array, or what is there does not agree.
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
-    store, path = open_place(url, path, storage_options, format)
+    store, path = open_place(url, path, storage_options, format, writable=True)
     form = format_to_write(store, format)
     path = new_path(path, form.documents[0])
     check_named(store, path, form)
@@ -530,7 +530,7 @@ def create_group(
         If there is something that `mode` does not allow.
     """
     check_option("mode", mode, "w-", "a")
-    store, path = open_place(url, path, storage_options, format)
+    store, path = open_place(url, path, storage_options, format, writable=True)
     form = format_to_write(store, format)
     path = new_path(path, form.documents[0])
     at = where(store, path, form)

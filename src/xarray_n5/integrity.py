@@ -13,11 +13,12 @@ from dask.array.core import normalize_chunks
 from dask.layers import ArraySliceDep
 
 from xarray_n5.chunkmaps import apart, dims_of_grid, places, whole_grid
+from xarray_n5.chunks import ahead_of
 from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
 from xarray_n5.group import open_array
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
-from xarray_n5.reading import ahead_of
+from xarray_n5.storage import peek_many
 from xarray_n5.writing.digests import read_digests
 from xarray_n5.writing.planning import group_chunks
 from xarray_n5.writing.receipts import digest
@@ -134,11 +135,12 @@ def _look_at(
     facts = np.zeros(expected.shape, _FACTS)
     start = tuple(side.start for side in where)
     indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
-    if not deep:
-        for spot, index in zip(np.ndindex(facts.shape), indices, strict=True):
-            facts[spot] = _peeked(array, index)
-        return facts
     store = array.container
+    if not deep:
+        looked = peek_many(store, map(array.chunk_key, indices), _HEAD)
+        for spot, index, head in zip(np.ndindex(facts.shape), indices, looked, strict=True):
+            facts[spot] = _peeked(array, index, head)
+        return facts
     fetched = store.fetch(map(array.chunk_key, indices), ahead_of(store, array.metadata))
     for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
         wanted = int(expected[spot]) if known[spot] else None
@@ -164,8 +166,7 @@ def _decoded(
     return state, len(data), found
 
 
-def _peeked(array: Array, index: Index) -> tuple[str, int, int]:
-    found = array.container.peek(array.chunk_key(index), _HEAD)
+def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tuple[str, int, int]:
     if found is None:
         return "missing", 0, 0
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from xarray_n5.formats import FORMATS, N5, Zarr2, get_format
 from xarray_n5.metadata import Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
-from xarray_n5.storage import SUFFIXES, open_container
+from xarray_n5.storage import SUFFIXES, Remembered, fresh, open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -91,16 +92,24 @@ def path_in(name: str | None, path: str) -> str:
 
 
 def open_place(
-    url: object, path: str, storage_options: Mapping[str, Any] | None, name: str | None
+    url: object,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    name: str | None,
+    *,
+    writable: bool = False,
 ) -> tuple[Store, str]:
     """Return the store of a container, and the path of a node in it.
 
-    Only of a path that formats read in different ways the container's format is looked at.
+    Only of a path that formats read in different ways the container's format is looked at. Who
+    writes there sees no copies of what was there before.
     """
     if is_peculiar(path):
         store, inner = open_container(url, "", storage_options)
-        return store, join(inner, path_in(format_of(store, name).name, path))
-    return open_container(url, path_in(name, path), storage_options)
+        inner = join(inner, path_in(format_of(store, name).name, path))
+    else:
+        store, inner = open_container(url, path_in(name, path), storage_options)
+    return (fresh(store) if writable else store), inner
 
 
 def where(store: Store, path: str, form: Format) -> str:
@@ -205,9 +214,26 @@ def _check_no_file(store: Store) -> None:
 
 def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:
     """Return a node's format, documents and metadata; warn where its container is too new."""
+    store = _looked_ahead(store, path, name)
     form, documents = locate(store, path, name)
     form.check_container(_root(store, form) if path else documents, where(store, "", form))
     return form, documents, form.read(documents, where(store, path, form))
+
+
+def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
+    """Return the store, asked at once for the documents that reading a node takes.
+
+    These are its own and the container's; also its group's where they are remembered.
+    """
+    form = FORMATS.get(name or store.formats[0])
+    if not path or store.batch == 1 or form is None:
+        return store
+    kept = store if isinstance(store, Remembered) else Remembered(store)
+    places = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
+    keys = dict.fromkeys(join(place, each) for place in places for each in form.documents)
+    with suppress(PermissionError):  # who may not read the root may read what is below
+        kept.get_many(list(keys))
+    return kept
 
 
 def _root(store: Store, form: Format) -> Documents:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from itertools import chain, islice, product, tee
 from operator import ge
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.chunks import ahead_of
 from xarray_n5.parallel import spread, threads_for
 from xarray_n5.selection import outer
 
@@ -17,15 +19,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.chunks import Chunks
     from xarray_n5.grid import Index, Piece
-    from xarray_n5.metadata import ArrayMetadata
     from xarray_n5.selection import AxisIndex
-    from xarray_n5.storage import Store
 
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
-
-
-_IN_FLIGHT = 1 << 27
-"""How many bytes of chunks one read holds at once, at most, beside its result: 128 MiB."""
 
 
 def read(
@@ -65,8 +61,7 @@ def write(chunks: Chunks, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
     pieces = chunks.metadata.grid.project(axes)
 
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
-        for parts in chosen:
-            chunks.put(parts, values)
+        deque(chunks.put(chosen, values), maxlen=0)
 
     return _share(chunks, work, pieces, alone=chunks.store.one_writer)
 
@@ -111,15 +106,6 @@ def blocks(
     size = ahead_of(chunks.store, chunks.metadata)
     for start in range(0, len(indices), size):
         yield from _cached(chunks, indices[start : start + size], cache)
-
-
-def ahead_of(store: Store, metadata: ArrayMetadata) -> int:
-    """Return how many chunks are fetched at once: their bytes are held until each is decoded.
-
-    It is bytes that are bounded, not chunks: each round of requests costs as long as one does.
-    """
-    nbytes = math.prod(metadata.chunks) * metadata.dtype.itemsize
-    return max(1, min(store.batch, _IN_FLIGHT // max(1, nbytes)))
 
 
 def _stored(

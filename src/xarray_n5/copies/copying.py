@@ -127,7 +127,7 @@ def copy(
     check_option("mode", mode, "w-", "a", "w")
     from_store, from_path = open_place(source, source_path, source_options, None)
     node = open_node(from_store, from_path)
-    store, path = open_place(url, path, storage_options, format)
+    store, path = open_place(url, path, storage_options, format, writable=True)
     form = format_to_write(store, format)
     if store.one_writer:
         check_one_process(store.url)

@@ -25,7 +25,7 @@ from xarray_n5.errors import (
 from xarray_n5.group import open_existing, open_group
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import join
-from xarray_n5.storage import open_container
+from xarray_n5.storage import fresh, open_container
 from xarray_n5.writing.underway import all_underway
 
 if TYPE_CHECKING:
@@ -149,4 +149,4 @@ def _is_left_over(plan: Plan, name: str, how: Writing) -> bool:
     store, path = open_container(how.url, join(plan.path, name), how.storage_options)
     stored = plan.variables.get(name)
     planned = metadata(stored, name, how) if stored else None
-    return is_left_over(store, path, how.form, planned)
+    return is_left_over(fresh(store), path, how.form, planned)

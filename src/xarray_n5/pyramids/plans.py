@@ -236,7 +236,7 @@ def plan(
     MetadataError
         If the format cannot hold its arrays.
     """
-    store, place = open_place(how.url, path, how.storage_options, how.form.name)
+    store, place = open_place(how.url, path, how.storage_options, how.form.name, writable=True)
     shapes = [base.shape]
     for step in steps:
         shapes.append(coarse_shape(shapes[-1], step, partial=partial))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from xarray_n5.paths import join
+from xarray_n5.storage.asking import by_threads
+from xarray_n5.storage.filesystems import behind_caches, is_async, of_this_process
 from xarray_n5.storage.found import Found
 from xarray_n5.storage.fsspec import FsspecStore
 from xarray_n5.storage.hdf5 import Hdf5Store
@@ -34,8 +36,11 @@ __all__ = [
     "MemoryStore",
     "Remembered",
     "Store",
+    "fresh",
     "open_container",
     "open_store",
+    "peek_many",
+    "set_many",
 ]
 
 SUFFIX = ".n5"
@@ -198,6 +203,43 @@ def open_container(
         inner.insert(0, found.name)
         found = up
     return found, join(*inner, path)
+
+
+def fresh(store: Store) -> Store:
+    """Return a store that shows what is there now, and no copies that were made before.
+
+    Who writes part of something reads the rest of it there.
+    """
+    if isinstance(store, Remembered):
+        return fresh(store.store)
+    return store.fresh() if isinstance(store, FsspecStore) else store
+
+
+def peek_many(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
+    """Iterate over what :meth:`Store.peek` says of keys; threads ask where requests wait."""
+    if isinstance(store, FsspecStore) and is_async(fs := behind_caches(of_this_process(store.fs))):
+        peeked = by_threads(fs, keys, store.batch, lambda key: store.peek(key, count))
+        return (found for _, found in peeked)
+    return (store.peek(key, count) for key in keys)
+
+
+def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
+    """Iterate over keys of which the bytes have been replaced, or removed where they are None.
+
+    Where the store can, at most `ahead` are under way at once.
+    """
+    if isinstance(store, Remembered):
+        store.forget()
+        store = store.store
+    if isinstance(store, FsspecStore):
+        yield from store.set_many(items, ahead)
+        return
+    for key, data in items:
+        if data is None:
+            store.delete([key])
+        else:
+            store.set(key, data)
+        yield key
 
 
 def name_of_root(store: Store) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xarray_n5.errors import RefusedError, RequestError
-from xarray_n5.storage.failures import MISSING, is_missing, is_refused
-from xarray_n5.storage.filesystems import is_async, is_threaded, most_at_once
+from xarray_n5.storage.failures import is_missing, is_refused
+from xarray_n5.storage.filesystems import (
+    THREADS,
+    behind_caches,
+    is_async,
+    is_threaded,
+    most_at_once,
+)
 from xarray_n5.storage.secrets import hide_all
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.storage.retrying import Retries
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -36,43 +42,51 @@ class Asking:
     retries: Retries
     """How often a request is made again."""
 
+    # Errors are raised outside of "except", so that none carries the library's own: that may
+    # show a signed URL, and need not be able to travel to another process.
+
     def for_what_may_be(self, verb: str, key: str, request: Callable[[], T]) -> T | None:
         """Return what a request returns, None where nothing is there."""
         try:
-            with self.telling(verb, key):
-                return self.retries.run(request)
-        except MISSING:
-            return None
+            return self.retries.run(request)
+        except Exception as error:  # noqa: BLE001 - each library has errors of its own
+            failure = None if is_missing(error) else self._failure(verb, key, error)
+        if failure is not None:
+            raise failure
+        return None
 
     async def later(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T | None:
         """Return what a request returns, None where nothing is there; in the filesystem's loop."""
         try:
-            with self.telling(verb, key):
-                return await self.retries.run_async(request)
-        except MISSING:
-            return None
+            return await self.retries.run_async(request)
+        except Exception as error:  # noqa: BLE001
+            failure = None if is_missing(error) else self._failure(verb, key, error)
+        if failure is not None:
+            raise failure
+        return None
 
-    def for_sure(self, verb: str, key: str, request: Callable[[], T]) -> T:
-        """Return what a request returns that nothing can be missing for."""
-        with self.telling(verb, key, may_be_missing=False):
-            return self.retries.run(request)
-
-    @contextmanager
-    def telling(self, verb: str, key: str, *, may_be_missing: bool = True) -> Iterator[None]:
-        """Raise errors that name the key, and no secret; let pass that nothing is there."""
+    def for_sure(self, verb: str, key: str, request: Callable[[], T], *, again: bool = True) -> T:
+        """Return what a request returns that nothing can be missing for; made `again`, or once."""
         try:
-            yield
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            if may_be_missing and is_missing(error):
-                raise
-            why = self._reason(error)
-            failure = (RefusedError if is_refused(error) else RequestError)(
-                verb, self.url, key, why
-            )
-            # What a library says of a request may show its URL: that does not go on.
-            raise failure from (error if str(error) in why else None)
+            return self.retries.run(request) if again else request()
+        except Exception as error:  # noqa: BLE001
+            failure = self._failure(verb, key, error)
+        raise failure
+
+    async def surely(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T:
+        """Return what a request returns that nothing can be missing for; in the loop."""
+        try:
+            return await self.retries.run_async(request)
+        except Exception as error:  # noqa: BLE001
+            failure = self._failure(verb, key, error)
+        raise failure
+
+    def _failure(self, verb: str, key: str, error: Exception) -> Exception:
+        """Return an error that names the key, and no secret."""
+        if isinstance(error, NotImplementedError):
+            return error
+        kind = RefusedError if is_refused(error) else RequestError
+        return kind(verb, self.url, key, self._reason(error))
 
     def _reason(self, error: Exception) -> str:
         text = str(error) or str(error.__cause__ or "") or "no more is known"
@@ -80,11 +94,13 @@ class Asking:
 
     def several(
         self,
-        keys: Iterable[str],
+        keys: Iterable[K],
         ahead: int,
-        later: Callable[[str], Coroutine[Any, Any, T]],
-        now: Callable[[str], T],
-    ) -> Iterator[tuple[str, T]]:
+        later: Callable[[K], Coroutine[Any, Any, T]],
+        now: Callable[[K], T],
+        *,
+        finish: bool = False,
+    ) -> Iterator[tuple[K, T]]:
         """Iterate over keys and answers in their order, of which some more are under way.
 
         Parameters
@@ -95,24 +111,58 @@ class Asking:
             How many answers there may be at most that nobody has taken yet.
         later, now
             What asks in the loop of a filesystem that has one, and what asks elsewhere.
+        finish
+            Whether all that has begun is waited for, also where one fails; else it is cancelled.
         """
         ahead = min(ahead, most_at_once(self.fs))
         if is_async(self.fs):
-            loop = self.fs.loop
+            loop = _loop_of(self.fs)
             submit = asyncio.run_coroutine_threadsafe
-            yield from _under_way(keys, ahead, lambda key: submit(later(key), loop))
+            yield from _under_way(keys, ahead, lambda key: submit(later(key), loop), finish)
         elif is_threaded(self.fs):
-            with ThreadPoolExecutor(ahead, "xarray-n5-fetch") as threads:
-                yield from _under_way(keys, ahead, lambda key: threads.submit(now, key))
+            yield from by_threads(self.fs, keys, ahead, now, finish=finish)
         else:
             for key in keys:
                 yield key, now(key)
 
 
+def by_threads(
+    fs: AbstractFileSystem,
+    keys: Iterable[K],
+    ahead: int,
+    now: Callable[[K], T],
+    *,
+    finish: bool = False,
+) -> Iterator[tuple[K, T]]:
+    """Iterate over keys and answers in their order, which some threads ask for."""
+    if is_async(behind_caches(fs)):
+        _loop_of(behind_caches(fs))  # whose thread could not answer those that wait here
+    with ThreadPoolExecutor(min(ahead, THREADS), "xarray-n5-fetch") as threads:
+        yield from _under_way(keys, ahead, lambda key: threads.submit(now, key), finish)
+
+
+def _loop_of(fs: AbstractFileSystem) -> asyncio.AbstractEventLoop:
+    """Return the loop that makes a filesystem's requests, unless it is this one that waits."""
+    loop: asyncio.AbstractEventLoop | None = fs.loop
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if loop is None or loop is running:
+        raise NotImplementedError(
+            "a loop cannot wait for requests of its own: open without asynchronous=True, and read "
+            "in another thread (asyncio.to_thread)"
+        )
+    return loop
+
+
 def _under_way(
-    keys: Iterable[str], ahead: int, ask: Callable[[str], Future[T]]
-) -> Iterator[tuple[str, T]]:
-    waiting: deque[tuple[str, Future[T]]] = deque()
+    keys: Iterable[K],
+    ahead: int,
+    ask: Callable[[K], Future[T]],
+    finish: bool,
+) -> Iterator[tuple[K, T]]:
+    waiting: deque[tuple[K, Future[T]]] = deque()
     try:
         for key in keys:
             waiting.append((key, ask(key)))
@@ -124,4 +174,7 @@ def _under_way(
             yield first, answer.result()
     finally:
         for _, answer in waiting:
-            answer.cancel()
+            if finish:
+                answer.exception()
+            else:
+                answer.cancel()

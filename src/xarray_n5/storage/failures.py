@@ -44,14 +44,27 @@ _REFUSED_NAMES = frozenset({"PermissionDeniedError", "UnauthenticatedError"})  #
 def is_missing(error: BaseException) -> bool:
     """Return whether an error says that nothing is there, and not that nothing is known.
 
-    fsspec calls a file not found whenever a web server does not tell its size.
+    fsspec calls a file not found whenever a web server does not tell its size, and where there
+    is no server at all.
     """
     if not isinstance(error, MISSING):
         return False
     cause = error.__cause__
     if cause is None or _status(cause) in _GONE:
         return True
-    return _status(cause) is None and not is_refused(cause) and not is_transient(cause)
+    if isinstance(cause, MISSING):
+        return is_missing(cause)
+    if _status(cause) is not None or isinstance(cause, OSError) or _is_of_aiohttp(cause):
+        return False
+    return not is_refused(cause) and not is_transient(cause)
+
+
+def _is_of_aiohttp(error: BaseException) -> bool:
+    """Return whether a web server could not be asked, or made no sense."""
+    return any(
+        kind.__name__ == "ClientError" and kind.__module__.startswith("aiohttp")
+        for kind in type(error).__mro__
+    )
 
 
 def is_refused(error: BaseException) -> bool:

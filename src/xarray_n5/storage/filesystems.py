@@ -5,55 +5,25 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import re
-from datetime import datetime
+import os
 from typing import TYPE_CHECKING, Any, cast
 
-from xarray_n5.errors import MissingPackageError
-from xarray_n5.paths import join
+from xarray_n5.paths import join, partial_key
 from xarray_n5.storage.secrets import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fsspec import AbstractFileSystem
 
+    from xarray_n5.compression import Buffer
 
 _AT_ONCE = 256
 """How many requests are under way at once; connections are fewer, as each library limits them."""
 
-_THREADS = 16
+THREADS = 16
 """How many threads make requests, where only threads make several."""
 
-
-_EXTRAS = {
-    **dict.fromkeys(["s3", "s3a"], "s3"),
-    **dict.fromkeys(["gs", "gcs"], "gcs"),
-    **dict.fromkeys(["az", "abfs", "abfss", "adl"], "azure"),
-    **dict.fromkeys(["http", "https"], "http"),
-}
-"""The extras that bring what fsspec needs for URLs."""
-
-
-def open_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:
-    """Return the filesystem and the path that a URL names.
-
-    Raises
-    ------
-    MissingPackageError
-        If fsspec needs a package for it that an extra brings.
-    """
-    from fsspec.core import url_to_fs
-
-    try:
-        return cast("tuple[AbstractFileSystem, str]", url_to_fs(url, **options))
-    except ImportError as error:
-        for protocol in re.findall(r"(\w+)(?=::|://)", url):
-            if protocol in _EXTRAS:
-                raise MissingPackageError(
-                    f"URLs of {protocol}://", _EXTRAS[protocol], error
-                ) from error
-        raise
+FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
+"""Protocols of real files, which can be seen half written, and which a rename replaces."""
 
 
 def local_path(place: object) -> str | None:
@@ -96,7 +66,62 @@ def protocols(fs: AbstractFileSystem) -> set[str]:
 
 def is_http(fs: AbstractFileSystem) -> bool:
     """Return whether names are URLs there."""
-    return bool({"http", "https"} & set(_own_protocols(fs)))
+    return bool({"http", "https"} & set(_own_protocols(behind_caches(fs))))
+
+
+def is_cache(fs: AbstractFileSystem) -> bool:
+    """Return whether a filesystem keeps copies of the files of another."""
+    return _inner(fs) is not None and hasattr(fs, "_check_file")
+
+
+def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
+    """Return the filesystem that knows what is there now: the one behind caches."""
+    while is_cache(fs) and (inner := _inner(fs)) is not None:
+        fs = inner
+    return fs
+
+
+def whole(fs: AbstractFileSystem, path: str) -> bytes:
+    """Return a file's bytes in one request, or a cache's copy of them.
+
+    Where a cache says that there is no file, the filesystem behind it must say so, too: caches
+    ask for less, and take every failure for that.
+    """
+    if not is_cache(fs):
+        return cast("bytes", fs.cat_file(path, **in_one(fs)))
+    try:
+        return cast("bytes", fs.cat_file(path))
+    except FileNotFoundError:
+        pass
+    behind = behind_caches(fs)
+    return cast("bytes", behind.cat_file(path, **in_one(behind)))
+
+
+def drop_copies(fs: AbstractFileSystem, path: str) -> None:
+    """Remove what caches keep of a file that has been written, or removed."""
+    while is_cache(fs) and (inner := _inner(fs)) is not None:
+        found = fs._check_file(path)  # noqa: SLF001 - fsspec has no other name for it
+        with contextlib.suppress(FileNotFoundError):
+            if isinstance(found, str):
+                os.remove(found)  # noqa: PTH107
+            elif found:
+                fs.pop_from_cache(path)
+        fs = inner
+
+
+def of_this_process(fs: AbstractFileSystem) -> AbstractFileSystem:
+    """Return a filesystem itself, but in a forked child one that is made anew.
+
+    Loops and connections of the parent do not work there.
+    """
+    if getattr(fs, "_pid", None) in {None, os.getpid()}:
+        return fs
+    options = {name: _own(value) for name, value in fs.storage_options.items()}
+    return cast("AbstractFileSystem", type(fs)(*map(_own, fs.storage_args), **options))
+
+
+def _own(value: Any) -> Any:
+    return of_this_process(value) if hasattr(value, "cat_file") else value
 
 
 def has_servers_pages(fs: AbstractFileSystem) -> bool:
@@ -117,13 +142,15 @@ def is_threaded(fs: AbstractFileSystem) -> bool:
 
     One connection by FTP or SFTP answers one thread only.
     """
-    return bool({"smb", "webhdfs", "hdfs", "arrow_hdfs"} & set(_own_protocols(fs)))
+    own = set(_own_protocols(fs))
+    copied = "simplecache" in own and is_async(behind_caches(fs))
+    return copied or bool({"smb", "webhdfs", "hdfs", "arrow_hdfs"} & own)
 
 
 def most_at_once(fs: AbstractFileSystem) -> int:
     """Return how many requests may be under way at once, as the filesystem was told."""
     if not is_async(fs):
-        return _THREADS
+        return THREADS
     told = getattr(fs, "batch_size", None)
     if not told:
         from fsspec.config import conf
@@ -132,19 +159,23 @@ def most_at_once(fs: AbstractFileSystem) -> int:
     return max(1, int(told)) if told else _AT_ONCE
 
 
-def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
-    """Make a filesystem ask again what is at a path: another client may have written there.
+def stamp_of(fs: AbstractFileSystem, path: str) -> object:
+    """Return what changes when a file is written again; None where a web server does not tell.
 
-    Some hold listings for good, and answer from that of the folder whether there is a file in it.
+    fsspec makes that of the URL alone, on the web.
     """
-    fs.invalidate_cache(path)
-    if parent := path.rstrip("/").rpartition("/")[0]:
-        fs.invalidate_cache(parent)
-    if below:
-        start = f"{path.strip('/')}/"
-        for known in list(getattr(fs, "dircache", None) or ()):
-            if str(known).lstrip("/").startswith(start):
-                fs.invalidate_cache(known)
+    if not is_http(fs):
+        return fs.ukey(path)
+    facts = fs.info(path)
+    return facts.get("ETag") or facts.get("Last-Modified") or facts.get("Content-MD5")
+
+
+def put_by_rename(fs: AbstractFileSystem, path: str, data: Buffer) -> None:
+    """Write a real file, which nobody sees half written."""
+    temporary = partial_key(path)
+    fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+    fs.pipe_file(temporary, bytes(data))
+    fs.mv(temporary, path)
 
 
 def in_one(fs: AbstractFileSystem) -> dict[str, Any]:
@@ -154,7 +185,19 @@ def in_one(fs: AbstractFileSystem) -> dict[str, Any]:
     return {"max_concurrency": 1} if parts else {}
 
 
-def beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
+def peeked(fs: AbstractFileSystem, path: str, count: int) -> tuple[bytes, int] | None:
+    """Return a file's first bytes, and how many there are; None where it is no file."""
+    found = fs.info(path)
+    if found["type"] != "file":
+        return None
+    size = found["size"]
+    if size is None:  # a server that does not say
+        data = fs.cat_file(path)
+        return data[:count], len(data)
+    return (_beginning(fs, path, min(count, size)) if size else b""), size
+
+
+def _beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
     """Return a file's first bytes, in spite of a server whose answer a client does not take."""
     try:
         return cast("bytes", fs.cat_file(path, start=0, end=count))
@@ -186,17 +229,3 @@ def digest(fs: AbstractFileSystem) -> str:
 
 def _named(value: Any) -> str:
     return digest(value) if hasattr(value, "cat_file") else type(value).__qualname__
-
-
-def time_of(facts: Mapping[str, Any]) -> float | None:
-    """Return when a file was written, of what filesystems call that."""
-    for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
-        found = facts.get(name)
-        if isinstance(found, datetime):
-            return found.timestamp()
-        if isinstance(found, int | float):
-            return float(found)
-        if isinstance(found, str):
-            with contextlib.suppress(ValueError):
-                return datetime.fromisoformat(found).timestamp()
-    return None

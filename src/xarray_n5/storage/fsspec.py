@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
-from urllib.parse import quote, unquote
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from urllib.parse import quote
 
-from xarray_n5.paths import join, meant_by, partial_key
+from xarray_n5.paths import join, meant_by
 from xarray_n5.storage.asking import Asking
 from xarray_n5.storage.filesystems import (
-    beginning,
+    FILES,
+    behind_caches,
     digest,
-    forget,
+    drop_copies,
     has_servers_pages,
     in_one,
     is_http,
-    open_url,
+    of_this_process,
+    peeked,
     protocols,
+    put_by_rename,
     split,
-    time_of,
+    stamp_of,
     url_of,
+    whole,
 )
-from xarray_n5.storage.found import Found
+from xarray_n5.storage.listings import forget, found_below, names, remove_folder
+from xarray_n5.storage.reaching import reach
 from xarray_n5.storage.retrying import Retries
 from xarray_n5.storage.secrets import fingerprint, hide
 
@@ -32,11 +39,11 @@ if TYPE_CHECKING:
 
     from xarray_n5.compression import Buffer
     from xarray_n5.storage import Listing
+    from xarray_n5.storage.found import Found
+
+    _Change: TypeAlias = "tuple[str, str, Buffer | None]"
 
 _RETRIES = Retries()
-
-_FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
-"""Protocols of real files, which can be seen half written, and which a rename replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class FsspecStore:
     """What is behind the question mark of each URL: a signature, as a rule."""
     retries: Retries = _RETRIES
     """How often a request is made again that failed for what may pass."""
+    copies: bool = True
+    """Whether reads take what a caching filesystem keeps; all else asks the one behind it."""
     batch: ClassVar[int] = 256
     """How many keys are worth asking for at once, at most."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
@@ -66,12 +75,12 @@ class FsspecStore:
         if isinstance(place, cls):
             return place
         if isinstance(place, str):
-            fs, root = open_url(place, options)
+            fs, root = reach(place, options)
         elif (found := split(place)) is not None:
             fs, root = found
         else:
             return None
-        root, _, query = root.partition("?") if is_http(fs) else (root, "", "")
+        root, _, query = root.partition("#")[0].partition("?") if is_http(fs) else (root, "", "")
         return cls(fs, root.rstrip("/") or root, query)
 
     @property
@@ -107,13 +116,30 @@ class FsspecStore:
         return f"{path}?{self.query}" if self.query else path
 
     @property
-    def _asking(self) -> Asking:
-        return Asking(self.fs, self.url, self.retries)
+    def _source(self) -> AbstractFileSystem:
+        # The one that knows what is there now.
+        return behind_caches(of_this_process(self.fs))
+
+    @property
+    def _reader(self) -> AbstractFileSystem:
+        # The one that reads whole files, which may be a cache.
+        return of_this_process(self.fs) if self.copies else self._source
+
+    @property
+    def _has_real_files(self) -> bool:
+        return bool(protocols(self.fs) & FILES)
+
+    def _asking(self, fs: AbstractFileSystem) -> Asking:
+        return Asking(fs, self.url, self.retries)
+
+    def fresh(self) -> Self:
+        """Return the store without copies that a cache keeps, for those who write."""
+        return replace(self, copies=False)
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
-        path, how = self._path(key), in_one(self.fs)
-        return self._asking.for_what_may_be("read", key, lambda: self.fs.cat_file(path, **how))
+        path, fs = self._path(key), self._reader
+        return self._asking(fs).for_what_may_be("read", key, lambda: whole(fs, path))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently where the filesystem can."""
@@ -121,7 +147,8 @@ class FsspecStore:
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and the bytes there; others are on their way meanwhile."""
-        asking, read, how = self._asking, getattr(self.fs, "_cat_file", None), in_one(self.fs)
+        fs = self._reader
+        asking, read, how = self._asking(fs), getattr(fs, "_cat_file", None), in_one(fs)
 
         async def later(key: str) -> bytes | None:
             path = self._path(key)
@@ -131,20 +158,9 @@ class FsspecStore:
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key`, and how many there are."""
-        path = self._path(key)
-
-        def request() -> tuple[bytes, int] | None:
-            found = self.fs.info(path)
-            if found["type"] != "file":
-                return None
-            size = found["size"]
-            if size is None:  # a server that does not say
-                data = self.fs.cat_file(path)
-                return data[:count], len(data)
-            return (beginning(self.fs, path, min(count, size)) if size else b""), size
-
-        forget(self.fs, path)
-        return self._asking.for_what_may_be("read", key, request)
+        path, fs = self._path(key), self._source
+        forget(fs, path)
+        return self._asking(fs).for_what_may_be("read", key, lambda: peeked(fs, path, count))
 
     def durable(self) -> Self:
         """Return the store itself: a server that has taken an object keeps it."""
@@ -152,21 +168,51 @@ class FsspecStore:
 
     def set(self, key: str, data: Buffer) -> None:
         """Put the bytes at `key`: in one request, or by a rename where there are real files."""
-        path, asking = self._path(key), self._asking
-        if not protocols(self.fs) & _FILES:
-            asking.for_sure("write", key, lambda: self.fs.pipe_file(path, bytes(data)))
-            return
-        temporary = partial_key(path)
-        with asking.telling("write", key, may_be_missing=False):
-            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self.fs.pipe_file(temporary, bytes(data))
-            self.fs.mv(temporary, path)
+        self._change((key, self._path(key), data))
+
+    def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
+        """Iterate over keys of which the bytes have been put, None removed; more are under way.
+
+        Where one fails, those that have begun are waited for before that is raised.
+        """
+        return self._change_many(((key, self._path(key), data) for key, data in items), ahead)
+
+    def _change(self, change: _Change) -> str:
+        (key, path, data), fs = change, self._source
+        asking = self._asking(fs)
+        if data is None:
+            asking.for_what_may_be("remove", key, lambda: fs.rm_file(path))
+        elif self._has_real_files:
+            asking.for_sure("write", key, lambda: put_by_rename(fs, path, data), again=False)
+        else:
+            asking.for_sure("write", key, lambda: fs.pipe_file(path, bytes(data)))
+        drop_copies(self.fs, path)
+        return key
+
+    def _change_many(self, changes: Iterable[_Change], ahead: int) -> Iterator[str]:
+        fs = self._source
+        asking = self._asking(fs)
+
+        async def later(change: _Change) -> str:
+            key, path, data = change
+            if data is None:
+                await asking.later("remove", key, lambda: fs._rm_file(path))  # noqa: SLF001
+            else:
+                put = partial(fs._pipe_file, path, bytes(data))  # noqa: SLF001
+                await asking.surely("write", key, put)
+            drop_copies(self.fs, path)
+            return key
+
+        if self._has_real_files:
+            return map(self._change, changes)
+        done = asking.several(changes, ahead, later, self._change, finish=True)
+        return (key for _, key in done)
 
     def _kind(self, key: str) -> str | None:
         """Return what there is at a key now: a file, a directory, or nothing."""
-        path = self._path(key)
-        forget(self.fs, path)
-        found = self._asking.for_what_may_be("look at", key, lambda: self.fs.info(path))
+        path, fs = self._path(key), self._source
+        forget(fs, path)
+        found = self._asking(fs).for_what_may_be("look at", key, lambda: fs.info(path))
         return None if found is None else str(found["type"])
 
     def exists(self, key: str) -> bool:
@@ -175,66 +221,52 @@ class FsspecStore:
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        if has_servers_pages(self.fs):
-            return bool(self.fs.isdir(self._path(prefix)))
-        return self._kind(prefix) == "directory"
+        path, fs = self._path(prefix), self._source
+        if not has_servers_pages(fs):
+            return self._kind(prefix) == "directory"
+        return bool(self._asking(fs).for_what_may_be("look at", prefix, lambda: fs.isdir(path)))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove files."""
-        for key in keys:
-            path = self._path(key)
-            self._asking.for_what_may_be("remove", key, lambda path=path: self.fs.rm_file(path))  # type: ignore[misc]
+        """Remove files, several at once where that goes."""
+        deque(self.set_many(((key, None) for key in keys), self.batch), maxlen=0)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`, `first` before all else.
 
-        One by one and by their full names: fsspec takes a name with a star for a pattern.
+        By their full names: fsspec takes a name with a star for a pattern.
         """
-        path = self._path(prefix)
+        path, fs = self._path(prefix), self._source
         self.delete([join(prefix, first)])
-        forget(self.fs, path, below=True)
+        forget(fs, path, below=True)
         # A name without a slash is a bucket, which is not ours to remove, unless files are real.
-        folders = "/" in path or bool(protocols(self.fs) & _FILES)
-        with self._asking.telling("remove", prefix, may_be_missing=False):
-            found = self.fs.find(path, withdirs=folders, detail=True)
-            for name in sorted(found, reverse=True):
-                if found[name]["type"] == "directory":
-                    _remove_folder(self.fs, name)
-                else:
-                    self.fs.rm_file(name)
-            if folders:
-                _remove_folder(self.fs, path)
+        folders = "/" in path or self._has_real_files
+        request = partial(fs.find, path, withdirs=folders, detail=True)
+        found = self._asking(fs).for_what_may_be("list", prefix, request)
+        empty = [name for name, facts in (found or {}).items() if facts["type"] == "directory"]
+        files = ((prefix, name, None) for name in (found or {}).keys() - set(empty))
+        deque(self._change_many(files, self.batch), maxlen=0)
+        for name in [*sorted(empty, reverse=True), path] if folders else ():
+            remove_folder(fs, name)
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`, as they are now: never from a cache."""
-        path = self._path(prefix)
-        forget(self.fs, path)
-        found = self._asking.for_what_may_be("list", prefix, lambda: self.fs.ls(path, detail=True))
-        return self._sorted(path, found or ())
+        path, fs = self._path(prefix), self._source
+        forget(fs, path)
+        ask = partial(fs.ls, path, detail=True)
+        return names(fs, path, self._asking(fs).for_what_may_be("list", prefix, ask) or ())
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix, listed concurrently where that goes."""
-        asking, read = self._asking, getattr(self.fs, "_ls", None)
+        fs = self._source
+        asking, read = self._asking(fs), getattr(fs, "_ls", None)
 
         async def later(prefix: str) -> Any:
             path = self._path(prefix)
-            forget(self.fs, path)
+            forget(fs, path)
             found = await asking.later("list", prefix, lambda: read(path, detail=True))  # type: ignore[misc]
-            return self._sorted(path, found or ())
+            return names(fs, path, found or ())
 
-        return [names for _, names in asking.several(prefixes, self.batch, later, self.list)]
-
-    def _sorted(self, path: str, entries: Iterable[Mapping[str, Any]]) -> Listing:
-        """Return the names of directories and of files in what a filesystem lists at a path."""
-        folders: set[str] = set()
-        files: set[str] = set()
-        for entry in entries:
-            full = entry["name"].rstrip("/")
-            name = full.rpartition("/")[2]
-            if name and full.lstrip("/") != path.strip("/"):
-                name = unquote(name) if is_http(self.fs) else name
-                (folders if entry["type"] == "directory" else files).add(name)
-        return tuple(sorted(folders)), tuple(sorted(files))
+        return [listing for _, listing in asking.several(prefixes, self.batch, later, self.list)]
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the keys under `prefix`, relative to it."""
@@ -242,26 +274,15 @@ class FsspecStore:
 
     def partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what killed writes left where there are real files."""
-        if not protocols(self.fs) & _FILES:
+        if not self._has_real_files:
             return iter(())
         return (key for key in self.walk(prefix) if meant_by(key))
 
     def survey(self, prefix: str) -> Iterator[Found]:
         """Iterate over the files under `prefix`, with their sizes and times."""
-        path = self._path(prefix)
-        forget(self.fs, path, below=True)
-        found = self._asking.for_what_may_be(
-            "list", prefix, lambda: self.fs.find(path, detail=True)
-        )
-        # Filesystems differ in whether their paths begin with a slash.
-        bare = path.partition("?")[0] if is_http(self.fs) else path
-        start = self.fs._strip_protocol(bare).strip("/") + "/" if bare.strip("/") else ""  # noqa: SLF001
-        for full, facts in (found or {}).items():
-            name = full.lstrip("/")
-            if not name.startswith(start):
-                raise OSError(f"{self.url!r} lists {hide(name)!r}, which does not lie in it")
-            key = unquote(name[len(start) :]) if is_http(self.fs) else name[len(start) :]
-            yield Found(key, facts.get("size") or 0, time_of(facts))
+        path, fs = self._path(prefix), self._source
+        forget(fs, path, below=True)
+        return found_below(self._asking(fs), path, prefix, self.batch)
 
     def above(self) -> Self | None:
         """Return the directory around this one; None around a bucket or a host."""
@@ -273,14 +294,7 @@ class FsspecStore:
         return None if ends else replace(self, root=parent)
 
     def stamp(self, key: str) -> object:
-        """Return what the server says of the file: an etag, a time, a size."""
-        path = self._path(key)
-        forget(self.fs, path)
-        return self._asking.for_what_may_be("look at", key, lambda: self.fs.ukey(path))
-
-
-def _remove_folder(fs: AbstractFileSystem, path: str) -> None:
-    try:
-        fs.rmdir(path)
-    except (OSError, NotImplementedError):
-        return  # most object stores have no folders
+        """Return what the server says of the file, an etag or a time; None where it is silent."""
+        path, fs = self._path(key), self._source
+        forget(fs, path)
+        return self._asking(fs).for_what_may_be("look at", key, lambda: stamp_of(fs, path))

@@ -144,20 +144,21 @@ class Remembered:
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace what is at `key`."""
-        self._forget()
+        self.forget()
         self.store.set(key, data)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove keys."""
-        self._forget()
+        self.forget()
         self.store.delete(keys)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`."""
-        self._forget()
+        self.forget()
         self.store.delete_tree(prefix, first)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Ask for everything anew."""
         self.documents.clear()
         self.listings.clear()
         self.around.clear()

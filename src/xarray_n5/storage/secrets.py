@@ -6,15 +6,20 @@ import hashlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_IN_URLS = re.compile(r"(?<=://)[^/@\s]*@|(?<=[?&])[^=&\s'\"]*=[^&\s'\"]*")
-"""A user and a password before a host, and every value that is asked for behind a path."""
+_USERS = re.compile(r"(?<=://)[^/\s?#'\"]*@")
+"""A user and a password before a host."""
+
+_ASKED = re.compile(r"(?P<path>://[^\s'\"?#]*[?#])[^\s'\"]+|(?<=[?&])[^=&\s'\"]*=[^\s'\"]*")
+"""What is asked for behind a path: all of it in a URL, and elsewhere what has a name."""
 
 _NAMES = re.compile(
-    r"key|secret|token|pass|credential|signature|sas|auth|connection_string", re.IGNORECASE
+    r"key|secret|token|pass|credential|signature|sas|auth|connection_string|cookie|header",
+    re.IGNORECASE,
 )
 """What options are called whose values are not to be shown."""
 
@@ -28,7 +33,8 @@ def hide(text: str) -> str:
     >>> hide("403 from https://me:hush@host/x.n5/0?signature=hush")
     '403 from https://host/x.n5/0?'
     """
-    return _IN_URLS.sub("", text)
+    text = _USERS.sub("", text)
+    return _ASKED.sub(r"\g<path>", text)
 
 
 def hide_all(text: str, options: Mapping[str, Any]) -> str:
@@ -37,18 +43,27 @@ def hide_all(text: str, options: Mapping[str, Any]) -> str:
     >>> hide_all("no user AKIA", {"key": "AKIA"})
     'no user ***'
     """
-    for value in _values(options):
-        text = text.replace(value, "***")
+    # The longest first: one may be a part of another.
+    for value in sorted(_values(options), key=len, reverse=True):
+        text = text.replace(value, "***").replace(quote(value, safe=""), "***")
     return hide(text)
 
 
-def _values(options: Mapping[str, Any], *, named: bool = False) -> Iterator[str]:
-    for name, value in options.items():
-        secret = named or _NAMES.search(str(name)) is not None
-        if isinstance(value, Mapping):
-            yield from _values(value, named=secret)
-        elif secret and isinstance(value, str) and len(value) >= _SHORTEST:
+def _values(value: object, *, secret: bool = False) -> Iterator[str]:
+    """Iterate over the secrets in options, and in the parts that a secret has."""
+    match value:
+        case Mapping():
+            for name, inner in value.items():
+                named = secret or _NAMES.search(str(name)) is not None
+                yield from _values(inner, secret=named)
+        case list() | tuple():
+            for inner in value:
+                yield from _values(inner, secret=secret)
+        case str() if secret and len(value) >= _SHORTEST:
             yield value
+            parts = [part.partition("=")[2] for part in value.split(";")]
+            parts += value.split()[1:]  # "Bearer ..."
+            yield from (part for part in parts if len(part) >= _SHORTEST)
 
 
 def fingerprint(text: str) -> str:

@@ -17,7 +17,7 @@ from xarray_n5.formats import get_format
 from xarray_n5.graphs import check_one_process
 from xarray_n5.nodes import format_to_write
 from xarray_n5.options import check_option
-from xarray_n5.storage import open_container
+from xarray_n5.storage import fresh, open_container
 from xarray_n5.writing.gathering import gather_all
 from xarray_n5.writing.orders import Order
 from xarray_n5.writing.storing import write_lazily
@@ -91,11 +91,12 @@ class Writing:
         store, inner = open_container(self.url, path, self.storage_options)
         told = self.resume if isinstance(self.resume, str) else facts
         options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
-        return Underway(store=store, path=inner, token=tokenize(told, path, options))
+        return Underway(store=fresh(store), path=inner, token=tokenize(told, path, options))
 
     def around(self, path: str) -> tuple[Store, dict[str, Documents]]:
         """Return the container, and the documents of a group and of those that it is in."""
         store, inner = open_container(self.url, path, self.storage_options)
+        store = fresh(store)
         parts = inner.split("/") if inner else []
         places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
         found = get_all_documents(store, places, self.form)

@@ -71,7 +71,7 @@ def start(
     if axes is None and order.region is None and isinstance(arr, xr.DataArray):
         axes = geometry_from(arr)
     source = blocks_of(arr)
-    store, path = open_place(url, path, storage_options, order.format)
+    store, path = open_place(url, path, storage_options, order.format, writable=True)
     if computed and store.one_writer:
         check_one_process(store.url, source)
     chunks = order.chunks

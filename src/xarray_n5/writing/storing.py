@@ -6,7 +6,6 @@ import functools
 import math
 import time
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +16,7 @@ from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.paths import DIGESTS, join, meant_by
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.gathering import gather
-from xarray_n5.writing.planning import touched
+from xarray_n5.writing.leftovers import Done, Leftovers
 from xarray_n5.writing.receipts import Receipts, digest
 from xarray_n5.writing.underway import REPAIRED, all_underway
 from xarray_n5.writing.writes import writer_name
@@ -49,31 +48,31 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
     """
     # A name of its own: a scheduler must not take an earlier write's results for this one's.
     name = f"{write.underway.token}-{uuid.uuid4().hex[:8]}"
+    left = None if before is None or not len(before) else Leftovers(source, write, before)
     blocks: Any = source.map_blocks(
         cast("Any", write_block),
         ArraySliceDep(source.chunks),
+        left if write.resumed else None,
         write,
         name=f"write_n5-{name}",
         dtype=object,
         chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
         meta=np.empty((0,) * source.ndim, object),
     )
-    chosen = _left(source, write, before) if before is not None and len(before) else None
+    chosen = None if left is None else left.blocks()
     last = functools.partial(finish, write=write, before=before)
     return gather(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
 
 
-def write_block(block: np.ndarray, where: tuple[slice, ...], write: Write) -> Receipts:
-    """Write a block; return the receipts of its chunks."""
+def write_block(
+    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
+) -> Receipts:
+    """Write a block, or those of its chunks that are `left`; return their receipts."""
     write.underway.check_visible()
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
     target = _as_it_is(write.target, place)
-    # Of a block that is one chunk, the client has seen that it is left to do.
-    several = any(
-        len(touched(w.start, w.stop - w.start, side)) > 1
-        for w, side in zip(place, target.chunks, strict=True)
-    )
-    done: Container[Index] = _Done(target, write) if write.resumed and several else ()
+    first = tuple(side.start // chunk for side, chunk in zip(place, target.chunks, strict=True))
+    done: Container[Index] = () if left is None else Done(first, left)
     rows = []
     clock = time.perf_counter()
     for index, chunk, size in target.writing(place, block, done):
@@ -108,20 +107,6 @@ def write_and_return(
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
     _as_it_is(target, place).write(place, block)
     return block
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """The chunks that an earlier run has written."""
-
-    array: Array
-    write: Write
-
-    def __contains__(self, index: object) -> bool:
-        place, only = cast("Index", index), self.write.only
-        if only is not None:
-            return place not in only
-        return not self.write.is_again(place) and self.array.chunk_exists(place)
 
 
 def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
@@ -192,25 +177,6 @@ def sweep(write: Write, *, alone: bool) -> None:
             left.append(join(path, partial))
     if left:
         store.delete(left)
-
-
-def _left(source: da.Array, write: Write, before: Receipts) -> list[tuple[int, ...]]:
-    """Return the blocks of which a chunk is still to be written."""
-    box = write.box
-    missing = np.ones(tuple(map(len, box)), bool)
-    if len(before):
-        missing[tuple(before.indices[:, axis] - side.start for axis, side in enumerate(box))] = (
-            False
-        )
-    if not missing.size:
-        return []
-    counts = missing.astype(np.int64)
-    for axis, (sizes, side, start) in enumerate(
-        zip(source.chunks, write.target.chunks, write.start, strict=True)
-    ):
-        edges = start + np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        counts = np.add.reduceat(counts, (edges // side - box[axis].start).astype(int), axis=axis)
-    return [tuple(map(int, index)) for index in np.argwhere(counts)]
 
 
 def as_dataset(receipts: Receipts, write: Write) -> xr.Dataset:

@@ -1,0 +1,162 @@
+"""How many requests to a store far away wait for each other, and how many there are at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.remote import Far
+from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
+from xarray_n5.storage import FsspecStore
+from xarray_n5.storage.retrying import Retries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VALUES = np.arange(1, 200 * 16 + 1, dtype="u2").reshape(200, 4, 4)
+"""No zero among them, in 200 chunks."""
+
+CHUNKS = (1, 4, 4)
+
+
+def far() -> tuple[Far, FsspecStore]:
+    """Return an object store that is late, and a container on it with an array of 200 chunks."""
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    to_n5(VALUES, store, "a", chunks=CHUNKS)
+    fs.latency = 0.005
+    fs.reset()
+    return fs, store
+
+
+WRITES: dict[str, Callable[[FsspecStore], Any]] = {
+    "array": lambda store: open_array(store, "a", mode="r+").__setitem__(..., VALUES + 1),
+    "numpy": lambda store: to_n5(VALUES + 1, store, "a", mode="w", chunks=CHUNKS),
+    "dask": lambda store: to_n5(
+        da.from_array(VALUES + 1, chunks=-1), store, "a", mode="w", chunks=CHUNKS
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_chunks_of_one_task_are_put_together(name: str) -> None:
+    fs, store = far()
+    WRITES[name](store)
+    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES + 1)
+    assert fs.most > 100
+    assert fs.rounds < 60
+
+
+def test_bytes_under_way_are_bounded_when_they_are_put() -> None:
+    fs = Far()
+    fs.latency = 0.005
+    store = FsspecStore(fs, "b/x.n5")
+    made = create_array(store, "a", shape=(40 * 256, 256), chunks=256, dtype="u1")
+    fs.batch_size = 6
+    fs.reset()
+    made[...] = 1
+    assert fs.counts["PUT"] == 40
+    assert 2 <= fs.most <= 6
+
+
+REMOVALS: dict[str, Callable[[FsspecStore], Any]] = {
+    "resize": lambda store: open_array(store, "a", mode="r+").resize((1, 4, 4)),
+    "replace": lambda store: create_array(store, "a", shape=(4,), dtype="u1", mode="w"),
+    "tree": lambda store: store.delete_tree("a", "a/attributes.json"),
+    "keys": lambda store: store.delete([f"a/0/0/{number}" for number in range(200)]),
+}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+def test_chunks_are_removed_together(name: str) -> None:
+    fs, store = far()
+    REMOVALS[name](store)
+    assert fs.counts["DELETE"] >= 199
+    assert fs.rounds < 20
+    left = [key for key in fs.objects if "/a/0/0/" in key]
+    assert len(left) <= 1
+
+
+def test_chunks_that_need_not_be_stored_are_removed_together() -> None:
+    fs, store = far()
+    array = open_array(store, "a", mode="r+", write_empty_chunks=False)
+    array[...] = np.where(np.arange(200)[:, None, None] % 2, VALUES, 0)
+    assert (fs.counts["PUT"], fs.counts["DELETE"]) == (100, 100)
+    assert fs.rounds < 60
+    assert sorted(index[0] for index in array.stored_chunks()) == list(range(1, 200, 2))
+
+
+def test_a_put_that_fails_is_raised_when_all_that_began_have_ended() -> None:
+    fs, store = far()
+    array = open_array(store, "a", mode="r+")
+
+    def fails(verb: str, path: str) -> None:
+        if verb == "PUT" and path.endswith(("/0/3", "/0/9")):
+            raise OSError(path)
+
+    fs.fails = fails
+    with pytest.raises(RequestError, match="a/0/0/3"):
+        array[...] = VALUES + 1
+    assert fs.under_way == 0
+    fs.fails = lambda _verb, _path: None
+    found = np.asarray(array[...])
+    untouched = [number for number in range(200) if (found[number] == VALUES[number]).all()]
+    changed = [n for n in range(200) if (found[n] == VALUES[n] + 1).all()]
+    assert sorted(untouched + changed) == list(range(200))
+    assert {3, 9} <= set(untouched)
+
+
+def test_receipts_tell_what_was_put() -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5")
+    source = da.from_array(VALUES, chunks=(50, 4, 4))
+    lazy: Any = to_n5(source, store, "a", chunks=CHUNKS, checksums=True, compute=False)
+    receipts = lazy.compute(scheduler="sync")
+    sizes = [len(fs.objects[f"b/x.n5/a/0/0/{number}"]) for number in range(200)]
+    assert receipts["bytes"].values.ravel().tolist() == sizes
+    assert set(verify(store, "a").compute(scheduler="sync")["state"].values.ravel()) == {"ok"}
+
+
+def test_a_write_that_goes_on_looks_for_no_chunk_again() -> None:
+    fs, store = far()
+    source = da.from_array(VALUES, chunks=(50, 4, 4), name="values")
+    lazy: Any = to_n5(source, store, "r", chunks=CHUNKS, compute=False)
+    kept = range(0, 200, 2)
+    for number in kept:
+        fs.objects[f"b/x.n5/r/0/0/{number}"] = fs.objects[f"b/x.n5/a/0/0/{number}"]
+    del lazy
+    again: Any = to_n5(source, store, "r", chunks=CHUNKS, resume=True, compute=False)
+    fs.reset()
+    again.compute(scheduler="sync")
+    assert fs.counts["HEAD"] <= 4 + 3  # the mark, for each task and at the end
+    put = [key for key in fs.objects if "/r/0/0/" in key]
+    assert len(put) == 200
+    assert fs.counts["PUT"] <= 100 + 4
+    np.testing.assert_array_equal(open_array(store, "r")[...], VALUES)
+
+
+def test_a_look_at_heads_is_not_one_after_the_other() -> None:
+    fs, store = far()
+    found = verify(store, "a", deep=False).compute(scheduler="sync")
+    assert set(found["state"].values.ravel()) == {"ok"}
+    assert fs.most >= 8
+    assert fs.rounds < 150  # of 400 requests, by so many threads
+
+
+@pytest.mark.parametrize(("path", "gets"), [("g/a", 3), ("g/h/a", 4)])
+def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5")
+    create_array(store, path, shape=(4,), dtype="u1")
+    fs.latency = 0.02
+    fs.reset()
+    open_array(store, path)
+    assert (fs.counts["GET"], fs.rounds) == (2, 1)
+    fs.reset()
+    xr.open_dataset(store, engine="n5", group=path).close()  # type: ignore[arg-type]
+    assert fs.counts["GET"] <= gets
+    assert fs.rounds <= gets - 2
