@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from matplotlib import image as images
 
 from tests.test_killing import files
-from xarray_n5 import create_group, open_array, to_n5
+from xarray_n5 import create_array, create_group, open_array, to_n5, verify
 from xarray_n5.cli import main
 from xarray_n5.cli.places import split_place
 from xarray_n5.group import open_group
@@ -89,6 +89,23 @@ def test_a_tree_is_as_deep_as_is_asked_for() -> None:
     shallow = printed("tree", java, "--depth", 1)
     assert "edge3d/" in shallow
     assert "float32" not in shallow
+
+
+def test_a_tree_tells_what_is_no_part_of_a_container(cells: Path, tmp_path: Path) -> None:
+    printed("copy", f"{CELLS}/raw", tmp_path / "other.zarr/raw")
+    (tmp_path / "part.h5").touch()
+    (tmp_path / "a/b/c/d").mkdir(parents=True)
+    first, *lines, last = printed("tree", tmp_path).splitlines()
+    assert first.endswith("a plain folder: no attributes.json")
+    assert "├── other.zarr  Zarr v2: open it by itself" in lines
+    assert "└── part.h5  HDF5: open it by itself" in lines
+    assert any("raw  48 x 160 x 200 uint8" in line for line in lines)
+    assert "--depth" in last
+    assert "c/" not in "".join(lines)
+    assert "d/" in printed("tree", tmp_path, "--depth", 9)
+    found = run("tree", cells, "raw/0")
+    assert found.exit_code == 1
+    assert found.stdout.endswith("holds files that look like chunks, but no attributes.json\n")
 
 
 def test_a_tree_is_drawn_in_ascii_where_there_is_nothing_else() -> None:
@@ -326,6 +343,80 @@ def test_damage_is_found_and_mended(cells: Path) -> None:
     np.testing.assert_array_equal(open_array(cells, "raw")[...], open_array(CELLS, "raw")[...])
 
 
+def test_where_nothing_is_verified_that_is_an_error(cells: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    found = run("verify", tmp_path / "plain")
+    assert found.exit_code == 1
+    assert "no array at '/'" in found.stderr
+    (cells / "nuclei/attributes.json").unlink()
+    for place, line in (
+        (cells, "nuclei  holds files that look like chunks, but no attributes.json"),
+        (cells / "raw/0", "raw/0  holds files that look like chunks, but no attributes.json"),
+    ):
+        found = run("verify", place)
+        assert found.exit_code == 1
+        assert line in found.stdout.splitlines()
+    (tmp_path / "levels.n5").mkdir()
+    to_n5(np.zeros((4, 4), "u1"), tmp_path / "levels.n5", "0/0")  # called like a chunk
+    assert "0/0  1 ok" in printed("verify", tmp_path / "levels.n5")
+
+
+def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
+    key = damage(cells)
+    (cells / "nuclei/attributes.json").write_text("{", "utf-8")
+    create_array(cells, "huge", shape=(1 << 30, 4), dtype="u1", chunks=(1, 1))
+    found = run("verify", cells)
+    assert found.exit_code == 1
+    huge, nuclei, raw, damaged = found.stdout.splitlines()
+    assert "1073741824 x 4 chunks are more than" in huge
+    assert "not JSON" in nuclei
+    assert raw == "raw     23 ok, 1 truncated"
+    assert damaged == f"    truncated: {key}"
+    assert "1 of 3 arrays has damaged chunks: xarray-n5 repair" in found.stderr
+    assert "2 of 3 arrays have not been verified" in found.stderr
+    reports = json.loads(run("verify", cells, "--json").stdout)
+    assert [bool(report["error"]) for report in reports] == [True, True, False]
+    drawn = run("tree", cells, "--chunks")
+    assert drawn.exit_code == 1
+    assert "nuclei  " in drawn.stdout
+    assert "not JSON" in drawn.stdout
+    assert "0 of 4294967296 chunks stored" in drawn.stdout
+    assert "24 of 24 chunks stored" in drawn.stdout
+
+
+def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
+    key = damage(cells)
+    (cells / "raw/0/0/0").unlink()
+    (cells / "raw/notes.txt").write_text("mine", "utf-8")
+    assert printed("repair", cells).splitlines() == [
+        "nuclei: nothing to repair",
+        "raw: 1 damaged chunk moved into .quarantine",
+    ]
+    assert not (cells / key).exists()
+    assert list(cells.rglob(".quarantine"))
+    told = printed("repair", cells, "raw", "--missing")
+    assert told == "2 missing chunks marked to be written again\n"
+    found = run("verify", cells)
+    assert found.exit_code == 1
+    assert "raw     2 missing, 22 ok; 1 stray file; 1 unfinished write" in found.stdout
+    assert "    stray: raw/notes.txt" in found.stdout
+    assert "--resume goes on" in found.stderr
+    printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
+    assert run("verify", cells).exit_code == 0
+
+
+def test_small_arrays_are_verified_without_dask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        to_n5(np.full((8, 8), number, "u1"), tmp_path / "a.n5", f"a{number}", checksums=True)
+    monkeypatch.setattr("dask.base.compute", None)
+    monkeypatch.setattr("dask.array.core.blockwise", None)
+    assert printed("verify", tmp_path / "a.n5").count("1 ok; digests kept") == 3
+    with pytest.raises(TypeError):
+        verify(tmp_path / "a.n5", "a0")
+
+
 def test_a_copy_of_what_is_damaged_fails(cells: Path, tmp_path: Path) -> None:
     key = damage(cells)
     found = run("copy", cells, tmp_path / "b.n5")
@@ -430,8 +521,10 @@ def test_shells_learn_to_complete(shell: str) -> None:
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_has_examples(command: str) -> None:
     text = printed(command, "--help")
-    assert "Examples:" in text
-    assert f"xarray-n5 {command}" in text
+    assert "\\b" not in text
+    examples = text.partition("Examples:\n")[2].splitlines()
+    assert examples[0].strip().startswith((f"xarray-n5 {command}", "eval"))
+    assert f"  xarray-n5 {command}" in text
 
 
 def test_the_version_is_told() -> None:

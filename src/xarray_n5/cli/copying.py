@@ -82,7 +82,7 @@ def copy(
     dst_options: dict[str, Any],
     **changes: Any,
 ) -> None:
-    r"""Copy the array or the group at SRC, with all that is in it, to DST.
+    """Copy the array or the group at SRC, with all that is in it, to DST.
 
     The name of DST tells its format: *.zarr is Zarr v2, *.h5 HDF5, all else N5. Axes read the
     same in all of them, attributes stay, and copying back restores them as they were. A copy that

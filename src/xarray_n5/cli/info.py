@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @storage_option()
 @one_line
 def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None:
-    r"""Tell what is at URL, or at PATH in it: metadata, axes and attributes.
+    """Tell what is at URL, or at PATH in it: metadata, axes and attributes.
 
     The keys of the JSON object stay as they are: url, path, kind ("array" or "group"), format and
     attributes; of a group its children; of an array shape, dtype, bytes, chunks, chunk_count,

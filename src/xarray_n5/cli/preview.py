@@ -48,7 +48,7 @@ def preview(
     labels: bool | None,
     options: dict[str, Any],
 ) -> None:
-    r"""Draw a section through the array or pyramid at URL, with a scale bar.
+    """Draw a section through the array or pyramid at URL, with a scale bar.
 
     Of a pyramid, the coarsest level is read that has as many samples as the picture has pixels.
 

@@ -73,7 +73,7 @@ def pyramid(
     dst_options: dict[str, Any],
     **asked: Any,
 ) -> None:
-    r"""Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
+    """Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
 
     By default the axes of space with the shortest voxels are halved, level by level, until one
     chunk holds a level. A pyramid that was stopped, by whatever means, goes on with --resume.

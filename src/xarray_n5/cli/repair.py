@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from xarray_n5.cli.failing import one_line
+from xarray_n5.cli.failing import one_line, told_of
 from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5.cli.verify import counted
+
+if TYPE_CHECKING:
+    from xarray_n5.storage import Store
 
 
 @click.command()
@@ -18,27 +22,48 @@ from xarray_n5.cli.places import for_url, split_place, storage_option
 @storage_option()
 @one_line
 def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[str, Any]) -> None:
-    r"""Take the damaged chunks of the array at URL away.
+    """Take the damaged chunks of each array at URL away.
 
     They go into the folder .quarantine beside the others, and read as the fill value from then
-    on. The array is marked: to_n5(..., resume=True) with the same values, or copy --resume from
-    the same source, writes exactly these chunks again.
+    on. The array is marked: copy --resume from the same source, or to_n5(..., resume=True) with
+    the same values, writes exactly these chunks again. Nothing reads .quarantine: remove it when
+    nobody wants to look at the damaged chunks any more.
 
     \b
     Examples:
       xarray-n5 repair cells.n5/raw
       xarray-n5 repair copy.n5 raw && xarray-n5 copy cells.n5/raw copy.n5/raw --resume
     """
-    from xarray_n5.integrity import repair as mend
+    from xarray_n5.array import Array
+    from xarray_n5.cli.walking import Walk
+    from xarray_n5.nodes import open_place
 
     container, inner = split_place(url, path)
-    found = mend(
-        container,
-        inner,
-        how="remove" if remove else "quarantine",
-        missing=missing,
-        storage_options=for_url(container, options),
-    )
-    count = found.attrs["repaired"]
-    where = "removed" if remove else "moved into .quarantine"
-    click.echo(f"{count} damaged chunk{'s' * (count != 1)} {where}")
+    stored = for_url(container, options)
+    walk = Walk.at(container, inner, stored)
+    store, _ = open_place(container, inner, stored, None)
+    broken = False
+    for found in walk.arrays():
+        head = "" if isinstance(walk.root, Array) else f"{found.path or '/'}: "
+        if isinstance(found.node, Array):
+            how: Literal["remove", "quarantine"] = "remove" if remove else "quarantine"
+            click.echo(f"{head}{_mended(store, found.path, how, missing=missing)}")
+        else:
+            broken = True
+            click.echo(f"{head}{told_of(found.problem)}")
+    if broken:
+        raise click.exceptions.Exit(1)
+
+
+def _mended(store: Store, path: str, how: Literal["remove", "quarantine"], *, missing: bool) -> str:
+    """Repair an array, and return what was done."""
+    from xarray_n5.integrity import repair as mend
+
+    found = mend(store, path, how=how, missing=missing)
+    done = []
+    if count := found.attrs["repaired"]:
+        where = "removed" if how == "remove" else "moved into .quarantine"
+        done.append(f"{counted(count, 'damaged chunk')} {where}")
+    if missing and (count := int((found["state"] == "missing").sum())):
+        done.append(f"{counted(count, 'missing chunk')} marked to be written again")
+    return ", ".join(done) or "nothing to repair"

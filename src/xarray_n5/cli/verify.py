@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5.cli.failing import one_line
+from xarray_n5.cli.failing import one_line, told_of
 from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from xarray_n5.array import Array
-    from xarray_n5.group import Group
+    from xarray_n5.cli.walking import Found
 
 _SHOWN = 10
-"""How many damaged chunks of an array are named."""
+"""How many damaged chunks, and how many stray files, of an array are named."""
 
 _HARMLESS = ("ok", "missing")
 
@@ -34,76 +33,123 @@ _HARMLESS = ("ok", "missing")
 @storage_option()
 @one_line
 def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str, Any]) -> None:
-    r"""Look at each chunk of each array at URL, or at PATH in it.
+    """Look at each chunk of each array at URL, or at PATH in it.
 
     A chunk that was never stored is "missing", which is no damage. With --json each array has its
     path, chunks (how many in each state), damaged (their keys), stray files, unfinished writes,
-    and whether digests were kept. The exit code is 1 where a chunk is damaged.
+    whether digests were kept, and the error where it cannot be looked at. The exit code is 1 where
+    a chunk is damaged, a write has not ended, an array cannot be read, or there is none.
 
     \b
     Examples:
       xarray-n5 verify cells.n5
       xarray-n5 verify /data/em.n5/s0 --quick --json
     """
-    from xarray_n5.group import open_node
+    from xarray_n5.cli.walking import Walk
+    from xarray_n5.errors import NodeNotFoundError
 
     container, inner = split_place(url, path)
-    node = open_node(container, inner, storage_options=for_url(container, options))
-    reports = [_report(array, deep=deep) for array in arrays_of(node)]
+    walk = Walk.at(container, inner, for_url(container, options))
+    reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:
         _show(reports)
-    if any(report["damaged"] for report in reports):
+    if not reports:
+        why = "there is nothing to verify: is that the right place?"
+        raise NodeNotFoundError(walk.store.url, walk.root.path, "array", why)
+    for problem in _problems(reports):
+        click.echo(problem, err=True)
+    if any(map(_is_bad, reports)):
         raise click.exceptions.Exit(1)
 
 
-def arrays_of(node: Array | Group) -> Iterator[Array]:
-    """Iterate over an array, or over all that are in a group and its groups; strict."""
+def _report(found: Found, *, deep: bool) -> dict[str, Any]:
+    """Return what is found of an array, or why it cannot be looked at."""
     from xarray_n5.array import Array
 
-    if isinstance(node, Array):
-        yield node
-        return
-    for _, child in sorted(node.nodes(node, strict=True).items()):
-        yield from arrays_of(child)
+    report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
+    report |= {"unfinished": [], "digests": False, "error": None}
+    if not isinstance(found.node, Array):
+        return report | {"error": told_of(found.problem)}
+    try:
+        return report | _facts(found.node, deep=deep)
+    except (OSError, ValueError) as error:
+        return report | {"error": told_of(str(error))}
 
 
-def _report(array: Array, *, deep: bool) -> dict[str, Any]:
+def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
-    from xarray_n5.integrity import verify as look
+    from xarray_n5.chunkmaps import MOST
+    from xarray_n5.integrity import look
+    from xarray_n5.views.reprs import times
 
-    found = look(array.container, array.path, deep=deep).compute()
-    states = found["state"].to_numpy()
+    if array.grid.size > MOST:
+        raise ValueError(
+            f"not looked at: {times(array.grid.counts)} chunks are more than {MOST}, of which a "
+            "report can be held in memory"
+        )
+    states, about = look(array, deep=deep)
     names, counts = np.unique(states, return_counts=True)
     damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
     return {
-        "path": array.path,
         "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "damaged": {array.chunk_key(at): str(states[at]) for at in damaged},
-        "stray": found.attrs["stray"],
-        "unfinished": found.attrs["unfinished"],
-        "digests": found.attrs["digests"],
+        "stray": about["stray"],
+        "unfinished": about["unfinished"],
+        "digests": about["digests"],
     }
+
+
+def _is_bad(report: dict[str, Any]) -> bool:
+    return bool(report["damaged"] or report["unfinished"] or report["error"])
 
 
 def _show(reports: list[dict[str, Any]]) -> None:
     width = max((len(report["path"] or "/") for report in reports), default=0)
     for report in reports:
-        counts = ", ".join(f"{count} {state}" for state, count in report["chunks"].items())
-        more = [
-            f"{len(report[key])} {text}"
-            for key, text in (("stray", "stray files"), ("unfinished", "unfinished writes"))
-            if report[key]
-        ]
-        more += ["digests kept"] if report["digests"] else []
-        text = "; ".join([counts or "no chunks", *more])
-        click.echo(f"{report['path'] or '/':{width}}  {text}")
-        for key, state in list(report["damaged"].items())[:_SHOWN]:
-            click.echo(f"    {state}: {key}")
-        if len(report["damaged"]) > _SHOWN:
-            click.echo(f"    ... and {len(report['damaged']) - _SHOWN} more")
-    bad = sum(bool(report["damaged"]) for report in reports)
-    if bad:
-        click.echo(f"{bad} of {len(reports)} arrays have damaged chunks", err=True)
+        click.echo(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
+        _some([f"{state}: {key}" for key, state in report["damaged"].items()])
+        _some([f"stray: {join(report['path'], key)}" for key in report["stray"]])
+
+
+def _counts(report: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in report["chunks"].items())
+    more = [
+        counted(len(report[key]), thing)
+        for key, thing in (("stray", "stray file"), ("unfinished", "unfinished write"))
+        if report[key]
+    ]
+    more += ["digests kept"] if report["digests"] else []
+    return "; ".join([counts or "no chunks", *more])
+
+
+def _some(lines: list[str]) -> None:
+    for line in lines[:_SHOWN]:
+        click.echo(f"    {line}")
+    if len(lines) > _SHOWN:
+        click.echo(f"    ... and {len(lines) - _SHOWN} more")
+
+
+def _problems(reports: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each kind of problem, which says what to do."""
+    found = []
+    for key, problem in (
+        ("damaged", "damaged chunks: xarray-n5 repair takes these away, to be written again"),
+        ("unfinished", "unfinished writes: --resume goes on with these"),
+        ("error", "not been verified"),
+    ):
+        if count := sum(bool(report[key]) for report in reports):
+            of = counted(len(reports), "array")
+            found.append(f"{count} of {of} {'has' if count == 1 else 'have'} {problem}")
+    return found
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "chunk"), counted(0, "chunk")
+    ('1 chunk', '0 chunks')
+    """
+    return f"{count} {thing}{'s' * (count != 1)}"

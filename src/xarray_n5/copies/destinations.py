@@ -68,7 +68,9 @@ class Destination:
             return
         folders, _ = self.store.list(self.path)
         stopped = any(name.startswith(WRITING) for name in folders)
-        hint = "its copy has not ended: resume it" if stopped else "replace it with the mode 'w'"
+        hint = "use mode='w' to replace it"
+        if stopped:
+            hint = f"its copy has not ended: go on with resume=True, or {hint}"
         found = self.form.read(documents, where(self.store, self.path, self.form))
         # A group without anything in it may be what a copy left that was stopped at once.
         taken = folders or not isinstance(found, GroupMetadata) or found.attributes
