@@ -234,6 +234,60 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
     printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
 
 
+@pytest.mark.parametrize("name", ["a.n5", "a.zarr", "a.h5"])
+def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    assert printed("copy", CELLS, place, "--resume") == ""
+    for source, target in ((CELLS, place), (f"{CELLS}/raw", place / "raw")):
+        told = printed("copy", source, target, "--resume")
+        assert told == f"nothing to resume: {target} is there, and whole\n"
+    for arguments in (
+        (f"{CELLS}/nuclei", place / "raw", "--resume"),  # other values
+        (f"{CELLS}/raw", place / "raw", "--resume", "--chunks", 16),
+        (CELLS, place),
+    ):
+        found = run("copy", *arguments)
+        assert found.exit_code == 1
+        assert "use --mode w to replace it" in found.stderr
+        assert "mode=" not in found.stderr
+
+
+def test_a_copy_that_misses_chunks_is_not_called_whole(tmp_path: Path) -> None:
+    printed("copy", f"{CELLS}/raw", tmp_path / "a.n5/raw")
+    (tmp_path / "a.n5/raw/0/0/0").unlink()
+    found = run("copy", f"{CELLS}/raw", tmp_path / "a.n5/raw", "--resume")
+    assert found.exit_code == 1
+    assert "nothing to resume" not in found.stdout
+
+
+def test_a_copy_with_floats_that_are_no_numbers_is_whole(tmp_path: Path) -> None:
+    to_n5(np.full((4, 4), np.nan), tmp_path / "a.n5", "a")
+    printed("copy", tmp_path / "a.n5/a", tmp_path / "b.n5/a")
+    assert "nothing" in printed("copy", tmp_path / "a.n5/a", tmp_path / "b.n5/a", "--resume")
+
+
+def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
+    cells: Path, tmp_path: Path
+) -> None:
+    key = damage(cells)
+    assert key in run("copy", cells, tmp_path / "b.n5").stderr
+    found = run("copy", cells, tmp_path / "b.n5")
+    assert "its copy has not ended: go on with --resume, or use --mode w" in found.stderr
+    found = run("copy", cells / "raw", tmp_path / "b.n5/raw", "--resume", "--dtype", "f4")
+    assert "with --mode w and without --resume" in found.stderr
+    assert "resume=" not in found.stderr
+
+
+def test_a_scheduler_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.cli.computing._PATIENCE", 0.3)
+    found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://127.0.0.1:1")
+    assert found.exit_code == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
 # Pyramids
 
 
@@ -251,6 +305,19 @@ def test_a_pyramid_is_made_beside_an_array_or_elsewhere(tmp_path: Path) -> None:
         assert np.abs(level[...] - means).max() <= 0.5
         assert [axis.offset for axis in level.axes] == [0.0, 0.25, 0.25]
         assert open_array(container, "em/s2").shape == (24, 40, 50)
+
+
+def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
+    place = tmp_path / "a.n5/em"
+    assert printed("pyramid", f"{CELLS}/raw", place, "--resume").endswith("s3: 1 chunk, 2.21 kiB\n")
+    for arguments in ((f"{CELLS}/raw", place), (place / "s0",)):
+        assert "nothing to resume" in printed("pyramid", *arguments, "--resume")
+    for more in (("--factors", 3, "--resume"), ()):
+        found = run("pyramid", place / "s0", *more)
+        assert found.exit_code == 1
+        assert "use --mode w to replace the levels" in found.stderr
+    next((place / "s1").rglob("0/0/0")).unlink()
+    assert run("pyramid", place / "s0", "--resume").exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from xarray_n5.cli.computing import computing, storing, workers_of
-from xarray_n5.cli.failing import one_line
+from xarray_n5.cli.failing import one_line, scrubbed
 from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
 
 
@@ -60,7 +60,12 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     show_default=True,
     help="w-: DST must be new. a: add to a group. w: replace arrays of the same paths, too.",
 )
-@click.option("--format", "form", type=click.Choice(["n5", "zarr2", "hdf5"]), help="That of DST.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["n5", "zarr2", "hdf5"]),
+    help="The format of DST; by default its name tells.",
+)
 @click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
 @computing
 @storage_option()
@@ -116,6 +121,9 @@ def copy(
             source_options=source_options,
             storage_options=for_url(target, dst_options),
         )
+        if begun.ended:
+            click.echo(f"nothing to resume: {scrubbed(dst)} is there, and whole")
+            return
         with progress(begun.chunks):
             begun.now()
 

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from xarray_n5.cli.computing import computing, storing, workers_of
-from xarray_n5.cli.failing import one_line
+from xarray_n5.cli.failing import one_line, scrubbed
 from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
+from xarray_n5.cli.verify import counted
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
@@ -55,7 +56,12 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     show_default=True,
     help="w replaces levels that are there.",
 )
-@click.option("--format", "form", type=click.Choice(["n5", "zarr2", "hdf5"]), help="That of DST.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["n5", "zarr2", "hdf5"]),
+    help="The format of DST; by default its name tells.",
+)
 @click.option("--resume", is_flag=True, help="Go on with this pyramid, where it was stopped.")
 @computing
 @storage_option()
@@ -87,23 +93,76 @@ def pyramid(
     from dask.diagnostics.progress import ProgressBar
     from dask.utils import format_bytes
 
+    from xarray_n5.errors import NodeExistsError
     from xarray_n5.group import open_array
     from xarray_n5.multiscale import pyramid as write
 
-    source, source_path = split_place(src)
-    source_options = for_url(source, options)
+    place, source_path = split_place(src)
+    source_options = for_url(place, options)
+    source: Any = place
+    if dst:
+        target, path = split_place(dst)
+        source = open_array(place, source_path, storage_options=source_options)
+        asked |= {"url": target, "path": path, "format": form or format_for(target)}
+        asked |= {"storage_options": for_url(target, dst_options)}
+    elif form is not None:
+        raise click.UsageError("--format is that of DST, which is not given")
+    else:
+        asked |= {"path": source_path, "storage_options": source_options}
     shown = ProgressBar(out=sys.stderr) if sys.stderr.isatty() else contextlib.nullcontext()
     with workers_of(workers, scheduler, processes=processes), shown:
-        if not dst:
-            if form is not None:
-                raise click.UsageError("--format is that of DST, which is not given")
-            done = write(source, path=source_path, storage_options=source_options, **asked)
-        else:
-            target, path = split_place(dst)
-            array = open_array(source, source_path, storage_options=source_options)
-            asked |= {"format": form or format_for(target)}
-            asked |= {"storage_options": for_url(target, dst_options)}
-            done = write(array, target, path, **asked)
+        try:
+            done = write(source, **asked)
+        except NodeExistsError:
+            if asked["mode"] == "w" or not asked["resume"] or not _is_there(source, **asked):
+                raise
+            click.echo(f"nothing to resume: the levels of {scrubbed(dst or src)} are there, whole")
+            return
     for name, level in done.children.items():
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
-        click.echo(f"{name}: {chunks} chunks, {format_bytes(nbytes)}")
+        click.echo(f"{name}: {counted(chunks, 'chunk')}, {format_bytes(nbytes)}")
+
+
+def _is_there(
+    source: Any,
+    *,
+    url: str | None = None,
+    path: str,
+    factors: Any,
+    levels: int | None,
+    chunks: Any,
+    partial: bool,
+    storage_options: dict[str, Any] | None,
+    **_: Any,
+) -> bool:
+    """Return whether all levels of a pyramid are stored, and no write of them is unfinished."""
+    from xarray_n5.copies.destinations import is_written
+    from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5.group import open_array
+    from xarray_n5.paths import join
+    from xarray_n5.pyramids.bases import new_base, stored_base
+    from xarray_n5.pyramids.scaling import coarse_shape, steps_of
+    from xarray_n5.writing.underway import all_underway
+
+    place: Any = url
+    if url is None:
+        base = stored_base(
+            source, path, axes=None, chunks=chunks, storage_options=storage_options, form=None
+        )
+        place, path, _ = base.group
+        storage_options = None
+    else:
+        base = new_base(source, axes=None, chunks=chunks)
+    shape, shapes = base.shape, [base.shape]
+    for step in steps_of(base.geometry, shape, base.chunks, factors, levels, partial=partial):
+        shapes.append(coarse_shape(shapes[-1], step, partial=partial))
+    for number, shape in enumerate(shapes):
+        try:
+            level = open_array(place, join(path, f"s{number}"), storage_options=storage_options)
+        except NodeNotFoundError:
+            return False
+        group = level.path.rpartition("/")[0]
+        unfinished = all_underway(level.container, group)
+        if level.shape != shape or unfinished or not is_written(level):
+            return False
+    return True
