@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from click.testing import CliRunner, Result
 from matplotlib import image as images
 
@@ -501,6 +503,78 @@ def test_a_picture_has_the_proportions_of_the_section(tmp_path: Path) -> None:
     assert images.imread(tmp_path / "xz.png").shape[:2] == (288, 300)
 
 
+def test_a_scale_bar_is_readable_in_small_and_in_bright_pictures(tmp_path: Path) -> None:
+    bright = np.full((80, 100), 200, "u1")
+    bright[0, 0] = 0
+    to_n5(bright, tmp_path / "a.n5", "a")
+    options = (tmp_path / "a.n5/a", "-o", tmp_path / "a.png", "--percentile", 0, 100, "--pixels")
+    for pixels in (100, 800):
+        printed("preview", *options, pixels)
+        shown = images.imread(tmp_path / "a.png")[:, :, 0]
+        below = shown[shown.shape[0] // 2 :]
+        dark = np.argwhere(below < 0.5)
+        # The box is dark, all in the picture, and not at its edge; the bar in it is white.
+        assert dark.max(0)[1] < shown.shape[1] - 2
+        assert dark.max(0)[0] < below.shape[0] - 2
+        low, high = dark.min(0), dark.max(0)
+        box = below[low[0] : high[0], low[1] : high[1]]
+        assert (box > 0.95).all(1).sum() == 0
+        assert ((box > 0.95).sum(1) >= 0.15 * shown.shape[1]).sum() >= 2
+    printed("preview", *options, 40)
+    assert images.imread(tmp_path / "a.png")[1:, 1:, 0].min() > 0.9
+
+
+def test_a_scale_bar_lies_in_pictures_without_pixels(tmp_path: Path) -> None:
+    printed("preview", f"{CELLS}/raw", "-o", tmp_path / "a.svg", "--pixels", 400)
+    text = (tmp_path / "a.svg").read_text("utf-8")
+    wide, tall = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)[0])
+    places = re.findall(r'id="patch_\d+">\s*<path d="M ([\d.]+) ([\d.]+)', text)
+    bars = [(float(x) / wide, float(y) / tall) for x, y in places if float(x)]
+    assert len(bars) == 2
+    assert all(0.7 < x < 1 and 0.85 < y < 1 for x, y in bars)
+
+
+def test_a_section_of_which_nothing_is_stored_is_told(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "a.n5", "a", shape=(8, 20, 20), dtype="u1", chunks=(4, 10, 10))
+    told = printed("preview", tmp_path / "a.n5/a", "-o", tmp_path / "a.png")
+    assert told.endswith("; no chunk is stored here\n")
+    open_array(tmp_path / "a.n5", "a", mode="r+")[4:, 10:, 10:] = 0  # zeros that somebody stored
+    assert "stored" not in printed("preview", tmp_path / "a.n5/a", "-o", tmp_path / "a.png")
+    assert "stored" in printed(
+        "preview", tmp_path / "a.n5/a", "-o", tmp_path / "a.png", "--index", 0
+    )
+    assert array.shape == (8, 20, 20)
+    create_array(tmp_path / "a.n5", "none", shape=(0, 20, 20), dtype="u1", chunks=(4, 10, 10))
+    found = run("preview", tmp_path / "a.n5/none", "-o", tmp_path / "a.png")
+    assert found.stderr.endswith("has no samples to draw: its shape is (0, 20, 20)\n")
+
+
+def test_views_of_bigdataviewer_are_drawn_and_told(tmp_path: Path) -> None:
+    place = tmp_path / "a.n5"
+    for setup in (0, 1):
+        for level, size in (("s0", 64), ("s1", 32)):
+            path = f"setup{setup}/timepoint0/{level}"
+            to_n5(np.full((4, size, size), setup + 1, "u1"), place, path)
+    for inner, view in (("", "setup0"), ("setup1", "setup1"), ("setup1/timepoint0", "setup1")):
+        told = printed("preview", place / inner, "-o", tmp_path / "a.png", "--pixels", 32)
+        assert told == f"{tmp_path / 'a.png'}: {view}/timepoint0/s1, z = 2\n"
+    lines = printed("info", place).splitlines()
+    assert lines[-1].strip() == "image    1 x 2 x 4 x 64 x 64 (t, setup, z, y, x), levels s0, s1"
+    (tmp_path / "a.xml").write_text(
+        "<SpimData><SequenceDescription><ImageLoader format='bdv.n5'>"
+        "<n5 type='relative'>a.n5</n5></ImageLoader></SequenceDescription></SpimData>",
+        "utf-8",
+    )
+    for command in (("tree",), ("preview", "-o", tmp_path / "b.png")):
+        found = run(*command, tmp_path / "a.xml")
+        assert found.exit_code == 1
+        assert "XML of BigDataViewer: open the container that it is about, 'a.n5'" in found.stderr
+    with pytest.raises(FileNotFoundError, match=r"that it is about, 'a.n5'"):
+        xr.open_dataset(tmp_path / "a.xml", engine="n5")
+    (tmp_path / "b.xml").write_text("<!DOCTYPE a><SpimData/>", "utf-8")
+    assert "it is a file, and no HDF5" in run("tree", tmp_path / "b.xml").stderr
+
+
 def test_labels_have_colours_and_numbers_have_none(tmp_path: Path) -> None:
     for name, option in (("grey.png", "--no-labels"), ("colours.png", "--labels")):
         printed("preview", f"{CELLS}/nuclei", "-o", tmp_path / name, option, "--at", 50.0)
@@ -528,6 +602,7 @@ def test_the_coarsest_level_that_is_fine_enough_is_drawn(tmp_path: Path) -> None
         (("--axis", "t"), 1, "'t' is none"),
         (("--index", 1, "--at", 2), 2, "one of them"),
         (("--percentile", 5, 1), 2, "the smaller one first"),
+        (("-o", "anon=true"), 2, "are more than one; -o is the picture here"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(
@@ -535,6 +610,23 @@ def test_what_cannot_be_drawn_is_told(
 ) -> None:
     found = run("preview", f"{CELLS}/raw", "-o", tmp_path / "a.png", *options)
     assert found.exit_code == code, found.output
+    assert text in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("anon=true", "storage options stand behind --storage-option"),
+        ("nowhere/a.png", "the folder 'nowhere' does not exist"),
+    ],
+)
+def test_what_is_no_place_for_a_picture_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run("preview", f"{CELLS}/raw", "-o", place)
+    assert found.exit_code == 2
     assert text in found.stderr
     assert not list(tmp_path.iterdir())
 

@@ -53,10 +53,30 @@ def _text(node: Array | Group) -> str:
 
     if isinstance(node, Array):
         title, rows = show_array(node)
-        return as_text(title, [*rows, ("attributes", "")]).rstrip()
+        return as_text(title, [*rows, *_attributes(node)]).rstrip()
     title, rows = show_group(node)
     named = [row for row in rows if row[0] != "attributes"]
-    return as_text(f"{title} {node.format}", [*named, ("attributes", "")]).rstrip()
+    rows = [*named, *_images(node), *_attributes(node)]
+    return as_text(f"{title} {node.format}", rows).rstrip()
+
+
+def _attributes(node: Array | Group) -> list[tuple[str, str]]:
+    """Return the line that attributes stand below, if there are any."""
+    return [("attributes", "")] if node.attrs else []
+
+
+def _images(group: Group) -> list[tuple[str, str]]:
+    """Return a line for each image that groups make up together, as BigDataViewer has them."""
+    from xarray_n5.datasets.images import together
+    from xarray_n5.views.reprs import times
+
+    rows = []
+    for name, levels in together(group, dialect=None, inherit=False).items():
+        first = next(iter(levels.values()))
+        axes = ", ".join(str(axis.name) for axis in first.named().axes)
+        told = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"
+        rows.append(("image", f"{name}: {told}" if name else told))
+    return rows
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -141,7 +141,8 @@ def _is_there(
     from xarray_n5.group import open_array
     from xarray_n5.paths import join
     from xarray_n5.pyramids.bases import new_base, stored_base
-    from xarray_n5.pyramids.scaling import coarse_shape, steps_of
+    from xarray_n5.pyramids.scaling import steps_of
+    from xarray_n5.pyramids.windows import coarse_shape
     from xarray_n5.writing.underway import all_underway
 
     place: Any = url
@@ -149,7 +150,7 @@ def _is_there(
         base = stored_base(
             source, path, axes=None, chunks=chunks, storage_options=storage_options, form=None
         )
-        place, path, _ = base.group
+        place, path = base.group[:2]
         storage_options = None
     else:
         base = new_base(source, axes=None, chunks=chunks)
