@@ -78,7 +78,6 @@ LADDER = [
     {"backend", "writer", "pyramids.plans"},
     {"multiscale", "datasets.updating"},
     {"accessor"},
-    {"cli"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""
 
@@ -88,6 +87,9 @@ STEPS = {"copies", "datasets", "pyramids", "views", "writing"}
 LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
 
 MODULES = sorted(SOURCE.rglob("*.py"))
+
+COMMANDS = sorted((SOURCE.parent / "xarray_n5_cli").rglob("*.py"))
+"""The command line, which stands beside the package and above all of it."""
 
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
@@ -165,7 +167,11 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
         assert kind.__module__.startswith("xarray_n5.")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=[str(p.relative_to(SOURCE)) for p in MODULES])
+@pytest.mark.parametrize(
+    "path",
+    [*MODULES, *COMMANDS],
+    ids=[str(p.relative_to(SOURCE.parent)) for p in [*MODULES, *COMMANDS]],
+)
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These two are mostly the documentation of what users call.
@@ -173,8 +179,13 @@ def test_files_stay_small(path: Path) -> None:
 
 
 def modules() -> list[str]:
-    """The names of all modules of the package."""
-    return [m.name for m in pkgutil.walk_packages([str(SOURCE)], "xarray_n5.")]
+    """The names of all modules of the package, and of the command line."""
+    places = {"xarray_n5.": SOURCE, "xarray_n5_cli.": SOURCE.parent / "xarray_n5_cli"}
+    return [
+        found.name
+        for prefix, place in places.items()
+        for found in pkgutil.walk_packages([str(place)], prefix)
+    ]
 
 
 @pytest.mark.parametrize("name", modules())

@@ -21,11 +21,11 @@ from matplotlib import image as images
 
 from tests.test_killing import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, verify
-from xarray_n5.cli import main
-from xarray_n5.cli.places import split_place
 from xarray_n5.group import open_group
 from xarray_n5.views.pictures import colours, grey, round_length
 from xarray_n5.views.sections import section
+from xarray_n5_cli import main
+from xarray_n5_cli.places import split_place
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,7 +33,7 @@ DATA = ROOT / "tests" / "data"
 
 CELLS = str(DATA / "cells.n5")
 
-PROGRAM = [sys.executable, "-c", "from xarray_n5.cli import main; main(prog_name='xarray-n5')"]
+PROGRAM = [sys.executable, "-c", "from xarray_n5_cli import main; main(prog_name='xarray-n5')"]
 """The program, where the package need not be installed."""
 
 
@@ -283,7 +283,7 @@ def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
 def test_a_scheduler_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5.cli.computing._PATIENCE", 0.3)
+    monkeypatch.setattr("xarray_n5_cli.computing._PATIENCE", 0.3)
     found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://127.0.0.1:1")
     assert found.exit_code == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in found.stderr
@@ -675,6 +675,37 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_learn_to_complete(shell: str) -> None:
     assert "_XARRAY_N5_COMPLETE" in printed("completion", shell)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tree ce", "file,ce"),
+        ("copy cells.n5 o", "file,o"),
+        ("preview cells.n5 -o r", "file,r"),
+        ("tree --de", "plain,--depth"),
+        ("ver", "plain,verify"),
+    ],
+)
+def test_names_of_files_and_options_are_completed(words: str, expected: str) -> None:
+    typed = {"COMP_WORDS": f"xarray-n5 {words}", "COMP_CWORD": str(len(words.split()))}
+    asked = {**os.environ, **typed, "_XARRAY_N5_COMPLETE": "bash_complete"}
+    with started(env=asked) as program:
+        out, _ = program.communicate()
+    assert expected in out.splitlines()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["copy", "--help"]])
+def test_nobody_waits_for_the_package_to_ask_for_help(words: list[str]) -> None:
+    code = (
+        "import sys; from xarray_n5_cli import main; "
+        f"main({words!r}, standalone_mode=False); "
+        "print(*sorted({'xarray', 'dask', 'numpy', 'xarray_n5'} & set(sys.modules)))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))

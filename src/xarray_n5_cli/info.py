@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5.cli.failing import one_line
-from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5_cli.failing import one_line
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
     from xarray_n5.array import Array
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
 @storage_option()

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from xarray_n5.cli.computing import computing, storing, workers_of
-from xarray_n5.cli.failing import one_line, scrubbed
-from xarray_n5.cli.places import for_url, format_for, split_place, storage_option
-from xarray_n5.cli.verify import counted
+from xarray_n5_cli.computing import computing, storing, workers_of
+from xarray_n5_cli.failing import one_line, scrubbed
+from xarray_n5_cli.places import files, for_url, format_for, split_place, storage_option
+from xarray_n5_cli.verify import counted
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
@@ -30,8 +30,8 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 
 
 @click.command()
-@click.argument("src")
-@click.argument("dst", default="")
+@click.argument("src", shell_complete=files)
+@click.argument("dst", default="", shell_complete=files)
 @click.option(
     "--factors",
     multiple=True,

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from xarray_n5.cli.failing import one_line, told_of
-from xarray_n5.cli.places import for_url, split_place, storage_option
-from xarray_n5.cli.verify import counted
+from xarray_n5_cli.failing import one_line, told_of
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.verify import counted
 
 if TYPE_CHECKING:
     from xarray_n5.storage import Store
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option("--remove", is_flag=True, help="Remove damaged chunks, and keep no copy of them.")
 @click.option("--missing", is_flag=True, help="Have missing chunks written again, too.")
@@ -35,8 +35,8 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
       xarray-n5 repair copy.n5 raw && xarray-n5 copy cells.n5/raw copy.n5/raw --resume
     """
     from xarray_n5.array import Array
-    from xarray_n5.cli.walking import Walk
     from xarray_n5.nodes import open_place
+    from xarray_n5_cli.walking import Walk
 
     container, inner = split_place(url, path)
     stored = for_url(container, options)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5.cli.failing import one_line, told_of
-from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5_cli.failing import one_line, told_of
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xarray_n5.array import Array
     from xarray_n5.axes import Axis
-    from xarray_n5.cli.walking import Found, Walk
     from xarray_n5.group import Group
+    from xarray_n5_cli.walking import Found, Walk
 
 _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", "|   ")}
 """What branches are drawn with: where the terminal has more than ASCII, and where not."""
@@ -27,7 +27,7 @@ _PLAIN_DEPTH = 2
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option("--depth", type=click.IntRange(0), help="How many groups deep to look.")
 @click.option("--chunks", is_flag=True, help="List the chunks, and tell how many are stored.")
@@ -46,7 +46,7 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
       xarray-n5 tree cells.n5
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
-    from xarray_n5.cli.walking import Walk
+    from xarray_n5_cli.walking import Walk
 
     container, inner = split_place(url, path)
     walk = Walk.at(container, inner, for_url(container, options))

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from xarray_n5.paths import join
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +27,8 @@ def split_place(url: str, path: str = "") -> tuple[str, str]:
     ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
     for end in reversed(ends):
         if url[:end].endswith(_SUFFIXES):
-            return url[:end], join(url[end:].strip("/"), path)
+            inner = (url[end:].strip("/"), path)
+            return url[:end], "/".join(filter(None, inner))
     return url, path
 
 
@@ -39,6 +39,11 @@ def format_for(container: str) -> str | None:
     ('zarr2', None)
     """
     return "zarr2" if container.rstrip("/").endswith(".zarr") else None
+
+
+def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
+    """Have a shell complete the names of files, as it does for other programs."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def storage_option(

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5.cli.failing import one_line, told_of
-from xarray_n5.cli.places import for_url, split_place, storage_option
-from xarray_n5.paths import join
+from xarray_n5_cli.failing import one_line, told_of
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
     from xarray_n5.array import Array
-    from xarray_n5.cli.walking import Found
+    from xarray_n5_cli.walking import Found
 
 _SHOWN = 10
 """How many damaged chunks, and how many stray files, of an array are named."""
@@ -22,7 +21,7 @@ _HARMLESS = ("ok", "missing")
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option(
     "--deep/--quick",
@@ -45,8 +44,8 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
       xarray-n5 verify cells.n5
       xarray-n5 verify /data/em.n5/s0 --quick --json
     """
-    from xarray_n5.cli.walking import Walk
     from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5_cli.walking import Walk
 
     container, inner = split_place(url, path)
     walk = Walk.at(container, inner, for_url(container, options))
@@ -107,6 +106,8 @@ def _is_bad(report: dict[str, Any]) -> bool:
 
 
 def _show(reports: list[dict[str, Any]]) -> None:
+    from xarray_n5.paths import join
+
     width = max((len(report["path"] or "/") for report in reports), default=0)
     for report in reports:
         click.echo(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from xarray_n5.cli.failing import one_line
-from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5_cli.failing import one_line
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 """What pictures are called."""
@@ -28,7 +28,7 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option(
     "-o",

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from xarray_n5.errors import N5Error
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -25,8 +23,8 @@ _RESUMED = (
 )
 """What a command says of a :class:`~xarray_n5.errors.ResumeError`."""
 
-_TOLD = (N5Error, OSError, ValueError, ImportError)
-"""Errors that say what is wrong; others are faults of the program, and show where."""
+_TOLD = (OSError, ValueError, ImportError)
+"""Errors that say what is wrong, as the package's own do; others are faults, and show where."""
 
 
 def one_line(command: Callable[P, None]) -> Callable[P, None]:
@@ -34,6 +32,8 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from xarray_n5.errors import N5Error
+
         context = click.get_current_context()
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -48,7 +48,7 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
                 command(*args, **kwargs)
             except BrokenPipeError:
                 raise  # click ends without a word
-            except _TOLD as error:
+            except (N5Error, *_TOLD) as error:
                 if context.find_root().params.get("traceback"):
                     raise
                 raise click.ClickException(told_of(error)) from error
