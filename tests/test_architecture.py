@@ -146,6 +146,12 @@ def test_the_public_names_are_these() -> None:
         assert getattr(xarray_n5, name) is not None
 
 
+@pytest.mark.parametrize("page", ["docs/api.md", "docs/errors.md"])
+def test_every_error_stands_in_the_documentation(page: str) -> None:
+    text = (Path(__file__).parent.parent / page).read_text("utf-8")
+    assert [name for name in errors.__all__ if name not in text] == []
+
+
 @pytest.mark.parametrize("name", sorted(PUBLIC - {"__version__"}))
 def test_public_names_are_documented(name: str) -> None:
     assert len(inspect.getdoc(getattr(xarray_n5, name)) or "") > 20

@@ -33,7 +33,8 @@ def main(*, traceback: bool) -> None:
 
     A URL is a path or anything that fsspec reaches: s3://bucket/a.n5, https://host/a.zarr. The
     path of a node may follow it at once, or as the next argument. Exit codes: 0 is fine, 1 means
-    that the data are not what they should be, 2 that the command was not understood.
+    that something could not be done or that data are not what they should be, 2 that an option or
+    an argument is none, or makes no sense by itself.
     """
 
 
