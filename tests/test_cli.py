@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from click.testing import CliRunner, Result
+from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
 from tests.test_killing import files
@@ -91,6 +93,24 @@ def test_a_tree_is_as_deep_as_is_asked_for() -> None:
     shallow = printed("tree", java, "--depth", 1)
     assert "edge3d/" in shallow
     assert "float32" not in shallow
+
+
+def test_a_tree_looks_no_deeper_than_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"memory://{uuid.uuid4().hex}/a.n5"
+    for path in ("em/s0", "deep/er/s0"):
+        to_n5(np.ones((4, 4), "u1"), url, path)
+    listed: list[str] = []
+    lists = MemoryFileSystem.ls
+
+    def counting(self: Any, path: str, **kwargs: Any) -> Any:
+        listed.append(path)
+        return lists(self, path, **kwargs)
+
+    monkeypatch.setattr(MemoryFileSystem, "ls", counting)
+    assert "deep/" in printed("tree", url, "--depth", 1)
+    assert not [path for path in listed if "er" in path.split("/")]
+    assert "deep/er/s0  1 ok" in printed("verify", url)
+    assert [path for path in listed if "er" in path.split("/")]
 
 
 def test_a_tree_tells_what_is_no_part_of_a_container(cells: Path, tmp_path: Path) -> None:
@@ -472,6 +492,14 @@ def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
     assert "--resume goes on" in found.stderr
     printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
     assert run("verify", cells).exit_code == 0
+
+
+def test_arrays_of_hdf5_are_verified_and_repaired(tmp_path: Path) -> None:
+    place = tmp_path / "a.h5"
+    printed("copy", CELLS, place)
+    assert printed("repair", place).splitlines()[1] == "raw: nothing to repair"
+    assert "raw     24 ok" in printed("verify", place)
+    assert "24 of 24 chunks stored" in printed("tree", place, "--chunks")
 
 
 def test_small_arrays_are_verified_without_dask(

@@ -40,7 +40,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
 
     container, inner = split_place(url, path)
     stored = for_url(container, options)
-    walk = Walk.at(container, inner, stored)
+    walk = Walk.at(container, inner, stored, whole=True)
     store, _ = open_place(container, inner, stored, None)
     broken = False
     for found in walk.arrays():

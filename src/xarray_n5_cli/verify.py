@@ -48,7 +48,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     from xarray_n5_cli.walking import Walk
 
     container, inner = split_place(url, path)
-    walk = Walk.at(container, inner, for_url(container, options))
+    walk = Walk.at(container, inner, for_url(container, options), whole=True)
     reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:
         click.echo(json.dumps(reports, indent=2))

@@ -59,15 +59,22 @@ class Walk:
     """Where the walk begins."""
 
     @classmethod
-    def at(cls, container: str, path: str, options: Mapping[str, Any] | None) -> Walk:
-        """Return a walk that begins at a place; metadata are read once."""
+    def at(
+        cls,
+        container: str,
+        path: str,
+        options: Mapping[str, Any] | None,
+        *,
+        whole: bool = False,
+    ) -> Walk:
+        """Return a walk that begins at a place; metadata are read once, or `whole` in batches."""
         from xarray_n5.group import open_node
         from xarray_n5.nodes import open_place
         from xarray_n5.storage import Remembered
 
         store, inner = open_place(container, path, options, None)
         store = Remembered(store)
-        return cls(store, open_node(store, inner, missing="error", whole=True))
+        return cls(store, open_node(store, inner, missing="error", whole=whole))
 
     @property
     def is_plain(self) -> bool:
