@@ -79,7 +79,6 @@ LADDER = [
     {"backend", "writer", "pyramids.plans"},
     {"multiscale", "datasets.updating"},
     {"accessor"},
-    {"cli"},
 ]
 """Layers from the ground up; a module imports from layers below its own."""
 
@@ -89,6 +88,9 @@ STEPS = {"copies", "datasets", "pyramids", "views", "writing"}
 LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
 
 MODULES = sorted(SOURCE.rglob("*.py"))
+
+COMMANDS = sorted((SOURCE.parent / "xarray_n5_cli").rglob("*.py"))
+"""The command line, which stands beside the package and above all of it."""
 
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
@@ -145,6 +147,12 @@ def test_the_public_names_are_these() -> None:
         assert getattr(xarray_n5, name) is not None
 
 
+@pytest.mark.parametrize("page", ["docs/api.md", "docs/errors.md"])
+def test_every_error_stands_in_the_documentation(page: str) -> None:
+    text = (Path(__file__).parent.parent / page).read_text("utf-8")
+    assert [name for name in errors.__all__ if name not in text] == []
+
+
 @pytest.mark.parametrize("name", sorted(PUBLIC - {"__version__"}))
 def test_public_names_are_documented(name: str) -> None:
     assert len(inspect.getdoc(getattr(xarray_n5, name)) or "") > 20
@@ -166,7 +174,11 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
         assert kind.__module__.startswith("xarray_n5.")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=[str(p.relative_to(SOURCE)) for p in MODULES])
+@pytest.mark.parametrize(
+    "path",
+    [*MODULES, *COMMANDS],
+    ids=[str(p.relative_to(SOURCE.parent)) for p in [*MODULES, *COMMANDS]],
+)
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These two are mostly the documentation of what users call.
@@ -174,8 +186,13 @@ def test_files_stay_small(path: Path) -> None:
 
 
 def modules() -> list[str]:
-    """The names of all modules of the package."""
-    return [m.name for m in pkgutil.walk_packages([str(SOURCE)], "xarray_n5.")]
+    """The names of all modules of the package, and of the command line."""
+    places = {"xarray_n5.": SOURCE, "xarray_n5_cli.": SOURCE.parent / "xarray_n5_cli"}
+    return [
+        found.name
+        for prefix, place in places.items()
+        for found in pkgutil.walk_packages([str(place)], prefix)
+    ]
 
 
 @pytest.mark.parametrize("name", modules())

@@ -5,25 +5,29 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from click.testing import CliRunner, Result
+from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
 from tests.test_killing import files
-from xarray_n5 import create_group, open_array, to_n5
-from xarray_n5.cli import main
-from xarray_n5.cli.places import split_place
+from xarray_n5 import create_array, create_group, open_array, to_n5, verify
 from xarray_n5.group import open_group
 from xarray_n5.views.pictures import colours, grey, round_length
 from xarray_n5.views.sections import section
+from xarray_n5_cli import main
+from xarray_n5_cli.places import split_place
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,7 +35,7 @@ DATA = ROOT / "tests" / "data"
 
 CELLS = str(DATA / "cells.n5")
 
-PROGRAM = [sys.executable, "-c", "from xarray_n5.cli import main; main(prog_name='xarray-n5')"]
+PROGRAM = [sys.executable, "-c", "from xarray_n5_cli import main; main(prog_name='xarray-n5')"]
 """The program, where the package need not be installed."""
 
 
@@ -89,6 +93,41 @@ def test_a_tree_is_as_deep_as_is_asked_for() -> None:
     shallow = printed("tree", java, "--depth", 1)
     assert "edge3d/" in shallow
     assert "float32" not in shallow
+
+
+def test_a_tree_looks_no_deeper_than_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"memory://{uuid.uuid4().hex}/a.n5"
+    for path in ("em/s0", "deep/er/s0"):
+        to_n5(np.ones((4, 4), "u1"), url, path)
+    listed: list[str] = []
+    lists = MemoryFileSystem.ls
+
+    def counting(self: Any, path: str, **kwargs: Any) -> Any:
+        listed.append(path)
+        return lists(self, path, **kwargs)
+
+    monkeypatch.setattr(MemoryFileSystem, "ls", counting)
+    assert "deep/" in printed("tree", url, "--depth", 1)
+    assert not [path for path in listed if "er" in path.split("/")]
+    assert "deep/er/s0  1 ok" in printed("verify", url)
+    assert [path for path in listed if "er" in path.split("/")]
+
+
+def test_a_tree_tells_what_is_no_part_of_a_container(cells: Path, tmp_path: Path) -> None:
+    printed("copy", f"{CELLS}/raw", tmp_path / "other.zarr/raw")
+    (tmp_path / "part.h5").touch()
+    (tmp_path / "a/b/c/d").mkdir(parents=True)
+    first, *lines, last = printed("tree", tmp_path).splitlines()
+    assert first.endswith("a plain folder: no attributes.json")
+    assert "├── other.zarr  Zarr v2: open it by itself" in lines
+    assert "└── part.h5  HDF5: open it by itself" in lines
+    assert any("raw  48 x 160 x 200 uint8" in line for line in lines)
+    assert "--depth" in last
+    assert "c/" not in "".join(lines)
+    assert "d/" in printed("tree", tmp_path, "--depth", 9)
+    found = run("tree", cells, "raw/0")
+    assert found.exit_code == 1
+    assert found.stdout.endswith("holds files that look like chunks, but no attributes.json\n")
 
 
 def test_a_tree_is_drawn_in_ascii_where_there_is_nothing_else() -> None:
@@ -217,6 +256,60 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
     printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
 
 
+@pytest.mark.parametrize("name", ["a.n5", "a.zarr", "a.h5"])
+def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    assert printed("copy", CELLS, place, "--resume") == ""
+    for source, target in ((CELLS, place), (f"{CELLS}/raw", place / "raw")):
+        told = printed("copy", source, target, "--resume")
+        assert told == f"nothing to resume: {target} is there, and whole\n"
+    for arguments in (
+        (f"{CELLS}/nuclei", place / "raw", "--resume"),  # other values
+        (f"{CELLS}/raw", place / "raw", "--resume", "--chunks", 16),
+        (CELLS, place),
+    ):
+        found = run("copy", *arguments)
+        assert found.exit_code == 1
+        assert "use --mode w to replace it" in found.stderr
+        assert "mode=" not in found.stderr
+
+
+def test_a_copy_that_misses_chunks_is_not_called_whole(tmp_path: Path) -> None:
+    printed("copy", f"{CELLS}/raw", tmp_path / "a.n5/raw")
+    (tmp_path / "a.n5/raw/0/0/0").unlink()
+    found = run("copy", f"{CELLS}/raw", tmp_path / "a.n5/raw", "--resume")
+    assert found.exit_code == 1
+    assert "nothing to resume" not in found.stdout
+
+
+def test_a_copy_with_floats_that_are_no_numbers_is_whole(tmp_path: Path) -> None:
+    to_n5(np.full((4, 4), np.nan), tmp_path / "a.n5", "a")
+    printed("copy", tmp_path / "a.n5/a", tmp_path / "b.n5/a")
+    assert "nothing" in printed("copy", tmp_path / "a.n5/a", tmp_path / "b.n5/a", "--resume")
+
+
+def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
+    cells: Path, tmp_path: Path
+) -> None:
+    key = damage(cells)
+    assert key in run("copy", cells, tmp_path / "b.n5").stderr
+    found = run("copy", cells, tmp_path / "b.n5")
+    assert "its copy has not ended: go on with --resume, or use --mode w" in found.stderr
+    found = run("copy", cells / "raw", tmp_path / "b.n5/raw", "--resume", "--dtype", "f4")
+    assert "with --mode w and without --resume" in found.stderr
+    assert "resume=" not in found.stderr
+
+
+def test_a_scheduler_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5_cli.computing._PATIENCE", 0.3)
+    found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://127.0.0.1:1")
+    assert found.exit_code == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
 # Pyramids
 
 
@@ -234,6 +327,19 @@ def test_a_pyramid_is_made_beside_an_array_or_elsewhere(tmp_path: Path) -> None:
         assert np.abs(level[...] - means).max() <= 0.5
         assert [axis.offset for axis in level.axes] == [0.0, 0.25, 0.25]
         assert open_array(container, "em/s2").shape == (24, 40, 50)
+
+
+def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
+    place = tmp_path / "a.n5/em"
+    assert printed("pyramid", f"{CELLS}/raw", place, "--resume").endswith("s3: 1 chunk, 2.21 kiB\n")
+    for arguments in ((f"{CELLS}/raw", place), (place / "s0",)):
+        assert "nothing to resume" in printed("pyramid", *arguments, "--resume")
+    for more in (("--factors", 3, "--resume"), ()):
+        found = run("pyramid", place / "s0", *more)
+        assert found.exit_code == 1
+        assert "use --mode w to replace the levels" in found.stderr
+    next((place / "s1").rglob("0/0/0")).unlink()
+    assert run("pyramid", place / "s0", "--resume").exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -326,6 +432,88 @@ def test_damage_is_found_and_mended(cells: Path) -> None:
     np.testing.assert_array_equal(open_array(cells, "raw")[...], open_array(CELLS, "raw")[...])
 
 
+def test_where_nothing_is_verified_that_is_an_error(cells: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    found = run("verify", tmp_path / "plain")
+    assert found.exit_code == 1
+    assert "no array at '/'" in found.stderr
+    (cells / "nuclei/attributes.json").unlink()
+    for place, line in (
+        (cells, "nuclei  holds files that look like chunks, but no attributes.json"),
+        (cells / "raw/0", "raw/0  holds files that look like chunks, but no attributes.json"),
+    ):
+        found = run("verify", place)
+        assert found.exit_code == 1
+        assert line in found.stdout.splitlines()
+    (tmp_path / "levels.n5").mkdir()
+    to_n5(np.zeros((4, 4), "u1"), tmp_path / "levels.n5", "0/0")  # called like a chunk
+    assert "0/0  1 ok" in printed("verify", tmp_path / "levels.n5")
+
+
+def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
+    key = damage(cells)
+    (cells / "nuclei/attributes.json").write_text("{", "utf-8")
+    create_array(cells, "huge", shape=(1 << 30, 4), dtype="u1", chunks=(1, 1))
+    found = run("verify", cells)
+    assert found.exit_code == 1
+    huge, nuclei, raw, damaged = found.stdout.splitlines()
+    assert "1073741824 x 4 chunks are more than" in huge
+    assert "not JSON" in nuclei
+    assert raw == "raw     23 ok, 1 truncated"
+    assert damaged == f"    truncated: {key}"
+    assert "1 of 3 arrays has damaged chunks: xarray-n5 repair" in found.stderr
+    assert "2 of 3 arrays have not been verified" in found.stderr
+    reports = json.loads(run("verify", cells, "--json").stdout)
+    assert [bool(report["error"]) for report in reports] == [True, True, False]
+    drawn = run("tree", cells, "--chunks")
+    assert drawn.exit_code == 1
+    assert "nuclei  " in drawn.stdout
+    assert "not JSON" in drawn.stdout
+    assert "0 of 4294967296 chunks stored" in drawn.stdout
+    assert "24 of 24 chunks stored" in drawn.stdout
+
+
+def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
+    key = damage(cells)
+    (cells / "raw/0/0/0").unlink()
+    (cells / "raw/notes.txt").write_text("mine", "utf-8")
+    assert printed("repair", cells).splitlines() == [
+        "nuclei: nothing to repair",
+        "raw: 1 damaged chunk moved into .quarantine",
+    ]
+    assert not (cells / key).exists()
+    assert list(cells.rglob(".quarantine"))
+    told = printed("repair", cells, "raw", "--missing")
+    assert told == "2 missing chunks marked to be written again\n"
+    found = run("verify", cells)
+    assert found.exit_code == 1
+    assert "raw     2 missing, 22 ok; 1 stray file; 1 unfinished write" in found.stdout
+    assert "    stray: raw/notes.txt" in found.stdout
+    assert "--resume goes on" in found.stderr
+    printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
+    assert run("verify", cells).exit_code == 0
+
+
+def test_arrays_of_hdf5_are_verified_and_repaired(tmp_path: Path) -> None:
+    place = tmp_path / "a.h5"
+    printed("copy", CELLS, place)
+    assert printed("repair", place).splitlines()[1] == "raw: nothing to repair"
+    assert "raw     24 ok" in printed("verify", place)
+    assert "24 of 24 chunks stored" in printed("tree", place, "--chunks")
+
+
+def test_small_arrays_are_verified_without_dask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        to_n5(np.full((8, 8), number, "u1"), tmp_path / "a.n5", f"a{number}", checksums=True)
+    monkeypatch.setattr("dask.base.compute", None)
+    monkeypatch.setattr("dask.array.core.blockwise", None)
+    assert printed("verify", tmp_path / "a.n5").count("1 ok; digests kept") == 3
+    with pytest.raises(TypeError):
+        verify(tmp_path / "a.n5", "a0")
+
+
 def test_a_copy_of_what_is_damaged_fails(cells: Path, tmp_path: Path) -> None:
     key = damage(cells)
     found = run("copy", cells, tmp_path / "b.n5")
@@ -341,6 +529,78 @@ def test_a_picture_has_the_proportions_of_the_section(tmp_path: Path) -> None:
         printed("preview", f"{CELLS}/raw", "-o", tmp_path / name, "--axis", axis, "--pixels", 300)
     assert images.imread(tmp_path / "xy.png").shape[:2] == (240, 300)
     assert images.imread(tmp_path / "xz.png").shape[:2] == (288, 300)
+
+
+def test_a_scale_bar_is_readable_in_small_and_in_bright_pictures(tmp_path: Path) -> None:
+    bright = np.full((80, 100), 200, "u1")
+    bright[0, 0] = 0
+    to_n5(bright, tmp_path / "a.n5", "a")
+    options = (tmp_path / "a.n5/a", "-o", tmp_path / "a.png", "--percentile", 0, 100, "--pixels")
+    for pixels in (100, 800):
+        printed("preview", *options, pixels)
+        shown = images.imread(tmp_path / "a.png")[:, :, 0]
+        below = shown[shown.shape[0] // 2 :]
+        dark = np.argwhere(below < 0.5)
+        # The box is dark, all in the picture, and not at its edge; the bar in it is white.
+        assert dark.max(0)[1] < shown.shape[1] - 2
+        assert dark.max(0)[0] < below.shape[0] - 2
+        low, high = dark.min(0), dark.max(0)
+        box = below[low[0] : high[0], low[1] : high[1]]
+        assert (box > 0.95).all(1).sum() == 0
+        assert ((box > 0.95).sum(1) >= 0.15 * shown.shape[1]).sum() >= 2
+    printed("preview", *options, 40)
+    assert images.imread(tmp_path / "a.png")[1:, 1:, 0].min() > 0.9
+
+
+def test_a_scale_bar_lies_in_pictures_without_pixels(tmp_path: Path) -> None:
+    printed("preview", f"{CELLS}/raw", "-o", tmp_path / "a.svg", "--pixels", 400)
+    text = (tmp_path / "a.svg").read_text("utf-8")
+    wide, tall = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)[0])
+    places = re.findall(r'id="patch_\d+">\s*<path d="M ([\d.]+) ([\d.]+)', text)
+    bars = [(float(x) / wide, float(y) / tall) for x, y in places if float(x)]
+    assert len(bars) == 2
+    assert all(0.7 < x < 1 and 0.85 < y < 1 for x, y in bars)
+
+
+def test_a_section_of_which_nothing_is_stored_is_told(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "a.n5", "a", shape=(8, 20, 20), dtype="u1", chunks=(4, 10, 10))
+    told = printed("preview", tmp_path / "a.n5/a", "-o", tmp_path / "a.png")
+    assert told.endswith("; no chunk is stored here\n")
+    open_array(tmp_path / "a.n5", "a", mode="r+")[4:, 10:, 10:] = 0  # zeros that somebody stored
+    assert "stored" not in printed("preview", tmp_path / "a.n5/a", "-o", tmp_path / "a.png")
+    assert "stored" in printed(
+        "preview", tmp_path / "a.n5/a", "-o", tmp_path / "a.png", "--index", 0
+    )
+    assert array.shape == (8, 20, 20)
+    create_array(tmp_path / "a.n5", "none", shape=(0, 20, 20), dtype="u1", chunks=(4, 10, 10))
+    found = run("preview", tmp_path / "a.n5/none", "-o", tmp_path / "a.png")
+    assert found.stderr.endswith("has no samples to draw: its shape is (0, 20, 20)\n")
+
+
+def test_views_of_bigdataviewer_are_drawn_and_told(tmp_path: Path) -> None:
+    place = tmp_path / "a.n5"
+    for setup in (0, 1):
+        for level, size in (("s0", 64), ("s1", 32)):
+            path = f"setup{setup}/timepoint0/{level}"
+            to_n5(np.full((4, size, size), setup + 1, "u1"), place, path)
+    for inner, view in (("", "setup0"), ("setup1", "setup1"), ("setup1/timepoint0", "setup1")):
+        told = printed("preview", place / inner, "-o", tmp_path / "a.png", "--pixels", 32)
+        assert told == f"{tmp_path / 'a.png'}: {view}/timepoint0/s1, z = 2\n"
+    lines = printed("info", place).splitlines()
+    assert lines[-1].strip() == "image    1 x 2 x 4 x 64 x 64 (t, setup, z, y, x), levels s0, s1"
+    (tmp_path / "a.xml").write_text(
+        "<SpimData><SequenceDescription><ImageLoader format='bdv.n5'>"
+        "<n5 type='relative'>a.n5</n5></ImageLoader></SequenceDescription></SpimData>",
+        "utf-8",
+    )
+    for command in (("tree",), ("preview", "-o", tmp_path / "b.png")):
+        found = run(*command, tmp_path / "a.xml")
+        assert found.exit_code == 1
+        assert "XML of BigDataViewer: open the container that it is about, 'a.n5'" in found.stderr
+    with pytest.raises(FileNotFoundError, match=r"that it is about, 'a.n5'"):
+        xr.open_dataset(tmp_path / "a.xml", engine="n5")
+    (tmp_path / "b.xml").write_text("<!DOCTYPE a><SpimData/>", "utf-8")
+    assert "it is a file, and no HDF5" in run("tree", tmp_path / "b.xml").stderr
 
 
 def test_labels_have_colours_and_numbers_have_none(tmp_path: Path) -> None:
@@ -370,6 +630,7 @@ def test_the_coarsest_level_that_is_fine_enough_is_drawn(tmp_path: Path) -> None
         (("--axis", "t"), 1, "'t' is none"),
         (("--index", 1, "--at", 2), 2, "one of them"),
         (("--percentile", 5, 1), 2, "the smaller one first"),
+        (("-o", "anon=true"), 2, "are more than one; -o is the picture here"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(
@@ -377,6 +638,23 @@ def test_what_cannot_be_drawn_is_told(
 ) -> None:
     found = run("preview", f"{CELLS}/raw", "-o", tmp_path / "a.png", *options)
     assert found.exit_code == code, found.output
+    assert text in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("anon=true", "storage options stand behind --storage-option"),
+        ("nowhere/a.png", "the folder 'nowhere' does not exist"),
+    ],
+)
+def test_what_is_no_place_for_a_picture_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run("preview", f"{CELLS}/raw", "-o", place)
+    assert found.exit_code == 2
     assert text in found.stderr
     assert not list(tmp_path.iterdir())
 
@@ -427,11 +705,44 @@ def test_shells_learn_to_complete(shell: str) -> None:
     assert "_XARRAY_N5_COMPLETE" in printed("completion", shell)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tree ce", "file,ce"),
+        ("copy cells.n5 o", "file,o"),
+        ("preview cells.n5 -o r", "file,r"),
+        ("tree --de", "plain,--depth"),
+        ("ver", "plain,verify"),
+    ],
+)
+def test_names_of_files_and_options_are_completed(words: str, expected: str) -> None:
+    typed = {"COMP_WORDS": f"xarray-n5 {words}", "COMP_CWORD": str(len(words.split()))}
+    asked = {**os.environ, **typed, "_XARRAY_N5_COMPLETE": "bash_complete"}
+    with started(env=asked) as program:
+        out, _ = program.communicate()
+    assert expected in out.splitlines()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["copy", "--help"]])
+def test_nobody_waits_for_the_package_to_ask_for_help(words: list[str]) -> None:
+    code = (
+        "import sys; from xarray_n5_cli import main; "
+        f"main({words!r}, standalone_mode=False); "
+        "print(*sorted({'xarray', 'dask', 'numpy', 'xarray_n5'} & set(sys.modules)))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""
+
+
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_has_examples(command: str) -> None:
     text = printed(command, "--help")
-    assert "Examples:" in text
-    assert f"xarray-n5 {command}" in text
+    assert "\\b" not in text
+    examples = text.partition("Examples:\n")[2].splitlines()
+    assert examples[0].strip().startswith((f"xarray-n5 {command}", "eval"))
+    assert f"  xarray-n5 {command}" in text
 
 
 def test_the_version_is_told() -> None:

@@ -15,10 +15,10 @@ import matplotlib.pyplot as plt
 import pytest
 from click.testing import CliRunner
 
-from xarray_n5.cli import main
 from xarray_n5.compression import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS
+from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

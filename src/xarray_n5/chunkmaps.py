@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xarray_n5.array import Array
 
 
-_MOST = 1 << 28
+MOST = 1 << 28
 """The most chunks of a map."""
 
 
@@ -63,7 +63,7 @@ def chunk_map(
 def whole_grid(array: Array) -> tuple[range, ...]:
     """Return the whole chunk grid, if it is one that memory holds."""
     counts = array.grid.counts
-    if array.grid.size > _MOST:
+    if array.grid.size > MOST:
         raise ValueError(
             f"{array.url} has {counts} chunks, too many for a map of all; "
             "open_array(...).stored_chunks() lists those that are stored"

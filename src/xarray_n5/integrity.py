@@ -84,7 +84,26 @@ def verify(
     >>> report.where(report.state == "truncated", drop=True)  # doctest: +SKIP
     """
     array = open_array(url, path, storage_options=storage_options, missing="error")
+    expected, attributes = _known(array, deep=deep)
     box = whole_grid(array)
+    dims = apart(dims_of_grid(array), _FACTS.names or ())
+    facts = _looked_at(array, expected, deep=deep)
+    variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
+    return xr.Dataset(variables, places(box, dims), attributes)
+
+
+def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the states that :func:`verify` finds, and its attributes; few chunks need no Dask."""
+    expected, attributes = _known(array, deep=deep)
+    if array.grid.size > _TOGETHER:
+        return _looked_at(array, expected, deep=deep)["state"].compute(), attributes
+    whole = tuple(slice(0, count) for count in array.grid.counts)
+    return _look_at(array, whole, *expected, deep=deep)["state"], attributes
+
+
+def _known(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
+    """Return the digests, which of them there are, and what is to be said of the whole array."""
+    counts = tuple(map(len, whole_grid(array)))
     digests = read_digests(array) if deep else None
     unfinished = all_underway(array.container, array.path)
     for each in unfinished if digests else ():
@@ -92,11 +111,19 @@ def verify(
         side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
         if side is not None and digests is not None:
             digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
-    counts = tuple(map(len, box))
+    return _expected(digests, counts), {
+        "array": array.url,
+        "stray": _strays(array),
+        "unfinished": [each.token for each in unfinished],
+        "digests": digests is not None,
+    }
+
+
+def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: bool) -> Any:
+    """Return the facts of all chunks, as a dask array."""
+    counts = array.grid.counts
     blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
-    expected = _expected(digests, counts)
-    dims = apart(dims_of_grid(array), _FACTS.names or ())
-    facts: Any = da.map_blocks(
+    return da.map_blocks(
         cast("Any", _look_at),
         array.bare(),
         ArraySliceDep(normalize_chunks(blocks, counts)),
@@ -106,14 +133,6 @@ def verify(
         dtype=_FACTS,
         meta=np.empty((0,) * array.ndim, _FACTS),
     )
-    variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
-    attributes = {
-        "array": array.url,
-        "stray": _strays(array),
-        "unfinished": [each.token for each in unfinished],
-        "digests": digests is not None,
-    }
-    return xr.Dataset(variables, places(box, dims), attributes)
 
 
 def _expected(digests: Digests | None, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

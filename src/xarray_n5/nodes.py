@@ -10,6 +10,7 @@ import numpy as np
 
 from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
+from xarray_n5.dialects.bdv import container_of
 from xarray_n5.documents import get_documents
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS, N5, Zarr2, get_format
@@ -254,11 +255,18 @@ def exists(store: Store, path: str, documents: Documents) -> bool:
     return bool(documents) or any(store.list(path)) or store.is_folder(path)
 
 
+def _instead(store: Store) -> str:
+    """Return what a file is that is no container."""
+    if store.name.endswith(".xml") and (named := container_of(store.get("") or b"")):
+        return f"that is XML of BigDataViewer: open the container that it is about, {named!r}"
+    return "it is a file, and no HDF5 on a local disk"
+
+
 def hint(store: Store, path: str, form: Format) -> str:
     """Return what there is instead of what was looked for, or nothing where that cannot be told."""
     try:
         if store.exists(path) or store.exists(""):
-            return "it is a file, and no HDF5 on a local disk"
+            return _instead(store)
         while True:
             folders, files = store.list(path)
             if "zarr.json" in files:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, cast
 
+import xarray as xr
 from dask.base import compute as compute_now
 from dask.base import tokenize
 
@@ -34,8 +35,6 @@ from xarray_n5.writing.writes import now, writer_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    import xarray as xr
-
     from xarray_n5.copies.replicas import Replica
     from xarray_n5.group import Group
     from xarray_n5.metadata import Attributes
@@ -54,6 +53,11 @@ class Copy:
     """All of them together; None for one array alone."""
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing was left of it: it had ended when it was to go on."""
+        return self.batch is None and not self.begun
+
+    @property
     def chunks(self) -> int:
         """How many chunks are left to be written."""
         counts = ((_write(each), each.before) for each in self.begun.values())
@@ -66,6 +70,8 @@ class Copy:
         """Compute and end the copy, and return receipts as :func:`xarray_n5.to_n5` does."""
         if self.batch is not None:
             return self.batch.now()
+        if self.ended:
+            return xr.DataTree()
         (only,) = self.begun.values()
         write = replace(_write(only), part=True)
         (receipts,) = compute_now(write_lazily(only.source, write, only.before))
@@ -106,7 +112,8 @@ def copy(
     without
         Patterns of paths below the group that are left out.
     resume
-        Whether to go on with this very copy, where it was stopped.
+        Whether to go on with this very copy, where it was stopped; where it has ended, nothing is
+        left to be done, unless `mode` is "w".
 
     Returns
     -------
@@ -134,6 +141,8 @@ def copy(
     target = Destination(store, form, new_path(path, form.documents[0]), mode, resume)
     if isinstance(node, Array):
         made = _replicas({"": node}, {}, target, changes or Changes())
+        if resume and mode != "w" and target.has_all(made):
+            return Copy({}, None)
         target.check_free([], resuming=resume)
         order = target.order(made[""])
         begun = start(made[""].data, store, target.path, order, computed=True)
@@ -151,6 +160,8 @@ def copy(
     began = mark.facts() if resume else None
     if began is not None and began.get("done"):
         return Copy({}, end_again(mark, began))
+    if resume and mode != "w" and target.has_all(made):
+        return Copy({}, None)
     for inner, attributes in told.items():
         at = where(store, join(target.path, inner), form)
         form.create(GroupMetadata(attributes=as_json(attributes, at)), {}, at)

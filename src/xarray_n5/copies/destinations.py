@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from xarray_n5.creation import check_alone, check_place
 from xarray_n5.documents import get_all_documents, get_documents
-from xarray_n5.errors import NOT_UNFINISHED, OTHER_UNFINISHED, NodeExistsError
+from xarray_n5.errors import NOT_UNFINISHED, OTHER_UNFINISHED, N5Error, NodeExistsError
 from xarray_n5.graphs import check_independent
+from xarray_n5.group import open_array
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import where
 from xarray_n5.paths import WRITING, join
 from xarray_n5.writing.beginning import start
 from xarray_n5.writing.orders import Order
+from xarray_n5.writing.underway import all_underway
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from xarray_n5.array import Array
     from xarray_n5.copies.replicas import Replica
     from xarray_n5.formats import Documents, Format
     from xarray_n5.storage import Store
@@ -112,9 +117,9 @@ class Destination:
             return
         folders, _ = self.store.list(self.path)
         stopped = any(name.startswith(WRITING) for name in folders)
-        hint = (
-            "its copy has not ended: go on with resume=True" if stopped else "replace with mode='w'"
-        )
+        hint = "use mode='w' to replace it"
+        if stopped:
+            hint = f"its copy has not ended: go on with resume=True, or {hint}"
         if self.resume:
             hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
         found = self.form.read(documents, where(self.store, self.path, self.form))
@@ -127,3 +132,40 @@ class Destination:
         for path, there in zip(paths, get_all_documents(self.store, paths, self.form), strict=True):
             if there:
                 raise NodeExistsError(self.store.url, path, "a node", hint)
+
+    def has_all(self, made: Mapping[str, Replica]) -> bool:
+        """Return whether the arrays of a copy are there, and nothing of it is left to be written.
+
+        Of what an array holds, a block in the middle is compared: all takes as long as the copy.
+        """
+        if not made or all_underway(self.store, self.path):
+            return False
+        for inner, each in made.items():
+            try:
+                there = open_array(self.store, join(self.path, inner), format=self.form.name)
+            except N5Error:
+                return False
+            wanted = (each.metadata.shape, each.metadata.chunks, each.metadata.dtype)
+            same = (there.shape, there.chunks, there.dtype) == wanted
+            if not same or not is_written(there, holes=each.holes) or not _alike(each, there):
+                return False
+        return True
+
+
+def is_written(array: Array, *, holes: bool = False) -> bool:
+    """Return whether no write into an array is unfinished and, without holes, no chunk missing."""
+    if all_underway(array.container, array.path):
+        return False
+    return holes or sum(1 for _ in array.stored_chunks()) == array.grid.size
+
+
+def _alike(made: Replica, there: Array) -> bool:
+    """Return whether a block in the middle of an array is that of the copy."""
+    at = [len(sizes) // 2 for sizes in made.data.chunks]
+    starts = [sum(sizes[:n]) for n, sizes in zip(at, made.data.chunks, strict=True)]
+    sides = [sizes[n] for n, sizes in zip(at, made.data.chunks, strict=True)]
+    box = tuple(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
+    one, other = made.data[box].compute(), there[box]
+    if one.dtype.hasobject:
+        return bool((one == other).all())
+    return bool(np.asarray(one).tobytes() == np.asarray(other).astype(one.dtype).tobytes())

@@ -29,12 +29,16 @@ from xarray_n5.dialects.levels import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from xml.etree.ElementTree import Element
 
     from xarray_n5.dialects import Node
 
 _NDIM = 3
 
 _NAMES = ("x", "y", "z")
+
+_CONTAINERS = ("n5", "hdf5", "zarr")
+"""What the XML calls the element that names the container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,7 @@ def _parse(document: bytes) -> Project:
         If it is no XML, or has numbers that make no sense, or defines entities of its own, which
         BigDataViewer's never do.
     """
-    from xml.etree import ElementTree as ET
-
-    if re.search(rb"<!\s*(DOCTYPE|ENTITY)", document.replace(b"\0", b"")):
-        raise ValueError("it has a document type of its own, which is not read")
-    try:
-        root = ET.fromstring(document)  # noqa: S314 - without entities there is nothing to expand
-    except ET.ParseError as error:
-        raise ValueError(str(error)) from error
+    root = _root(document)
     registrations = {}
     for view in root.iter("ViewRegistration"):
         whole = np.eye(_NDIM + 1)
@@ -125,6 +122,28 @@ def _parse(document: bytes) -> Project:
             raise ValueError(f"the voxelSize {size!r} is not three positive numbers")
         voxels[_whole(setup.findtext("id"))] = numbers, setup.findtext("voxelSize/unit")
     return Project(registrations, voxels)
+
+
+def container_of(document: bytes) -> str | None:
+    """Return the container that an XML file of BigDataViewer names; None where it names none."""
+    try:
+        loader = _root(document).find("SequenceDescription/ImageLoader")
+    except ValueError:
+        return None
+    found = () if loader is None else (loader.findtext(kind) for kind in _CONTAINERS)
+    return next((name.strip() for name in found if name and name.strip()), None)
+
+
+def _root(document: bytes) -> Element:
+    """Return the root of an XML file, which must define nothing."""
+    from xml.etree import ElementTree as ET
+
+    if re.search(rb"<!\s*(DOCTYPE|ENTITY)", document.replace(b"\0", b"")):
+        raise ValueError("it has a document type of its own, which is not read")
+    try:
+        return ET.fromstring(document)  # noqa: S314 - without entities there is nothing to expand
+    except ET.ParseError as error:
+        raise ValueError(str(error)) from error
 
 
 def _whole(text: str | None) -> int:

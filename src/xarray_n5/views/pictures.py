@@ -24,6 +24,9 @@ _ROUND = (1, 2, 5, 10)
 _PART = 0.25
 """How much of a picture's width a scale bar takes at most."""
 
+_SMALLEST = 64
+"""How many pixels the sides have at least of a picture with a scale bar that can be read."""
+
 
 def draw(
     section: Section,
@@ -75,7 +78,7 @@ def draw(
     area.imshow(
         shown, aspect="auto", interpolation="nearest", cmap="gray", extent=(0, wide, tall, 0)
     )
-    _scale_bar(area, section.columns, wide, tall)
+    _scale_bar(area, section.columns, wide)
     figure.savefig(place, dpi=_DPI)
 
 
@@ -131,26 +134,51 @@ def _alike(rows: Axis, columns: Axis) -> tuple[Axis, Axis]:
     return replace(rows, scale=rows.step * one.size / other.size), columns
 
 
-def _scale_bar(area: Any, axis: Axis, wide: float, tall: float) -> None:
-    """Draw a bar of a round length at the lower right, and write the length above it."""
-    length = round_length(wide * _PART)
-    unit = (unit_of(axis.unit) and str(unit_of(axis.unit).symbol)) or axis.unit or "samples"  # type: ignore[union-attr]
-    right, bottom = 0.97 * wide, 0.96 * tall
-    outline: dict[str, Any] = {"linewidth": 1, "edgecolor": "black", "facecolor": "white"}
-    from matplotlib import patheffects
+def _scale_bar(area: Any, axis: Axis, wide: float) -> None:
+    """Draw a bar of a round length at the lower right, its length above it, on a dark box."""
     from matplotlib.patches import Rectangle
 
-    area.add_patch(Rectangle((right - length, bottom), length, -0.012 * tall, **outline))
-    area.text(
-        right - length / 2,
-        bottom - 0.03 * tall,
+    width, height = area.figure.canvas.get_width_height()
+    if min(width, height) < _SMALLEST:
+        return
+    length = round_length(wide * _PART)
+    unit = (unit_of(axis.unit) and str(unit_of(axis.unit).symbol)) or axis.unit or "samples"  # type: ignore[union-attr]
+    # In pixels from the lower left, so that it is as readable in pictures of any size; drawn by
+    # inches, which pictures that know no pixels have, too.
+    size = min(15.0, max(8.0, 0.03 * max(width, height)))
+    gap, thick = size / 2, max(2.0, size / 4)
+    bar = length / wide * width
+    text = area.text(
+        0,
+        (2.5 * gap + thick) / _DPI,
         f"{length:g} {unit.replace('um', 'µm')}",
+        transform=area.figure.dpi_scale_trans,
         color="white",
         ha="center",
         va="bottom",
-        fontsize=11,
-        path_effects=[patheffects.withStroke(linewidth=2, foreground="black")],
+        fontsize=size * 72 / _DPI,
+        zorder=3,
     )
+    extent = text.get_window_extent()
+    across = max(bar, extent.width)
+    middle = width - 2 * gap - across / 2
+    text.set_x(middle / _DPI)
+    for x, y, w, h, colour, opaque in (
+        (middle - across / 2 - gap, gap, across + 2 * gap, extent.y1 - gap / 2, "black", 0.75),
+        (middle - bar / 2, 2 * gap, bar, thick, "white", 1.0),
+    ):
+        area.add_patch(
+            Rectangle(
+                (x / _DPI, y / _DPI),
+                w / _DPI,
+                h / _DPI,
+                transform=area.figure.dpi_scale_trans,
+                facecolor=colour,
+                alpha=opaque,
+                linewidth=0,
+                zorder=2,
+            )
+        )
 
 
 def _matplotlib() -> tuple[Any, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from xarray_n5.array import Array
+from xarray_n5.datasets.images import together
 from xarray_n5.datasets.picking import levels_of
 from xarray_n5.errors import NodeNotFoundError
 
@@ -27,6 +29,8 @@ class Section:
     """The axes, whose scale is that of the rows and columns here."""
     title: str
     """What is shown."""
+    stored: bool = True
+    """Whether any chunk of it is; else all that is shown is the fill value."""
 
 
 def section(
@@ -42,7 +46,8 @@ def section(
     Parameters
     ----------
     node
-        An array, or the group of a pyramid.
+        An array, the group of a pyramid, or a group whose groups are one image, as BigDataViewer
+        has them: of these the first timepoint, setup or channel.
     axis
         The axis that is cut; by default that called z, or the third from the end. Of all others
         but the last two, sample 0 is taken.
@@ -58,12 +63,14 @@ def section(
     NodeNotFoundError
         If a group holds no pyramid.
     ValueError
-        If the array has fewer than two axes, or no such axis or place.
+        If the array has fewer than two axes, no samples, or no such axis or place.
     """
     levels = _levels(node)
     base = levels[0]
     if base.ndim < 2:  # noqa: PLR2004 - rows and columns
         raise ValueError(f"{base.url} has {base.ndim} axes; a picture needs two at least")
+    if 0 in base.shape:
+        raise ValueError(f"{base.url} has no samples to draw: its shape is {base.shape}")
     axes = base.geometry().with_names().axes
     cut = _cut(axes, axis, base)
     shown = [number for number in range(base.ndim) if number != cut][-2:]
@@ -79,11 +86,14 @@ def section(
     for number in shown:
         place[number] = slice(None, None, step)
     rows, columns = (_every(own[number], step) for number in shown)
+    values = array[tuple(place)]
     return Section(
-        values=array[tuple(place)],
+        values=values,
         rows=rows,
         columns=columns,
         title=_title(array, own, cut, place),
+        # What is not all alike does not consist of fill values.
+        stored=bool((values != values.flat[0]).any()) or _has_chunks(array, place),
     )
 
 
@@ -94,8 +104,25 @@ def _levels(node: Array | Group) -> list[Array]:
     arrays = node.arrays()
     if levels := list(levels_of(node, arrays).values()):
         return levels
-    names = f"it holds {', '.join(arrays)}: name one" if arrays else "it holds no arrays"
-    raise NodeNotFoundError(node.url, "", "pyramid", names)
+    if arrays:
+        hint = f"it holds {', '.join(arrays)}: name one"
+        raise NodeNotFoundError(node.url, "", "pyramid", hint)
+    # Of views that are no one image, each setup may be one.
+    joined = together(node, dialect=None, inherit=False)
+    for images in joined.values():
+        return [image.first for image in images.values()]
+    groups = ", ".join(sorted(node))
+    hint = f"it holds no arrays, but {groups}: name one" if groups else "it holds no arrays"
+    raise NodeNotFoundError(node.url, "", "pyramid", hint)
+
+
+def _has_chunks(array: Array, place: list[int | slice]) -> bool:
+    """Return whether any chunk is stored of those that were read."""
+    sides = []
+    for where, size, chunk in zip(place, array.shape, array.chunks, strict=True):
+        samples = range(where, where + 1) if isinstance(where, int) else range(size)[where]
+        sides.append(sorted({sample // chunk for sample in samples}))
+    return any(array.container.exists(array.chunk_key(index)) for index in product(*sides))
 
 
 def _cut(axes: tuple[Axis, ...], name: str | None, array: Array) -> int | None:
@@ -136,8 +163,6 @@ def _sample(
 
 
 def _every(axis: Axis, step: int) -> Axis:
-    from dataclasses import replace
-
     scale = axis.step * step if axis.labels is None else None
     return replace(axis, scale=scale, labels=None)
 

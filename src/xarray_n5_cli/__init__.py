@@ -1,20 +1,21 @@
 """The command line: what is stored, copied, verified and drawn, without a line of Python.
 
-A command is a file. What is slow to import is imported when a command runs.
+A command is a file. It stands beside the package, whose import takes a second, and imports it when
+a command runs: a shell that completes words asks for nothing but their names.
 """
 
 from __future__ import annotations
 
 import click
 
-from xarray_n5.cli.completion import completion
-from xarray_n5.cli.copying import copy
-from xarray_n5.cli.info import info
-from xarray_n5.cli.preview import preview
-from xarray_n5.cli.pyramid import pyramid
-from xarray_n5.cli.repair import repair
-from xarray_n5.cli.tree import tree
-from xarray_n5.cli.verify import verify
+from xarray_n5_cli.completion import completion
+from xarray_n5_cli.copying import copy
+from xarray_n5_cli.info import info
+from xarray_n5_cli.preview import preview
+from xarray_n5_cli.pyramid import pyramid
+from xarray_n5_cli.repair import repair
+from xarray_n5_cli.tree import tree
+from xarray_n5_cli.verify import verify
 
 __all__ = ["main"]
 
@@ -32,7 +33,8 @@ def main(*, traceback: bool) -> None:
 
     A URL is a path or anything that fsspec reaches: s3://bucket/a.n5, https://host/a.zarr. The
     path of a node may follow it at once, or as the next argument. Exit codes: 0 is fine, 1 means
-    that the data are not what they should be, 2 that the command was not understood.
+    that something could not be done or that data are not what they should be, 2 that an option or
+    an argument is none, or makes no sense by itself.
     """
 
 

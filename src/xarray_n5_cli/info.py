@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5.cli.failing import one_line
-from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5_cli.failing import one_line
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
     from xarray_n5.array import Array
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
 @storage_option()
 @one_line
 def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None:
-    r"""Tell what is at URL, or at PATH in it: metadata, axes and attributes.
+    """Tell what is at URL, or at PATH in it: metadata, axes and attributes.
 
     The keys of the JSON object stay as they are: url, path, kind ("array" or "group"), format and
     attributes; of a group its children; of an array shape, dtype, bytes, chunks, chunk_count,
@@ -53,10 +53,30 @@ def _text(node: Array | Group) -> str:
 
     if isinstance(node, Array):
         title, rows = show_array(node)
-        return as_text(title, [*rows, ("attributes", "")]).rstrip()
+        return as_text(title, [*rows, *_attributes(node)]).rstrip()
     title, rows = show_group(node)
     named = [row for row in rows if row[0] != "attributes"]
-    return as_text(f"{title} {node.format}", [*named, ("attributes", "")]).rstrip()
+    rows = [*named, *_images(node), *_attributes(node)]
+    return as_text(f"{title} {node.format}", rows).rstrip()
+
+
+def _attributes(node: Array | Group) -> list[tuple[str, str]]:
+    """Return the line that attributes stand below, if there are any."""
+    return [("attributes", "")] if node.attrs else []
+
+
+def _images(group: Group) -> list[tuple[str, str]]:
+    """Return a line for each image that groups make up together, as BigDataViewer has them."""
+    from xarray_n5.datasets.images import together
+    from xarray_n5.views.reprs import times
+
+    rows = []
+    for name, levels in together(group, dialect=None, inherit=False).items():
+        first = next(iter(levels.values()))
+        axes = ", ".join(str(axis.name) for axis in first.named().axes)
+        told = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"
+        rows.append(("image", f"{name}: {told}" if name else told))
+    return rows
 
 
 def _group(group: Group) -> dict[str, Any]:

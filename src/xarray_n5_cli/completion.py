@@ -9,7 +9,7 @@ import click
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print a script that completes commands and options in SHELL.
+    """Print a script that completes commands and options in SHELL.
 
     \b
     Examples:

@@ -11,6 +11,9 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_PATIENCE = 10
+"""How many seconds a scheduler has to answer."""
+
 
 def _parse_chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
     if text is None or text == "auto":
@@ -42,7 +45,7 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
             callback=_parse_compression,
             default="same",
             show_default=True,
-            help="A name, raw, or N5's JSON object; gzip takes the place of one that is not there.",
+            help="A name, raw, or N5's JSON object; one that the format of DST lacks becomes gzip.",
         ),
         click.option(
             "--chunks", callback=_parse_chunks, metavar="64,64,64", help="Another shape of chunks."
@@ -84,5 +87,12 @@ def workers_of(workers: int | None, scheduler: str | None, *, processes: bool) -
                 n_workers=workers, threads_per_worker=1, dashboard_address=None
             )
             place = stack.enter_context(cluster)
-        stack.enter_context(Client(place))
+        try:
+            client: Any = Client(place, timeout=_PATIENCE)
+        except OSError as error:
+            raise OSError(
+                f"no Dask scheduler answers at {place} ({error}): start one there with `dask "
+                "scheduler`, or leave --scheduler out"
+            ) from error
+        stack.enter_context(client)
         yield

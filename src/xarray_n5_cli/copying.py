@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from xarray_n5.cli.computing import computing, storing, workers_of
-from xarray_n5.cli.failing import one_line
-from xarray_n5.cli.places import for_url, split_place, storage_option
+from xarray_n5_cli.computing import computing, storing, workers_of
+from xarray_n5_cli.failing import one_line, scrubbed
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
@@ -28,17 +28,19 @@ def _side(text: str) -> slice:
 
 
 def _dtype(_: object, __: object, text: str | None) -> Any:
+    if text is None:
+        return None
     import numpy as np
 
     try:
-        return None if text is None else np.dtype(text)
+        return np.dtype(text)
     except TypeError as error:
         raise click.BadParameter(f"{error}; give one such as uint8 or float32") from None
 
 
 @click.command()
-@click.argument("src")
-@click.argument("dst")
+@click.argument("src", shell_complete=files)
+@click.argument("dst", shell_complete=files)
 @storing
 @click.option("--dtype", callback=_dtype, help="Another type; whole numbers must fit into it.")
 @click.option(
@@ -64,7 +66,7 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     "--format",
     "form",
     type=click.Choice(["n5", "zarr2", "hdf5"]),
-    help="Format of DST; by default its name tells.",
+    help="The format of DST; by default its name tells.",
 )
 @click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
 @computing
@@ -87,7 +89,7 @@ def copy(
     dst_options: dict[str, Any],
     **changes: Any,
 ) -> None:
-    r"""Copy the array or the group at SRC, with all that is in it, to DST.
+    """Copy the array or the group at SRC, with all that is in it, to DST.
 
     The name of DST tells its format: *.zarr is Zarr v2, *.h5 HDF5, all else N5. Axes read the
     same in all of them, attributes stay, and copying back restores them as they were. A copy that
@@ -99,9 +101,9 @@ def copy(
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """
-    from xarray_n5.cli.progress import progress
     from xarray_n5.copies.copying import copy as begin
     from xarray_n5.copies.replicas import Changes
+    from xarray_n5_cli.progress import progress
 
     (source, source_path), (target, path) = split_place(src), split_place(dst)
     source_options = for_url(source, options)
@@ -121,6 +123,9 @@ def copy(
             source_options=source_options,
             storage_options=for_url(target, dst_options),
         )
+        if begun.ended:
+            click.echo(f"nothing to resume: {scrubbed(dst)} is there, and whole")
+            return
         with progress(begun.chunks):
             begun.now()
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from xarray_n5.errors import N5Error
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -19,8 +17,14 @@ P = ParamSpec("P")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]*@|(?<=[?&])[^=&\s]*=[^&\s'\"]*")
 """What a URL may hold that nobody else shall see."""
 
-_TOLD = (N5Error, OSError, ValueError, ImportError)
-"""Errors that say what is wrong; others are faults of the program, and show where."""
+_RESUMED = (
+    "{path!r} in {url!r} holds an unfinished write of something else, or with other options, that "
+    "began {began}: give what was given then, or start anew with mode='w' and without --resume"
+)
+"""What a command says of a :class:`~xarray_n5.errors.ResumeError`."""
+
+_TOLD = (OSError, ValueError, ImportError)
+"""Errors that say what is wrong, as the package's own do; others are faults, and show where."""
 
 
 def one_line(command: Callable[P, None]) -> Callable[P, None]:
@@ -28,11 +32,12 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from xarray_n5.errors import N5Error
+
         context = click.get_current_context()
-        secrets = sorted(_texts(context.params), key=len, reverse=True)
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
-            click.echo(f"Warning: {scrubbed(str(message), secrets)}", err=True)
+            click.echo(f"Warning: {told_of(message)}", err=True)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -43,12 +48,44 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
                 command(*args, **kwargs)
             except BrokenPipeError:
                 raise  # click ends without a word
-            except _TOLD as error:
+            except (N5Error, *_TOLD) as error:
                 if context.find_root().params.get("traceback"):
                     raise
-                raise click.ClickException(scrubbed(_told(error), secrets)) from error
+                raise click.ClickException(told_of(error)) from error
 
     return run
+
+
+def told_of(problem: BaseException | str) -> str:
+    """Return a problem in one line, without secrets, in the words of the command that runs."""
+    from xarray_n5.errors import ResumeError
+
+    context = click.get_current_context()
+    secrets = sorted(_texts(context.params), key=len, reverse=True)
+    text = _RESUMED if isinstance(problem, ResumeError) else str(problem)
+    if isinstance(problem, ResumeError):
+        text = text.format(path=problem.path or "/", url=problem.url, began=problem.began)
+    line = " ".join(text.split()) or type(problem).__name__
+    return scrubbed(as_options(line, context.command), secrets)
+
+
+def as_options(text: str, command: click.Command) -> str:
+    """Return a text with the options of a command, where it names arguments of Python.
+
+    >>> mode = click.Option(["--mode"])
+    >>> as_options("use mode='w' to replace it", click.Command("copy", params=[mode]))
+    'use --mode w to replace it'
+    """
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    for option, flag in ((o, f) for o in options for f in o.opts if f.startswith("--")):
+        name = flag.removeprefix("--").replace("-", "_")
+        if option.is_flag:
+            text = re.sub(rf"\b{name}=True\b", flag, text)
+        elif name == "storage_option":
+            text = re.sub(r"\bstorage_options\b", flag, text)
+        else:
+            text = re.sub(rf"\b{name}=(['\"]?)([\w-]+)\1", rf"{flag} \2", text)
+    return text
 
 
 def scrubbed(text: str, secrets: list[str] | tuple[str, ...] = ()) -> str:
@@ -60,11 +97,6 @@ def scrubbed(text: str, secrets: list[str] | tuple[str, ...] = ()) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return _CREDENTIALS.sub("", text)
-
-
-def _told(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text or type(error).__name__
 
 
 def _texts(params: dict[str, Any]) -> Iterator[str]:

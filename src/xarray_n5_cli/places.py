@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from xarray_n5.paths import join
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +27,14 @@ def split_place(url: str, path: str = "") -> tuple[str, str]:
     ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
     for end in reversed(ends):
         if url[:end].endswith(_SUFFIXES):
-            return url[:end], join(url[end:].strip("/"), path)
+            inner = (url[end:].strip("/"), path)
+            return url[:end], "/".join(filter(None, inner))
     return url, path
+
+
+def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
+    """Have a shell complete the names of files, as it does for other programs."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def storage_option(

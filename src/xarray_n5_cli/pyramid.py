@@ -1,0 +1,169 @@
+"""`pyramid`: coarser levels of an array."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+import click
+
+from xarray_n5_cli.computing import computing, storing, workers_of
+from xarray_n5_cli.failing import one_line, scrubbed
+from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.verify import counted
+
+
+def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
+    """Return one factor, one for each axis, or one of these for each level."""
+    try:
+        steps = [tuple(map(int, text.split(","))) for text in given]
+    except ValueError:
+        raise click.BadParameter(
+            f"{', '.join(given)}: give 2, or 1,2,2 in numpy's order of axes"
+        ) from None
+    levels: list[Any] = [step[0] if len(step) == 1 else step for step in steps]
+    if not levels:
+        return None
+    # One number counts for all levels; so does one for each axis, which Python would take for them.
+    return levels[0] if len(levels) == 1 and isinstance(levels[0], int) else levels
+
+
+@click.command()
+@click.argument("src", shell_complete=files)
+@click.argument("dst", default="", shell_complete=files)
+@click.option(
+    "--factors",
+    multiple=True,
+    callback=_factors,
+    metavar="2 | 1,2,2",
+    help="By how much a level is coarser than the one before; 2 for all levels, or once for each.",
+)
+@click.option("--levels", type=click.IntRange(0), help="How many coarser levels.")
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "mode", "nearest", "max", "min"]),
+    default="mean",
+    show_default=True,
+    help="mode is for labels.",
+)
+@click.option("--partial", is_flag=True, help="Keep windows at the ends that are not whole.")
+@storing
+@click.option(
+    "--mode",
+    type=click.Choice(["w-", "w"]),
+    default="w-",
+    show_default=True,
+    help="w replaces levels that are there.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["n5", "zarr2", "hdf5"]),
+    help="The format of DST; by default its name tells.",
+)
+@click.option("--resume", is_flag=True, help="Go on with this pyramid, where it was stopped.")
+@computing
+@storage_option()
+@storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
+@one_line
+def pyramid(
+    src: str,
+    dst: str,
+    *,
+    form: str | None,
+    workers: int | None,
+    processes: bool,
+    scheduler: str | None,
+    options: dict[str, Any],
+    dst_options: dict[str, Any],
+    **asked: Any,
+) -> None:
+    """Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
+
+    By default the axes of space with the shortest voxels are halved, level by level, until one
+    chunk holds a level. A pyramid that was stopped, by whatever means, goes on with --resume.
+
+    \b
+    Examples:
+      xarray-n5 pyramid em.n5/em/s0
+      xarray-n5 pyramid cells.n5/raw views.zarr/cells --chunks 32
+      xarray-n5 pyramid em.n5/labels/s0 --method mode --factors 1,2,2 --factors 2
+    """
+    from dask.diagnostics.progress import ProgressBar
+    from dask.utils import format_bytes
+
+    from xarray_n5.errors import NodeExistsError
+    from xarray_n5.group import open_array
+    from xarray_n5.multiscale import pyramid as write
+
+    place, source_path = split_place(src)
+    source_options = for_url(place, options)
+    source: Any = place
+    if dst:
+        target, path = split_place(dst)
+        source = open_array(place, source_path, storage_options=source_options)
+        asked |= {"url": target, "path": path, "format": form}
+        asked |= {"storage_options": for_url(target, dst_options)}
+    elif form is not None:
+        raise click.UsageError("--format is that of DST, which is not given")
+    else:
+        asked |= {"path": source_path, "storage_options": source_options}
+    shown = ProgressBar(out=sys.stderr) if sys.stderr.isatty() else contextlib.nullcontext()
+    with workers_of(workers, scheduler, processes=processes), shown:
+        try:
+            done = write(source, **asked)
+        except NodeExistsError:
+            if asked["mode"] == "w" or not asked["resume"] or not _is_there(source, **asked):
+                raise
+            click.echo(f"nothing to resume: the levels of {scrubbed(dst or src)} are there, whole")
+            return
+    for name, level in done.children.items():
+        chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
+        click.echo(f"{name}: {counted(chunks, 'chunk')}, {format_bytes(nbytes)}")
+
+
+def _is_there(
+    source: Any,
+    *,
+    url: str | None = None,
+    path: str,
+    factors: Any,
+    levels: int | None,
+    chunks: Any,
+    partial: bool,
+    storage_options: dict[str, Any] | None,
+    **_: Any,
+) -> bool:
+    """Return whether all levels of a pyramid are stored, and no write of them is unfinished."""
+    from xarray_n5.copies.destinations import is_written
+    from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5.group import open_array
+    from xarray_n5.paths import join
+    from xarray_n5.pyramids.bases import new_base, stored_base
+    from xarray_n5.pyramids.scaling import steps_of
+    from xarray_n5.pyramids.windows import coarse_shape
+    from xarray_n5.writing.underway import all_underway
+
+    place: Any = url
+    if url is None:
+        base = stored_base(
+            source, path, axes=None, chunks=chunks, storage_options=storage_options, form=None
+        )
+        place, path = base.group[:2]
+        storage_options = None
+    else:
+        base = new_base(source, axes=None, chunks=chunks)
+    shape, shapes = base.shape, [base.shape]
+    for step in steps_of(base.geometry, shape, base.chunks, factors, levels, partial=partial):
+        shapes.append(coarse_shape(shapes[-1], step, partial=partial))
+    for number, shape in enumerate(shapes):
+        try:
+            level = open_array(place, join(path, f"s{number}"), storage_options=storage_options)
+        except NodeNotFoundError:
+            return False
+        group = level.path.rpartition("/")[0]
+        unfinished = all_underway(level.container, group)
+        if level.shape != shape or unfinished or not is_written(level):
+            return False
+    return True
