@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import threading
 import time
@@ -246,7 +247,13 @@ def gcs(folder: Path) -> Iterator[Bucket]:
     """Google's object store by an emulator."""
     pytest.importorskip("gcsfs")
     port = free_port()
-    command = [program("gcp-storage-emulator"), "start", "--in-memory", "--default-bucket=bucket"]
+    program("gcp-storage-emulator")
+    # It answers one request after another: let all others wait, instead of turning them away.
+    script = (
+        "from http.server import HTTPServer; HTTPServer.request_queue_size = 1024\n"
+        "from gcp_storage_emulator.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", script, "start", "--in-memory", "--default-bucket=bucket"]
     command += ["--host=127.0.0.1", f"--port={port}"]
     endpoint = f"http://127.0.0.1:{port}"
     with running(command, port, folder / "log"):
