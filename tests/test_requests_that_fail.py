@@ -191,6 +191,8 @@ def test_an_error_in_another_process_is_the_same(server: Server) -> None:
         (f"403 from 'https://host/x.n5/0?{SECRET}' twice", "403 from 'https://host/x.n5/0?' twice"),
         (f"https://host/x.n5#{SECRET}", "https://host/x.n5#"),
         (f"zip://x::https://me:{SECRET}@host/x.zip?a=1&b={SECRET}", "zip://x::https://host/x.zip?"),
+        (f'no bucket "key:{SECRET}@bucket"', 'no bucket "bucket"'),
+        ("at 12:30 me@host: no", "at 12:30 me@host: no"),
         ("why? because #4 says so", "why? because #4 says so"),
         ("/a/0?sig=1 is there", "/a/0? is there"),
         ("s3://b/x@2.n5/a", "s3://b/x@2.n5/a"),
@@ -198,6 +200,11 @@ def test_an_error_in_another_process_is_the_same(server: Server) -> None:
 )
 def test_what_urls_hold_of_secrets_is_hidden(text: str, expected: str) -> None:
     assert hide(text) == expected
+
+
+def test_numbers_that_are_secrets_are_hidden_and_words_are_not() -> None:
+    options = {"password": 12345678, "use_key": True}
+    assert hide_all("no 12345678, which is True", options) == "no ***, which is True"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_USERS = re.compile(r"(?<=://)[^/\s?#'\"]*@")
-"""A user and a password before a host."""
+_USERS = re.compile(r"(?<=://)[^/\s?#'\"]*@|(?<![^\s'\"])[^/\s:?#'\"@]+:[^/\s?#'\"@]+@(?=[\w.-])")
+"""A user and a password before a host; also where a library repeats it without the protocol."""
 
 _ASKED = re.compile(r"(?P<path>://[^\s'\"?#]*[?#])[^\s'\"]+|(?<=[?&])[^=&\s'\"]*=[^\s'\"]*")
 """What is asked for behind a path: all of it in a URL, and elsewhere what has a name."""
@@ -59,6 +59,8 @@ def _values(value: object, *, secret: bool = False) -> Iterator[str]:
         case list() | tuple():
             for inner in value:
                 yield from _values(inner, secret=secret)
+        case int() if secret and not isinstance(value, bool):
+            yield from _values(str(value), secret=True)
         case str() if secret and len(value) >= _SHORTEST:
             yield value
             parts = [part.partition("=")[2] for part in value.split(";")]
