@@ -34,18 +34,21 @@ def write_pyramid(place: Path) -> None:
     pyramid(IMAGE, place, "p", levels=1, resume=True)
 
 
-def write_copy(place: Path) -> None:
-    if not (place.parent / "source.n5").exists():
-        to_n5(NUMBERS, place.parent / "source.n5", "a")
-    copy(place.parent / "source.n5", "", place, resume=True).now()
-
-
-@pytest.mark.parametrize("write", [write_array, write_dataset, write_pyramid, write_copy])
+@pytest.mark.parametrize("write", [write_array, write_dataset, write_pyramid])
 def test_a_write_that_has_ended_has_nothing_to_go_on_with(tmp_path: Path, write: Write) -> None:
     write(tmp_path / "b.n5")
     with pytest.raises(NodeExistsError, match="nothing of it is unfinished") as caught:
         write(tmp_path / "b.n5")
     assert "mode=" not in str(caught.value)
+
+
+def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:
+    to_n5(NUMBERS, tmp_path / "b.n5", "a")
+    copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).now()
+    assert copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).ended
+    open_array(tmp_path / "c.n5", "a", mode="r+")[...] = 0
+    with pytest.raises(NodeExistsError, match="nothing of it is unfinished"):
+        copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True)
 
 
 def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_code_on_a_page_runs_from_top_to_bottom(
         run(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_imports_the_package_before_it_needs_it(page: Path) -> None:
     code = "".join(code for _, code in blocks(page, "python"))
     needs = re.search(r"\.n5\.(?:to_n5|geometry)|\bda\.(?:from|to)_n5|xarray_n5\.\w", code)
