@@ -132,11 +132,24 @@ def serving(
         server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         return runner
 
+    async def stop() -> None:
+        handlers = runner.server
+        await runner.cleanup()
+        for _ in range(3):
+            # Connections that were being accepted meanwhile, and tasks of those that are gone.
+            await asyncio.sleep(0.02)
+            await handlers.shutdown(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0.01)
+
     runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
     try:
         yield server
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        asyncio.run_coroutine_threadsafe(stop(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
