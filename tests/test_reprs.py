@@ -202,10 +202,8 @@ const all = [...document.querySelectorAll("details")];
 const before = all.map(each => each.open);
 const heights = [document.body.scrollHeight];
 for (const each of all) { if (!each.open) { each.querySelector("summary").click(); } }
-requestAnimationFrame(() => {
-  heights.push(document.body.scrollHeight);
-  document.title = JSON.stringify([before, all.map(each => each.open), heights]);
-});
+heights.push(document.body.scrollHeight);  // which lays the page out: no need to wait for a frame
+document.title = JSON.stringify([before, all.map(each => each.open), heights]);
 </script>
 """
 
