@@ -41,6 +41,12 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of how arrays are stored."""
     for option in (
         click.option(
+            "--format",
+            "form",
+            type=click.Choice(["n5", "zarr2", "hdf5"]),
+            help="The format of DST; by default its name tells.",
+        ),
+        click.option(
             "--compression",
             callback=_parse_compression,
             default="same",

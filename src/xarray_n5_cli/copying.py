@@ -62,12 +62,6 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     show_default=True,
     help="w-: DST must be new. a: add to a group. w: replace arrays of the same paths, too.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["n5", "zarr2", "hdf5"]),
-    help="The format of DST; by default its name tells.",
-)
 @click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
 @computing
 @storage_option()

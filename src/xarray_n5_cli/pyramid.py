@@ -56,12 +56,6 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     show_default=True,
     help="w replaces levels that are there.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["n5", "zarr2", "hdf5"]),
-    help="The format of DST; by default its name tells.",
-)
 @click.option("--resume", is_flag=True, help="Go on with this pyramid, where it was stopped.")
 @computing
 @storage_option()
