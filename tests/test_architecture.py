@@ -40,6 +40,7 @@ LADDER = [
     {"metadata", "writing.underway"},
     {"dialects", "formats"},
     {"documents"},
+    {"structure"},
     {"attributes", "chunks", "writing.orders"},
     {"blocks", "reading", "surroundings", "views.reprs"},
     {"points", "views.trees"},

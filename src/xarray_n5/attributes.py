@@ -10,7 +10,7 @@ import numpy as np
 
 from xarray_n5.documents import get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeNotFoundError, ReadOnlyError
-from xarray_n5.metadata import GroupMetadata
+from xarray_n5.metadata import GroupMetadata, check_factors, lists_levels
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
@@ -94,6 +94,10 @@ class NodeAttributes(MutableMapping[str, Any]):
         node = self._format.read(before, where)
         if self._is_array and isinstance(node, GroupMetadata):
             raise NodeNotFoundError(self._store.url, self._path, "array")
+        if not self._is_array:
+            node = self._format.as_group(before, where)
+        if self._is_array and not lists_levels(node.attributes):
+            check_factors(new, where)
         stored = dict(node.attributes)
         items = {k: v for k, v in stored.items() if k not in gone} | as_json(new, where)
         changed = self._format.with_attributes(before, items, where)
@@ -103,9 +107,9 @@ class NodeAttributes(MutableMapping[str, Any]):
 
 
 def attributes_of(store: Store, path: str, form: Format) -> NodeAttributes:
-    """Return the attributes of a node as they are stored now, to be changed."""
+    """Return the attributes of a group as they are stored now, to be changed."""
     documents = get_documents(store, path, form)
-    items = form.read(documents, join(store.url, path, form.documents[0])).attributes
+    items = form.as_group(documents, join(store.url, path, form.documents[0])).attributes
     return NodeAttributes(store, path, form, items, writable=True, changed=lambda _: None)
 
 

@@ -24,6 +24,7 @@ from xarray_n5.metadata import Varlength
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
 from xarray_n5.storage import Remembered, set_many
+from xarray_n5.structure import check_array
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -215,10 +216,14 @@ class Chunks:
 
     def stored_indices(self) -> Iterator[Index]:
         """Iterate over the chunks that are stored, also those beyond the array's ends."""
+        stored = False
         for key in self.store.walk(self.path):
             index = self.format.chunk_index(self.metadata, key)
             if index is not None:
+                stored = True
                 yield index
+        if not stored:
+            check_array(self.store, self.path, self.format, self.metadata)
 
     def prepare(self, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
         """Make the `stored` chunks fit for the array to become of `shape`.

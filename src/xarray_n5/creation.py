@@ -10,10 +10,11 @@ import numpy as np
 
 from xarray_n5.documents import delete_node, get_all_documents, get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeExistsError, UnknownCompressionError
-from xarray_n5.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.metadata import ArrayMetadata, GroupMetadata, check_factors
 from xarray_n5.nodes import FOREIGN
 from xarray_n5.nodes import where as _where
 from xarray_n5.paths import WRITING, is_left, is_own, join
+from xarray_n5.structure import settle
 from xarray_n5.writing.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.array import Array
     from xarray_n5.formats import Documents, Format
+    from xarray_n5.metadata import Metadata
     from xarray_n5.storage import Store
 
 
@@ -105,6 +107,7 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
         raise MetadataError(f"{where}: {error}") from error
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
         raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
+    check_factors(metadata.attributes, where)
     form.create(metadata, {}, where)
     one = (1,) * len(grid.shape)
     try:
@@ -188,6 +191,8 @@ def check_place(
     """
     above = _ancestors(store, path, form)
     found = form.read(before, _where(store, path, form))
+    if replacement is None:
+        found = settle(store, path, form, before, found)
     if isinstance(found, ArrayMetadata) and replacement is None:
         begun = any(name.startswith(WRITING) for name in store.list(path)[0])
         hint = "use mode='w' to replace it"
@@ -277,6 +282,11 @@ def _ancestors(store: Store, path: str, form: Format) -> dict[str, Documents]:
     paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
     above = dict(zip(paths, get_all_documents(store, paths, form), strict=True))
     for parent, documents in above.items():
-        if isinstance(form.read(documents, _where(store, parent, form)), ArrayMetadata):
+        if isinstance(_settled(store, parent, form, documents), ArrayMetadata):
             raise NodeExistsError(store.url, parent, "an array", "it cannot hold other nodes")
     return above
+
+
+def _settled(store: Store, path: str, form: Format, documents: Documents) -> Metadata:
+    metadata = form.read(documents, _where(store, path, form))
+    return settle(store, path, form, documents, metadata)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import TYPE_CHECKING
 
 from xarray_n5.alerts import warn
-from xarray_n5.errors import N5Error
-from xarray_n5.metadata import GroupMetadata
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
@@ -37,41 +34,6 @@ def get_all_documents(store: Store, paths: Sequence[str], form: Format) -> list[
         own = {name: next(found) for name in form.documents}
         several.append({name: data for name, data in own.items() if data is not None})
     return several
-
-
-def read_below(store: Store, path: str, form: Format) -> None:
-    """Read the documents of all nodes below a group, those of one depth together.
-
-    That is for a store that remembers them: who walks through the nodes then finds them there.
-    Where a server lists nothing, nothing is read.
-    """
-    level = [path]
-    while level:
-        try:
-            listings = store.list_many(level)
-        except Exception:  # noqa: BLE001 - servers refuse in many ways, and the walk will tell
-            return
-        inner = [
-            join(place, name)
-            for place, (folders, _) in zip(level, listings, strict=True)
-            for name in folders
-            if not name.startswith(".")
-        ]
-        several = get_all_documents(store, inner, form)
-        level = [
-            place
-            for place, documents in zip(inner, several, strict=True)
-            if _is_group(form, documents, place)
-        ]
-
-
-def _is_group(form: Format, documents: Documents, where: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the walk will tell
-            return isinstance(form.read(documents, where), GroupMetadata)
-    except N5Error:
-        return False
 
 
 def folders_in(store: Store, path: str, form: Format) -> tuple[str, ...]:

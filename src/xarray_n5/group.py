@@ -26,7 +26,6 @@ from xarray_n5.documents import (
     folders_in,
     get_all_documents,
     get_documents,
-    read_below,
     replace_documents,
 )
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
@@ -39,6 +38,7 @@ from xarray_n5.nodes import (
     hint,
     is_foreign,
     locate,
+    missing_array,
     open_place,
     path_in,
     read,
@@ -47,6 +47,7 @@ from xarray_n5.nodes import (
 from xarray_n5.options import check_option
 from xarray_n5.paths import join, new_path
 from xarray_n5.storage import Remembered
+from xarray_n5.structure import known_array, read_below, settle, settle_all
 from xarray_n5.views.reprs import as_text, show_group
 from xarray_n5.views.trees import group_html
 
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import EdgeChunks, Missing
     from xarray_n5.compression import Compression
-    from xarray_n5.formats import Format
+    from xarray_n5.formats import Documents, Format
     from xarray_n5.metadata import Metadata
     from xarray_n5.nodes import LabelMultisets
     from xarray_n5.storage import Store
@@ -142,7 +143,8 @@ class Group(Mapping[str, "Array | Group"]):
         form, document = locate(self._store, path, self._format.name)
         if not exists(self._store, path, document):
             raise KeyError(name)
-        return self._node(path, form.read(document, where(self._store, path, form)))
+        found = form.read(document, where(self._store, path, form))
+        return self._node(path, settle(self._store, path, form, document, found))
 
     def _is_inside(self, name: str) -> bool:
         try:
@@ -163,16 +165,18 @@ class Group(Mapping[str, "Array | Group"]):
         """Return what is at places below; what cannot be read is left out, or raises."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
         several = get_all_documents(self._store, list(paths.values()), self._format)
-        found = {}
+        found: dict[str, tuple[str, Documents, Metadata]] = {}
         for (name, path), documents in zip(paths.items(), several, strict=True):
             at = where(self._store, path, self._format)
             try:
-                found[name] = self._node(path, self._format.read(documents, at))
+                found[name] = path, documents, self._format.read(documents, at)
             except N5Error as error:
                 if strict:
                     raise
                 warn(f"{name!r} is left out: {error}")
-        return found
+        settled = settle_all(self._store, self._format, list(found.values()))
+        named = zip(found.items(), settled, strict=True)
+        return {name: self._node(path, metadata) for (name, (path, *_)), metadata in named}
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
         """Return what is directly in the group but some names: one listing, one batch of reads."""
@@ -299,7 +303,7 @@ def open_array(
         return options.array(store, path, form, assumed)
     form, document, found = read(store, path, format)
     if not isinstance(found, ArrayMetadata):
-        raise NodeNotFoundError(store.url, path, "array", hint(store, path, form))
+        raise missing_array(store, path, form, document)
     if metadata:
         form.matches(document, metadata, where(store, path, form))
     return options.array(store, path, form, found)
@@ -473,7 +477,7 @@ def create_array(
         attributes=as_json(attributes or {}, at),
     )
     before = get_documents(store, path, form)
-    found = form.read(before, at)
+    found = settle(store, path, form, before, form.read(before, at))
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
     metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
     metadata = completed(form, metadata, layout, at, there)
@@ -495,6 +499,7 @@ def create_array(
     if announce is not None:
         announce(array)
     replace_documents(store, path, before, form.create(metadata, before, at))
+    known_array(store, path)
     return array
 
 
@@ -536,7 +541,7 @@ def create_group(
     at = where(store, path, form)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
     before = get_documents(store, path, form)
-    found = form.read(before, at)
+    found = settle(store, path, form, before, form.read(before, at))
     if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
         complete_group(store, path, form, before)
         group = Group(store, path, form, found, options=Opening(writable=True))

@@ -288,10 +288,13 @@ def _lies_in(index: Index, box: tuple[range, ...] | None) -> bool:
 
 def _strays(array: Array) -> list[str]:
     """Return the files beside an array's document that are none of its chunks, nor kept here."""
-    found = []
+    found, stored = [], False
     for key in array.container.walk(array.path):
         index = array.chunk_index(key)
         known = index in array.grid if index is not None else is_own(key) or key in array.documents
+        stored = stored or index is not None
         if not known:
             found.append(key)
+    if found and not stored:
+        next(array.stored_chunks(), None)  # raises where the node is a group
     return found

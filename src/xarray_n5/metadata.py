@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from xarray_n5.errors import MetadataError
 from xarray_n5.grid import ChunkGrid
 
 if TYPE_CHECKING:
@@ -17,6 +18,31 @@ if TYPE_CHECKING:
 
 Attributes: TypeAlias = "Mapping[str, Any]"
 """A node's user attributes: JSON values, exactly as they are stored."""
+
+
+def lists_levels(attributes: Attributes) -> bool:
+    """Return whether attributes list the factors of several levels, as those of groups do.
+
+    >>> lists_levels({"downsamplingFactors": [[1, 1, 1], [2, 2, 1]]})
+    True
+    """
+    factors = attributes.get("downsamplingFactors")
+    return isinstance(factors, list) and any(isinstance(each, list) for each in factors)
+
+
+def check_factors(attributes: Attributes, where: str) -> None:
+    """Raise where an array's attributes are to list several levels, which makes it a group.
+
+    Raises
+    ------
+    MetadataError
+        Naming the attribute.
+    """
+    if lists_levels(attributes):
+        raise MetadataError(
+            f"{where}: 'downsamplingFactors' is a list for several levels, by which readers take a "
+            "node for a group; write the array's own factors, and the list on its group"
+        )
 
 
 class Content(Enum):

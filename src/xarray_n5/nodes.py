@@ -12,12 +12,13 @@ from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
 from xarray_n5.dialects.bdv import container_of
 from xarray_n5.documents import get_documents
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats import FORMATS, N5, Zarr2, get_format
-from xarray_n5.metadata import Content
+from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.options import check_option
 from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
 from xarray_n5.storage import SUFFIXES, Remembered, fresh, open_container
+from xarray_n5.structure import no_array, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.array import AxisOrder
     from xarray_n5.chunks import EdgeChunks, Missing
     from xarray_n5.formats import Documents, Format
-    from xarray_n5.metadata import ArrayMetadata, Metadata
+    from xarray_n5.metadata import Metadata
     from xarray_n5.storage import Store
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
@@ -218,7 +219,8 @@ def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, 
     store = _looked_ahead(store, path, name)
     form, documents = locate(store, path, name)
     form.check_container(_root(store, form) if path else documents, where(store, "", form))
-    return form, documents, form.read(documents, where(store, path, form))
+    metadata = form.read(documents, where(store, path, form))
+    return form, documents, settle(store, path, form, documents, metadata)
 
 
 def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
@@ -260,6 +262,13 @@ def _instead(store: Store) -> str:
     if store.name.endswith(".xml") and (named := container_of(store.get("") or b"")):
         return f"that is XML of BigDataViewer: open the container that it is about, {named!r}"
     return "it is a file, and no HDF5 on a local disk"
+
+
+def missing_array(store: Store, path: str, form: Format, documents: Documents) -> NodeNotFoundError:
+    """Return the error of opening an array where there is none."""
+    if isinstance(form.read(documents, where(store, path, form)), ArrayMetadata):
+        return no_array(store, path, form)
+    return NodeNotFoundError(store.url, path, "array", hint(store, path, form))
 
 
 def hint(store: Store, path: str, form: Format) -> str:

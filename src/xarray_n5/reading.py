@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.chunks import ahead_of
 from xarray_n5.parallel import spread, threads_for
 from xarray_n5.selection import outer
+from xarray_n5.structure import check_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -131,13 +132,16 @@ def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | N
     """Iterate over chunks as they are stored: one is decoded while others are on their way."""
     keys = map(chunks.key, indices)
     first = list(islice(keys, 2))
-    if len(first) == 1:
-        yield chunks.decoded(first[0], chunks.store.get(first[0]))
-    elif first:
-        for key, data in chunks.store.fetch(
-            chain(first, keys), ahead_of(chunks.store, chunks.metadata)
-        ):
-            yield chunks.decoded(key, data)
+    if not first:
+        return
+    stored = False
+    one = [(first[0], chunks.store.get(first[0]))] if len(first) == 1 else None
+    ahead = ahead_of(chunks.store, chunks.metadata)
+    for key, data in one or chunks.store.fetch(chain(first, keys), ahead):
+        stored = stored or data is not None
+        yield chunks.decoded(key, data)
+    if not stored:
+        check_array(chunks.store, chunks.path, chunks.format, chunks.metadata)
 
 
 def _cached(chunks: Chunks, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:

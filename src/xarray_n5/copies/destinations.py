@@ -15,6 +15,7 @@ from xarray_n5.group import open_array
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import where
 from xarray_n5.paths import WRITING, join
+from xarray_n5.structure import settle
 from xarray_n5.writing.beginning import start
 from xarray_n5.writing.orders import Order
 from xarray_n5.writing.underway import all_underway
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.array import Array
     from xarray_n5.copies.replicas import Replica
     from xarray_n5.formats import Documents, Format
+    from xarray_n5.metadata import Metadata
     from xarray_n5.storage import Store
 
 
@@ -98,9 +100,11 @@ class Destination:
             check_independent(each.data, replaced)
 
     def _is_array(self, path: str, documents: Documents) -> bool:
-        return isinstance(
-            self.form.read(documents, where(self.store, path, self.form)), ArrayMetadata
-        )
+        return isinstance(self._found(path, documents), ArrayMetadata)
+
+    def _found(self, path: str, documents: Documents) -> Metadata:
+        metadata = self.form.read(documents, where(self.store, path, self.form))
+        return settle(self.store, path, self.form, documents, metadata)
 
     def _goes_on(self, path: str, made: Replica) -> bool:
         """Return whether the copy of an array has begun; raise where another write has."""
@@ -122,7 +126,7 @@ class Destination:
             hint = f"its copy has not ended: go on with resume=True, or {hint}"
         if self.resume:
             hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
-        found = self.form.read(documents, where(self.store, self.path, self.form))
+        found = self._found(self.path, documents)
         # A group without anything in it may be what a copy left that was stopped at once.
         taken = folders or not isinstance(found, GroupMetadata) or found.attributes
         if self.mode == "w-" and taken:

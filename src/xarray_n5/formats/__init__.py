@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.grid import Index
-    from xarray_n5.metadata import ArrayMetadata, Attributes, Metadata
+    from xarray_n5.metadata import ArrayMetadata, Attributes, GroupMetadata, Metadata
 
 __all__ = ["FORMATS", "N5", "Documents", "Format", "Hdf5", "Zarr2", "get_format"]
 
@@ -49,6 +49,9 @@ class Format(Protocol):
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return what a node's documents say; `where` names it in errors."""
+
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:
+        """Return the group that a node's documents describe, be they those of an array."""
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return a new array's metadata with what the format alone knows of its chunks.

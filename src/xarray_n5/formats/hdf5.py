@@ -63,6 +63,10 @@ class Hdf5:
             return GroupMetadata(attributes=attributes)
         return _array(json.loads(documents[ARRAY]), attributes, where)
 
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:  # noqa: ARG002
+        """Return the group with the attributes of the node."""
+        return GroupMetadata(attributes=json.loads(documents.get(ATTRIBUTES, b"{}")))
+
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return the metadata with the layout that is written: little-endian, in whole chunks.
 

@@ -80,6 +80,10 @@ class N5:
             )
         return group
 
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:
+        """Return the group; without ``dimensions``, no copy of it is taken for an array."""
+        return GroupMetadata(attributes=_others(_parse(documents, where), {"n5", "dimensions"}))
+
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return the metadata: N5 has one way to store an array."""
         if layout:
@@ -101,7 +105,9 @@ class N5:
         reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
         members = _parse(documents, where)
         kept = {k: v for k, v in members.items() if k in reserved}
-        return _dump({**kept, **_allowed(attributes, metadata, where)}, where, members)
+        # A group that claims to be an array has such members among its attributes.
+        own = {k: v for k, v in attributes.items() if k not in kept or kept[k] != v}
+        return _dump({**kept, **_allowed(own, metadata, where)}, where, members)
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
         """Return the document with another shape, and all else to the letter."""

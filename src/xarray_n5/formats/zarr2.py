@@ -56,6 +56,10 @@ class Zarr2:
         _parse(documents, _GROUP, where)
         return GroupMetadata(attributes=attributes)
 
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:
+        """Return the group with the attributes of the node."""
+        return GroupMetadata(attributes=_parse(documents, _ATTRIBUTES, where))
+
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return the metadata with the layout that is written."""
         return zarr2_layout.complete(metadata, layout)
