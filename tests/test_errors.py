@@ -323,6 +323,12 @@ def a_node_is_damaged() -> None:
     xr.open_dataset("new.n5", engine="n5")
 
 
+def an_array_holds_nodes() -> None:
+    xarray_n5.create_array("new.n5", "a", shape=(2,), dtype="uint8")[...] = 1
+    array("new.n5/a/mask")
+    xarray_n5.open_array("new.n5", "a")
+
+
 def write_summary(text: str) -> None:
     xarray_n5.create_array("new.zarr", "a", shape=(2,), dtype="uint8", format="zarr2")
     Path("new.zarr/.zmetadata").write_text(text)
@@ -380,6 +386,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_container_is_newer,
     a_type_is_not_n5s,
     a_node_is_damaged,
+    an_array_holds_nodes,
     a_summary_is_damaged,
     a_summary_is_newer,
     a_summary_cannot_be_kept_true,
