@@ -374,7 +374,11 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
     before = files(tmp_path / "a.n5/em/s0")
     receipts = pyramid(tmp_path / "a.n5/em/s0", factors=[2, 2])
     assert list(receipts.children) == ["s1", "s2"]
-    assert files(tmp_path / "a.n5/em/s0") == before
+    whole = files(tmp_path / "a.n5/em/s0")
+    after = dict(whole)
+    said, told = (json.loads(each.pop("attributes.json")) for each in (before, after))
+    assert after == before
+    assert told == {**said, "downsamplingFactors": [1, 1, 1]}
     expected = levels_of(volume(), [(2, 2, 2)] * 2, "mean")
     for level, values in enumerate(expected):
         found = xr.open_dataset(tmp_path / "a.n5", engine="n5", group=f"em/s{level}")
@@ -388,7 +392,7 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
             pyramid(source, path=path, factors=[2])
     pyramid(tmp_path / "a.n5", path="em/s0", factors=[2], method="max", mode="w")
     assert set(open_group(tmp_path / "a.n5", "em")) == {"s0", "s1", "other"}
-    assert files(tmp_path / "a.n5/em/s0") == before
+    assert files(tmp_path / "a.n5/em/s0") == whole
 
 
 def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:

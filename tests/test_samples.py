@@ -158,7 +158,7 @@ SAMPLES = {
         dialect="imagej",
         attributes={
             "title": "cells",
-            "fps": 7.0,
+            "fps": 2,
             "frameInterval": 0.5,
             "pixelWidth": 0.1,
             "pixelHeight": 0.2,

@@ -152,6 +152,7 @@ def test_a_viewer_shows_each_voxel_of_each_level_where_it_lies(
     [
         ("n5", 0.0, "micrometer"),
         ("n5", 0.0, "\N{GREEK SMALL LETTER MU}m"),
+        ("n5", 0.0, "\N{LATIN CAPITAL LETTER A WITH RING ABOVE}"),
         ("zarr2", 12.0, "um"),
     ],
 )

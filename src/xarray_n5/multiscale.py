@@ -53,8 +53,8 @@ def pyramid(
     source
         What becomes ``s0``: a DataArray, with the places and units of its axes; a dask or numpy
         array; an :class:`~xarray_n5.Array`. What is none of dask's blocks is read whole. Without
-        `url`, an array that is stored as ``s0`` already, or its place: it stays as it is, and the
-        levels go beside it.
+        `url`, an array that is stored as ``s0`` already, or its path: its data stay as they are,
+        and the levels are written beside it.
     url, path
         The container and the group in it that is made, or completed. Without `url`, `path` is the
         stored array's in the container `source`.

@@ -54,7 +54,8 @@ def look_around(
     """
     coarse = _COARSE.fullmatch(path)
     if like is not None and not coarse:
-        return like.other(path, metadata.attributes, metadata.shape)
+        other = like.other(path, metadata.attributes, metadata.shape)
+        return replace(other, dtype=metadata.dtype)
     parts = path.split("/")[:-1]
     groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
     wanted = groups if inherit else groups[:_GENERATIONS]
@@ -69,6 +70,7 @@ def look_around(
         beside=like.beside if like else {},
         xml=xml_beside(store) if view_of(path) else None,
         format=form.lists(lambda: get_documents(store, "", form)),
+        dtype=metadata.dtype,
     )
     return over_base(node, found[-1], others[-1]) if coarse else node
 

@@ -1,12 +1,13 @@
 """Units as files spell them: one table, from every spelling to one symbol.
 
-Texts are never converted: what a file says is kept, and only compared by what it means.
+What a file says is kept and only compared by its meaning; numbers are converted for viewers alone.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -76,6 +77,20 @@ _OTHERS: tuple[tuple[Unit, tuple[str, ...]], ...] = (
     (Unit("d", "day", "time", 86400.0), ("days",)),
 )
 
+_IN_SI = {
+    "angstrom": (Fraction(1, 10), "nm"),
+    "in": (Fraction(254, 10), "mm"),
+    "ft": (Fraction(3048, 10_000), "m"),
+    "yd": (Fraction(9144, 10_000), "m"),
+    "mi": (Fraction(1_609_344, 1_000_000), "km"),
+    "min": (Fraction(60), "s"),
+    "h": (Fraction(3600), "s"),
+    "d": (Fraction(86_400), "s"),
+}
+"""Units that are an exact multiple of one with an SI prefix, by their symbols."""
+
+_NOT_IN_SI = frozenset({"pc"})
+
 _NO_UNIT = frozenset(
     {"", "pixel", "pixels", "px", "voxel", "voxels", "none", "null", "a.u.", "arbitrary"}
 )
@@ -125,6 +140,23 @@ def canonical_unit(text: str | None) -> str | None:
     """
     unit = unit_of(text)
     return None if unit is None else unit.symbol
+
+
+def si_scale(scale: float, text: str | None) -> tuple[float, str]:
+    """Return a length in a unit that is metres, seconds or hertz with an SI prefix.
+
+    The unit is "" and the number unchanged where there is no such unit, or no exact conversion.
+
+    >>> si_scale(4, "micrometer"), si_scale(4, "Å"), si_scale(1, "min"), si_scale(2, "degrees")
+    ((4, 'um'), (0.4, 'nm'), (60.0, 's'), (2, ''))
+    """
+    symbol = canonical_unit(text)
+    if symbol is None or symbol in _NOT_IN_SI:
+        return scale, ""
+    if symbol not in _IN_SI:
+        return scale, symbol
+    times, unit = _IN_SI[symbol]
+    return float(Fraction(scale) * times), unit
 
 
 def written_unit(text: object) -> str | None:

@@ -11,7 +11,7 @@ from xarray_n5.array import Array
 from xarray_n5.creation import check_alone, check_storable
 from xarray_n5.datasets.building import Options, build
 from xarray_n5.datasets.encoding import plan
-from xarray_n5.datasets.multiscales import check_dialect, images_of
+from xarray_n5.datasets.multiscales import check_dialect, images_of, nested
 from xarray_n5.datasets.naming import check_name
 from xarray_n5.datasets.notes import note_of
 from xarray_n5.datasets.picking import pick
@@ -77,7 +77,8 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
         stays = group is not None and how.mode == "a"
         whole = _with_places(dataset, group) if group is not None and stays else dataset
         plans.append(held(plan(whole, path, how.packing, encoding, beside=stays), how))
-        _check(plans[-1], how, group.attrs if group is not None and stays else {})
+        there = group.attrs if group is not None and stays else {}
+        plans[-1] = _checked(plans[-1], how, there)
         if group is not None:
             gone += check_room(plans[-1], group, how, again=again)
         elif path:
@@ -128,11 +129,14 @@ def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
     return dataset.assign_coords(places) if places else dataset
 
 
-def _check(plan: Plan, how: Writing, there: Mapping[str, Any]) -> None:
-    """Raise where creating an array would raise, before the first is created."""
+def _checked(plan: Plan, how: Writing, there: Mapping[str, Any]) -> Plan:
+    """Return a plan with the layout of its images.
+
+    Raises where creating an array would raise, before the first is created.
+    """
     if not how.packing.in_axes:
         check_dialect(how.dialect)
-        images_of(plan, there, how.dialect)
+        plan = nested(plan, images_of(plan, there, how.dialect))
     for name, stored in plan.variables.items():
         data = stored.packed.data
         where = f"variable {name!r}"
@@ -149,6 +153,7 @@ def _check(plan: Plan, how: Writing, there: Mapping[str, Any]) -> None:
         if not how.align_chunks and is_dask_collection(data):
             for axis, (sizes, side) in enumerate(zip(data.chunks, sides(stored), strict=True)):
                 align(sizes, side, 0, axis=axis, strict=True)
+    return plan
 
 
 def _write_group(plan: Plan, group: Group | None, how: Writing) -> dict[str, Begun]:

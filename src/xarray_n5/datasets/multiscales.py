@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.axes import Geometry, kind_of
-from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
+from xarray_n5.dialects.ngff import NESTED, can_show, is_of_variable, variable_image
 from xarray_n5.errors import MetadataError
 from xarray_n5.units import unit_of
 
@@ -73,6 +73,26 @@ def images_of(plan: Plan, there: Mapping[str, Any], dialect: object) -> dict[str
     kept = [image for image in still_true(before, gone) if _name(image) not in plan.variables]
     images = [*kept, *found.values()]
     return {_KEY: images or None} if images or before else {}
+
+
+def nested(plan: Plan, images: Mapping[str, Any]) -> Plan:
+    """Return a plan in which the chunks of images are in nested folders, as OME-NGFF has them.
+
+    Parameters
+    ----------
+    plan
+        What is written into the group.
+    images
+        What :func:`images_of` returns of it.
+    """
+    shown = {_name(image) for image in images.get(_KEY) or ()} & plan.variables.keys()
+    variables = {
+        name: replace(stored, layout=NESTED | dict(stored.layout or {}))
+        if name in shown
+        else stored
+        for name, stored in plan.variables.items()
+    }
+    return replace(plan, variables=variables)
 
 
 def still_true(images: Iterable[Any], moved: Collection[str]) -> list[Any]:

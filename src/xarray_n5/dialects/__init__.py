@@ -19,8 +19,9 @@ from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.defaults import default_attributes, default_pyramid
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.imagej import ImageJ
+from xarray_n5.dialects.levels import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
-from xarray_n5.dialects.neuroglancer import Neuroglancer
+from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.node import Dialect, Node, PyramidDialect
 from xarray_n5.dialects.paintera import Paintera
@@ -28,7 +29,7 @@ from xarray_n5.dialects.precedence import combine
 from xarray_n5.dialects.tensorstore import TensorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.axes import Geometry
 
@@ -157,7 +158,7 @@ def write_geometry(
     ValueError
         If a dialect that was asked for is unknown, or all of them cannot say it.
     """
-    node = Node(shape=shape)
+    node = Node(shape=shape, format="n5" if reverses else "zarr2")
     if dialect is not None:
         _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
@@ -236,15 +237,25 @@ def _written(
             if not written and not group:
                 raise ValueError(f"{name} metadata are not written on an array alone")
             _merge(attributes, written, name)
+    if group:
+        complete_factors(own, len(levels[0][0].shape))
     return around, own
 
 
 def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
-    for key, value in more.items():
-        if attributes.setdefault(key, value) != value:
+    if _clash(attributes, more):
+        # Units may be spelt as they were given, or as Neuroglancer reads them.
+        spelt, more = in_si_units(attributes), in_si_units(more)
+        if clash := _clash(spelt, more):
             raise ValueError(
-                f"{name} metadata need {key!r} for something else; leave a dialect out"
+                f"{name} metadata need {clash!r} for something else; leave a dialect out"
             )
+        attributes |= spelt
+    attributes |= more
+
+
+def _clash(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    return next((key for key in other if one.get(key, other[key]) != other[key]), None)
 
 
 def lost(geometry: Geometry, again: Geometry) -> str | None:

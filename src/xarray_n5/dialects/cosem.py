@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.alerts import warn
-from xarray_n5.axes import Geometry, names
+from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.dialects.levels import axis, factors_in, listings, over, steps
+from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.values import numbers, texts, whole_number
 
 if TYPE_CHECKING:
@@ -43,8 +44,12 @@ class Cosem:
         found = _parse(own, node, key)
         return None if found is None else over(_warned(found, own, node), _parse(base, node, key))
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
-        """Return the attribute in C order, saying so, and the level's own ``pixelResolution``."""
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        """Return the attribute in C order, saying so, and the level's own ``pixelResolution``.
+
+        Neuroglancer reads no ``transform``, and ``pixelResolution`` has one unit. Where axes have
+        several, or one runs backwards, the attributes that it reads are written instead.
+        """
         axes = geometry.axes
         transform = {
             "order": "C",
@@ -53,31 +58,50 @@ class Cosem:
             "scale": [whole_number(each.step) for each in axes],
             "translate": [whole_number(each.offset) for each in axes],
         }
-        units = {each.unit for each in axes}
-        if len(units) > 1 or None in units or any(each.step < 0 for each in axes):
+        if _is_alike(geometry):
+            steps = [whole_number(each.step) for each in axes[::-1]]
+            resolution = {"dimensions": steps, "unit": axes[0].unit}
+            return {"transform": transform} | in_si_units({"pixelResolution": resolution})
+        if node.format != "n5":
             return {"transform": transform}
-        steps = [whole_number(each.step) for each in axes[::-1]]
-        resolution = {"dimensions": steps, "unit": axes[0].unit}
-        return {"transform": transform, "pixelResolution": resolution}
+        return {"transform": transform} | Neuroglancer().write(_bare(geometry), node)
 
     def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: each level's ``transform`` once more.
 
-        Beside them stand the base level's axes, units and resolution, in N5 order.
+        Beside them are the base level's axes, units and resolution, in N5 order.
         """
-        base = levels[0][1]
+        node, base = levels[0]
         own = [self.write(geometry, node) for node, geometry in levels]
         entries = [
             {"path": node.path.rpartition("/")[2], "transform": each["transform"]}
             for (node, _), each in zip(levels, own, strict=True)
         ]
-        resolution = {"dimensions": steps(base), "unit": base.axes[-1].unit or ""}
-        return {
+        around: dict[str, Any] = {
             "axes": list(names(base.axes))[::-1],
             "units": [each.unit or "" for each in base.axes[::-1]],
+        }
+        if _is_alike(base):
+            around["pixelResolution"] = {"dimensions": steps(base), "unit": base.axes[0].unit}
+            around = in_si_units(around)
+        else:
+            around |= Neuroglancer().write(_bare(base), node)
+        return around | {
             "scales": [factors_in(geometry) for _, geometry in levels],
             "multiscales": [{"name": None, "datasets": entries}],
-        } | ({"pixelResolution": resolution} if "pixelResolution" in own[0] else {})
+        }
+
+
+def _is_alike(geometry: Geometry) -> bool:
+    """Return whether ``pixelResolution`` holds the scales: forwards, and in one unit."""
+    unit = geometry.axes[0].unit
+    return unit is not None and all(e.unit == unit and e.step > 0 for e in geometry.axes)
+
+
+def _bare(geometry: Geometry) -> Geometry:
+    """Return the axes with a name and a scale each, as ``transform`` has them, and no labels."""
+    axes = zip(names(geometry.axes), geometry.axes, strict=True)
+    return Geometry(tuple(Axis(name=name, unit=each.unit, scale=each.step) for name, each in axes))
 
 
 def _parse(transform: object, node: Node, key: str) -> Geometry | None:

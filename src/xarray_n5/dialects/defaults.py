@@ -8,19 +8,16 @@ from xarray_n5.axes import Axis, Geometry, kind_of
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.levels import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
-from xarray_n5.dialects.neuroglancer import Neuroglancer
+from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.tensorstore import TensorStore
-from xarray_n5.units import canonical_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects.node import Node
-
-_UNITS = {"units", "pixelResolution"}
-"""The attributes in which Neuroglancer looks for units."""
 
 _SAME = 1e-9
 """By which part of a step two levels may lie apart, for rounding."""
@@ -36,8 +33,8 @@ def default_attributes(geometry: Geometry, node: Node, *, reverses: bool) -> dic
     if not reverses:
         attributes = ArrayDimensions().write(geometry, node)
         return attributes | (_transform(geometry, node) if placed else {})
-    attributes = TensorStore().write(geometry, node)
-    respelled = _respell_units(attributes)
+    attributes = in_si_units(verbatim := TensorStore().write(geometry, node))
+    respelled = attributes != verbatim
     scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
     backwards = any(scale < 0 for scale in scales)
     apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
@@ -73,31 +70,9 @@ def default_pyramid(
         own = [
             said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
         ]
-    for each in (around, *own):
-        _respell_units(each)
+        around, own = in_si_units(around), [in_si_units(each) for each in own]
+    complete_factors(own, len(levels[0][0].shape))
     return around, own
-
-
-def _respell_units(attributes: dict[str, Any]) -> bool:
-    """Put symbols for units that are whole words, and return whether there were any.
-
-    Neuroglancer shows nothing of an array with a unit like "micrometer", be it in ``units`` or in
-    ``pixelResolution``.
-    """
-    found = {key: _with_symbols(attributes[key]) for key in _UNITS & attributes.keys()}
-    changed = any(attributes[key] != value for key, value in found.items())
-    attributes |= found
-    return changed
-
-
-def _with_symbols(said: Any) -> Any:
-    match said:
-        case {"unit": str(text)}:
-            return said | {"unit": canonical_unit(text) or text}
-        case list(units):
-            return [canonical_unit(text) or text for text in units]
-        case _:
-            return said
 
 
 def _transform(geometry: Geometry, node: Node) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class ImageJ:
     """Sizes of pixels with one unit, seconds between frames, counts that tell the axes."""
 
     name: ClassVar[str] = "imagej"
-    keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval")
+    keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval", "fps")
 
     def read(self, node: Node) -> Geometry | None:
         """Return the axes where all of ImageJ's attributes are there."""
@@ -79,12 +79,15 @@ class ImageJ:
         if len(units) > 1:
             raise ValueError(f"'pixelUnit' is one for all axes, not {sorted(map(str, units))}")
         time = axes.get("t")
+        interval = 0.0 if time is None or time.scale is None else time.scale
         return {
             **{key: _written(axes, name, "step", 1) for name, key in _SPACE.items()},
             **{key: _written(axes, name, "offset", 0) for name, key in _ORIGINS.items()},
             **{key: sizes.get(name, 1) for name, key in _COUNTS.items()},
             "pixelUnit": units.pop() or "pixel",
-            "frameInterval": 0 if time is None or time.scale is None else whole_number(time.scale),
+            "frameInterval": whole_number(interval),
+            # n5-ij reads no image without it.
+            "fps": whole_number(1 / interval) if interval else 0,
         }
 
 

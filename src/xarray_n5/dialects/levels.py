@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from xarray_n5.dialects import Node
     from xarray_n5.metadata import Attributes
 
+_FACTORS = "downsamplingFactors"
+
 SAME = 1e-6
 """By which part two numbers may differ that are meant to be one."""
 
@@ -241,6 +243,16 @@ def factors_if_any(geometry: Geometry) -> dict[str, Any]:
     """Return the attribute that tells by how much an array is downsampled, if it is."""
     factors = factors_in(geometry)
     return {"downsamplingFactors": factors} if any(factor != 1 for factor in factors) else {}
+
+
+def complete_factors(own: Sequence[dict[str, Any]], ndim: int) -> None:
+    """Give every level ``downsamplingFactors`` where any level has them.
+
+    Some readers, webknossos among them, need the factors of the base level, too.
+    """
+    if any(_FACTORS in attributes for attributes in own):
+        for attributes in own:
+            attributes.setdefault(_FACTORS, [1] * ndim)
 
 
 def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, ...] | None:

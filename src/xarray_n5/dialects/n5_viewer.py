@@ -98,7 +98,8 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
             f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
         )
     unit = next(iter(units))
-    return {"dimensions": steps(geometry)} | ({"unit": unit} if unit else {})
+    # Neuroglancer and napari-n5 refuse a resolution that has no unit.
+    return {"dimensions": steps(geometry), "unit": unit or ""}
 
 
 def _level(

@@ -18,10 +18,11 @@ from xarray_n5.dialects.levels import (
     steps,
 )
 from xarray_n5.dialects.tensorstore import TensorStore
-from xarray_n5.dialects.values import numbers, texts
+from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.units import si_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.dialects import Node
 
@@ -76,14 +77,42 @@ class Neuroglancer:
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
         """Return the attributes of a single array, which are TensorStore's, and its labels."""
-        return TensorStore().write(geometry, node) | _labels(geometry)
+        return in_si_units(TensorStore().write(geometry, node)) | _labels(geometry)
 
     def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: those of the base level, all factors."""
         node, base = levels[0]
         listed = {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
         own = TensorStore().write(base, node)
-        return own | ({"resolution": steps(base)} if "resolution" in own else {}) | listed
+        own |= {"resolution": steps(base)} if "resolution" in own else {}
+        return in_si_units(own) | listed
+
+
+def in_si_units(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with units and resolutions that Neuroglancer reads.
+
+    It shows nothing of an array with a unit that is not "" or a symbol of metres, seconds or hertz
+    with an SI prefix, be it in ``units`` or in ``pixelResolution``.
+    """
+    found = dict(attributes)
+    units = attributes.get("units")
+    match attributes.get("pixelResolution"):
+        case {"dimensions": list(steps), "unit": str(unit)}:
+            # The one unit is not that of axes that have none.
+            each = [unit if not units or text else "" for text in units or [""] * len(steps)]
+            found["pixelResolution"] = {
+                "dimensions": _in_si(steps, each),
+                "unit": si_scale(1, unit)[1],
+            }
+    if isinstance(units, list):
+        found["units"] = [si_scale(1, text)[1] for text in units]
+        if "resolution" in attributes:
+            found["resolution"] = _in_si(attributes["resolution"], units)
+    return found
+
+
+def _in_si(steps: Sequence[float], units: Sequence[str]) -> list[float]:
+    return [whole_number(si_scale(*each)[0]) for each in zip(steps, units, strict=True)]
 
 
 def _labels(geometry: Geometry) -> dict[str, Any]:

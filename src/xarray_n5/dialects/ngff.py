@@ -8,7 +8,10 @@ specification at ngff.openmicroscopy.org; NgffSingleScaleAxesMetadata in n5-univ
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from xarray_n5.alerts import warn
 from xarray_n5.axes import Geometry, kind_of
@@ -34,6 +37,12 @@ _ORDER = ("time", "channel", "space")
 
 _MOST, _LEAST, _SPACE = 5, 2, 3
 """How many axes there are at most and at least, and how many of them at most are space."""
+
+NESTED = {"dimension_separator": "/"}
+"""The layout of Zarr v2's chunks that OME-NGFF prescribes."""
+
+_COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
+"""Red, green and blue, two of them, all of them."""
 
 _METHOD = "xarray_n5"
 """What the images of variables say of themselves."""
@@ -93,9 +102,34 @@ class Ngff:
         ]
         axes = [_described(each) for each in ordered(levels[0][1])]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
-        texts = [each.labels for each in levels[0][1].axes if each.labels]
-        channels = [{"label": text} for text in texts[0]] if texts else []
-        return {"multiscales": [image]} | ({"omero": {"channels": channels}} if channels else {})
+        return {"multiscales": [image]} | _channels(*levels[0])
+
+
+def _channels(node: Node, geometry: Geometry) -> dict[str, Any]:
+    """Return how to show labelled channels: in different colours, over all that their type holds.
+
+    Version 0.4 requires a colour and a window of each.
+    """
+    labels = [each.labels for each in geometry.axes if each.labels and _kind(each) == "channel"]
+    least, most = _limits(node.dtype)
+    window = {"min": least, "max": most, "start": least, "end": most}
+    colors = cycle(_COLORS if len(labels[0]) > 1 else _COLORS[-1:]) if labels else ()
+    channels = [
+        {"label": label, "color": color, "window": window, "active": True}
+        for label, color in zip(labels[0] if labels else (), colors, strict=False)
+    ]
+    return {"omero": {"channels": channels}} if channels else {}
+
+
+def _limits(dtype: np.dtype[Any] | None) -> tuple[int, int]:
+    if dtype is None or dtype.kind not in "iu":
+        return 0, 1
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _kind(one: Axis) -> str | None:
+    return one.kind or kind_of(one.name, one.unit)
 
 
 def can_show(kinds: Sequence[str | None]) -> bool:
@@ -151,7 +185,7 @@ def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:
 def _described(one: Axis) -> dict[str, str]:
     """Return an axis as OME-NGFF has it: a known unit as a whole word, an unknown as it is."""
     known = unit_of(one.unit)
-    kind = one.kind or kind_of(one.name, one.unit)
+    kind = _kind(one)
     unit = known.word if known else one.unit
     return (
         {"name": str(one.name)}

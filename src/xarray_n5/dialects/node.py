@@ -11,6 +11,8 @@ from xarray_n5.units import unit_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
     from xarray_n5.axes import Geometry
     from xarray_n5.metadata import Attributes
 
@@ -35,6 +37,8 @@ class Node:
     """What is in the XML file beside a container of BigDataViewer."""
     format: str = "n5"
     """The container's format: some lists stand in another order elsewhere."""
+    dtype: np.dtype[Any] | None = None
+    """The type of the array's elements, where it is known."""
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
         """Return another array with the same groups around it."""

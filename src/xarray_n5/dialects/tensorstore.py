@@ -66,7 +66,8 @@ class TensorStore:
         if geometry.named:
             attributes["axes"] = [axis.name or "" for axis in axes]
         if any(axis.step < 0 for axis in axes):
-            return attributes  # a resolution is positive
+            # A resolution is positive. Without units, Neuroglancer would count in nanometres.
+            return attributes | {"units": [""] * len(axes)}
         if any(axis.unit is not None or axis.scale is not None for axis in axes):
             # All or none: "" means dimensionless, and a scale without units is no scale to some.
             attributes["units"] = [axis.unit or "" for axis in axes]

@@ -9,6 +9,7 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.array import Array
+from xarray_n5.attributes import attributes_of
 from xarray_n5.axes import Axis, Geometry, as_geometry
 from xarray_n5.compression import Compression, resolve
 from xarray_n5.coordinates import geometry_from
@@ -50,6 +51,21 @@ class Base:
     """The stored array's attributes."""
     group: tuple[object, str, str | None] = ("", "", None)
     """The container, the path and the format of the group that it is in."""
+
+
+def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
+    """Give a base level that was there the factors that its new levels have, where it has none."""
+    if stored is None:
+        return
+    chunks = stored._chunks  # noqa: SLF001 - the array as it is stored
+    attributes = attributes_of(chunks.store, chunks.path, chunks.format)
+    if lacking := {k: v for k, v in factors_of_base(own).items() if k not in attributes}:
+        attributes.update(lacking)
+
+
+def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attribute of a base level that its levels beside it bring along."""
+    return {key: own[key] for key in ("downsamplingFactors",) if key in own}
 
 
 def stored_base(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
@@ -12,14 +13,15 @@ from xarray_n5.compression import resolve
 from xarray_n5.creation import check_alone, check_storable, completed
 from xarray_n5.datasets.room import check_free, existing
 from xarray_n5.dialects import Node, check_pyramid, write_pyramid
+from xarray_n5.dialects.ngff import NESTED
 from xarray_n5.errors import MetadataError, ResumeError
-from xarray_n5.formats import N5
+from xarray_n5.formats import N5, Zarr2
 from xarray_n5.graphs import check_independent
 from xarray_n5.group import create_group
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.nodes import open_place
 from xarray_n5.paths import join
-from xarray_n5.pyramids.bases import BASE
+from xarray_n5.pyramids.bases import BASE, complete_base, factors_of_base
 from xarray_n5.pyramids.coarsening import coarser_blocks
 from xarray_n5.pyramids.room import (
     check_coordinates,
@@ -104,7 +106,9 @@ class Pyramid:
                     other.end()
         if began is None:
             mark.begin({"by": writer_name(), "began": now(), "pyramid": len(self.names)})
-        begun = self._begin(own)
+        complete_base(self.base.stored, own[0])
+        layout = NESTED if self.how.form.name == Zarr2.name and "multiscales" in around else None
+        begun = self._begin(own, layout)
         group.attrs.change(around, gone)
         return together(begun, self.path, mark).in_turn()
 
@@ -115,7 +119,7 @@ class Pyramid:
         places = repr((self.geometries[0], self.how.dialect))
         return tokenize(self.base.token, *told, places)
 
-    def _begin(self, own: Sequence[Mapping[str, Any]]) -> dict[str, Begun]:
+    def _begin(self, own: Sequence[Any], layout: Any) -> dict[str, Begun]:
         """Make the arrays, all of them before the first is filled; return the writes by path."""
         begun: dict[str, Begun] = {}
         finer, steps = self.base.stored, iter([None, *self.steps])
@@ -139,6 +143,7 @@ class Pyramid:
                     chunks=self.base.chunks,
                     compression=self.compression,
                     attributes=attributes,
+                    layout=layout,
                     dims=tuple(str(axis.name) for axis in self.base.geometry.axes),
                 ),
                 storage_options=self.how.storage_options,
@@ -203,7 +208,7 @@ class Pyramid:
                 check_same(kept, around)
             real = [dict(each) for each in own]
             if self.base.stored is not None:
-                real[0] = dict(self.base.attributes)
+                real[0] = factors_of_base(own[0]) | dict(self.base.attributes)
             nodes = [
                 replace(node, attributes=each, parents=({**kept, **around}, *node.parents[1:]))
                 for node, each in zip(self.nodes, real, strict=True)
@@ -241,7 +246,7 @@ def plan(
     for step in steps:
         shapes.append(coarse_shape(shapes[-1], step, partial=partial))
     ones = (1,) * len(base.shape)
-    factors = list(accumulate(steps, _times, initial=ones))
+    factors = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=ones))
     coarsened = [factor > 1 for factor in factors[-1]]
     axes = tuple(
         # Of an axis of which nothing is known, places count in samples of the base level.
@@ -293,7 +298,3 @@ def _held(metadata: ArrayMetadata, how: Writing, where: str) -> ArrayMetadata:
     except MetadataError:
         return replace(metadata, compression=resolve("gzip"))
     return metadata
-
-
-def _times(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-    return tuple(a * b for a, b in zip(one, other, strict=True))
