@@ -179,7 +179,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray import DataTree
 
-        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
+        from xarray_n5.backend import aligned
+
+        return DataTree.from_dict(aligned(self.open_groups_as_dict(filename_or_obj, **kwargs)))
 
 
 # xarray would find these by itself, were there no unknown ones to be refused by their names.

@@ -19,13 +19,12 @@ from xarray_n5.coordinates import coords_of
         (0, ()),
         (1, ("x",)),
         (3, ("z", "y", "x")),
-        (5, ("c", "t", "z", "y", "x")),
-        (7, ("dim_6", "dim_5", "c", "t", "z", "y", "x")),
+        (4, ("dim_0", "z", "y", "x")),
+        (5, ("dim_0", "dim_1", "z", "y", "x")),
+        (7, ("dim_0", "dim_1", "dim_2", "dim_3", "z", "y", "x")),
     ],
 )
-def test_unnamed_axes_are_called_as_neuroglancer_calls_them(
-    ndim: int, expected: tuple[str, ...]
-) -> None:
+def test_unnamed_axes_get_names_by_their_place(ndim: int, expected: tuple[str, ...]) -> None:
     assert names((Axis(),) * ndim) == expected
 
 

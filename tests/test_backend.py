@@ -493,3 +493,43 @@ def test_directories_without_arrays_are_no_nodes(pyramid: Path) -> None:
 def test_a_misspelt_option_of_a_tree_is_an_error(pyramid: Path) -> None:
     with pytest.raises(TypeError, match="position"):
         xr.open_datatree(pyramid, engine="n5", position="corner")
+
+
+# Trees whose nodes do not align
+
+
+def _misaligned(place: Path, inner: str = "em/s0") -> xr.Dataset:
+    values = {"v": (("y", "x"), np.arange(12.0).reshape(3, 4)), "w": ("x", np.arange(4))}
+    coords = {"x": [0.0, 2, 4, 6], "y": [0.0, 1, 2], "t": ("k", [1.0, 5, 7]), "mean": 3.5}
+    whole = xr.Dataset(values, coords, {"title": "fly"})
+    whole.n5.to_n5(place)
+    made = create_array(place, inner, shape=(8, 8), dtype="u1", chunks=4, axes=["y", "x"])
+    made[...] = 1
+    return whole
+
+
+@pytest.mark.parametrize("name", ["c.n5", "c.zarr", "c.h5"])
+def test_a_tree_opens_whose_arrays_do_not_align_with_the_dataset_above(
+    tmp_path: Path, name: str
+) -> None:
+    whole = _misaligned(tmp_path / name)
+    tree = xr.open_datatree(tmp_path / name, engine="n5")
+    (found,) = [node for node in tree.subtree if "s0" in node.data_vars]
+    assert found.dataset["s0"].shape == (8, 8)
+    assert tree.attrs == whole.attrs
+    for variable in whole.data_vars:
+        node = tree[str(variable)].to_dataset()
+        xr.testing.assert_identical(node[variable].load(), whole[variable])
+    everything = {key for node in tree.subtree for key in node.dataset.variables}
+    assert set(map(str, whole.variables)) <= set(map(str, everything))
+    apart = xr.open_groups(tmp_path / name, engine="n5")
+    xr.testing.assert_identical(apart["/"].load(), whole)
+
+
+def test_a_tree_that_aligns_keeps_its_datasets(tmp_path: Path) -> None:
+    whole = xr.Dataset({"v": ("x", np.arange(4))}, {"x": [0.0, 2, 4, 6]})
+    whole.n5.to_n5(tmp_path / "c.n5")
+    whole.rename(v="w").n5.to_n5(tmp_path / "c.n5", group="inner")
+    tree = xr.open_datatree(tmp_path / "c.n5", engine="n5")
+    assert tree.groups == ("/", "/inner")
+    assert "v" in tree.data_vars

@@ -137,7 +137,8 @@ COSEM: dict[str, list[Any]] = {
 def test_cosem_stands_in_c_order() -> None:
     expected = [("z", "nm", 40.0, 1.0), ("y", "nm", 4.0, 2.0), ("x", "nm", 4.0, 3.0)]
     assert facts(read({"transform": COSEM})) == expected
-    assert facts(read({"transform": {**COSEM, "order": "C"}})) == expected
+    for order in ({"order": "C"}, {"ordering": None}, {"order": None, "ordering": "C"}):
+        assert facts(read({"transform": {**COSEM, **order}})) == expected
 
 
 @pytest.mark.parametrize("key", ["order", "ordering"])

@@ -17,8 +17,8 @@ Kind = Literal["space", "time", "channel"]
 _SHOWN = 8
 """How many labels a text shows."""
 
-DEFAULT_NAMES = ("x", "y", "z", "t", "c")
-"""Names of unnamed axes, the last axis first, as Neuroglancer names them."""
+DEFAULT_NAMES = ("x", "y", "z")
+"""Names of unnamed axes, the last axis first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -209,19 +209,25 @@ class Geometry:
 
 
 def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
-    """Return a unique name for each axis: its own, else Neuroglancer's default for its place.
+    """Return a unique name for each axis: its own, else a default for its place.
 
-    No default is among those to `avoid`.
+    The last three are z, y and x, those before them ``dim_0``, ``dim_1``, ...: nothing says which
+    of them is time. No default is among those to `avoid`.
 
     >>> names((Axis(), Axis(), Axis(name="v")))
     ('z', 'y', 'v')
+    >>> names((Axis(),) * 5)
+    ('dim_0', 'dim_1', 'z', 'y', 'x')
     """
     given = {axis.name for axis in axes if axis.name} | avoid
     seen: set[str] = set()
     result: list[str] = []
     for number, axis in enumerate(reversed(axes)):
-        default = DEFAULT_NAMES[number] if number < len(DEFAULT_NAMES) else f"dim_{number}"
-        name = axis.name or (default if default not in given else f"dim_{number}")
+        default = f"dim_{len(axes) - 1 - number}"
+        if number < len(DEFAULT_NAMES):
+            other = f"dim_{number + max(0, len(axes) - len(DEFAULT_NAMES))}"
+            default = DEFAULT_NAMES[number] if DEFAULT_NAMES[number] not in given else other
+        name = axis.name or default
         while name in seen or (not axis.name and name in given):
             name += "_"
         seen.add(name)

@@ -134,6 +134,50 @@ def open_groups(
     return visit(root, "/", part=False) or {"/": xr.Dataset()}
 
 
+def aligned(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Return Datasets by path as a tree can hold them: children align with their parents.
+
+    Where a Dataset below does not align with one above, the variables of the one above become
+    nodes of their own, as arrays of other groups are; nothing is left out.
+    """
+    found = dict(groups)
+    sized = [path for path, dataset in groups.items() if dataset.sizes]
+    for path in sized:
+        stem = path.rstrip("/")
+        below = [each for each in sized if each.startswith(f"{stem}/") and each != path]
+        if all(_fits(groups[each], groups[path]) for each in below):
+            continue
+        for name, dataset in _variables_apart(found.pop(path)).items():
+            inner = f"{stem}/{name}" if name else path
+            while inner in found:
+                inner += "_"
+            found[inner] = dataset
+    return found
+
+
+def _fits(dataset: xr.Dataset, above: xr.Dataset) -> bool:
+    try:
+        xr.align(dataset, above, join="exact", copy=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _variables_apart(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Return a Dataset for each variable with its coordinates, and the attributes at ""."""
+    apart = {
+        "data" if name is None else str(name): dataset[[name]].drop_attrs(deep=False)
+        for name in dataset
+    }
+    used = {name for each in apart.values() for name in each.variables}
+    left = {str(name): values for name, values in dataset.coords.items() if name not in used}
+    apart |= {name: xr.Dataset(coords={name: values}) for name, values in left.items()}
+    found = {"": xr.Dataset(attrs=dataset.attrs), **apart}
+    for each in found.values():
+        each.encoding["source"] = dataset.encoding.get("source")
+    return found
+
+
 def _open(
     url: object,
     path: str,

@@ -118,7 +118,8 @@ def _parse(transform: object, node: Node, key: str) -> Geometry | None:
         for word in ("scale", "translate")
     }
     starts = lists["translate"] or (0.0,) * ndim
-    orders = {str(transform[word]).upper() for word in _ORDERS if word in transform}
+    told = (transform.get(word) for word in _ORDERS)
+    orders = {str(each).upper() for each in told if each is not None}  # n5-universe writes null
     if orders - {"C", "F"} or len(orders) > 1:
         raise ValueError(f"'transform' has the orders {sorted(orders)}; one of C and F is needed")
     axes = [axis(*each) for each in zip(names, units, lists["scale"] or (), starts, strict=True)]
@@ -130,9 +131,8 @@ def _parse(transform: object, node: Node, key: str) -> Geometry | None:
 
 def _warned(geometry: Geometry, transform: Any, node: Node) -> Geometry:
     """Return a geometry, with a warning where its axes were likely meant the other way round."""
-    if geometry.axes[0].name == "x" != geometry.axes[-1].name and not (
-        set(_ORDERS) & transform.keys()
-    ):
+    silent = isinstance(transform, dict) and all(transform.get(word) is None for word in _ORDERS)
+    if geometry.axes[0].name == "x" != geometry.axes[-1].name and silent:
         warn(
             f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} and not their "
             "order, which makes it C order: the array's first axis in numpy is x"

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from xarray_n5.dialects import Node
 
 
+_DEFAULT_NAMES = ("x", "y", "z", "t", "c")
+"""What Neuroglancer calls unnamed axes, the last axis in numpy's order first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Neuroglancer:
     """Names, units and resolution of a whole pyramid, and texts that label samples."""
@@ -128,8 +132,12 @@ def _labelled(
     axes: tuple[Axis, ...], labels: dict[str, Any], shape: tuple[int, ...]
 ) -> tuple[Axis, ...]:
     result = []
-    for axis, name, size in zip(axes, names(axes), shape, strict=True):
-        found = labels.get(name)
+    given = {axis.name for axis in axes}
+    defaults = [None if name in given else name for name in _DEFAULT_NAMES]
+    defaults = [*[None] * (len(axes) - len(defaults)), *defaults[: len(axes)][::-1]]
+    called = [axis.name or name for axis, name in zip(axes, defaults, strict=True)]
+    for axis, name, size in zip(axes, called, shape, strict=True):
+        found = labels.get(name or "")
         if isinstance(found, list) and len(found) == size:
             axis = replace(  # noqa: PLW2901
                 axis, name=name, labels=tuple(map(str, found)), unit=None, scale=None, offset=0.0
