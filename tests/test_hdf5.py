@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 from dask.array.core import PerformanceWarning
 
 from tests.conftest import CORPUS
@@ -32,6 +33,7 @@ from xarray_n5 import (
 )
 from xarray_n5.compression.gzip import Gzip
 from xarray_n5.storage import Hdf5Store, hdf5_files
+from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +48,8 @@ ROWS: list[dict[str, Any]] = (
 pytest.importorskip("hdf5plugin")
 
 X = np.arange(5 * 7 * 9, dtype="<u2").reshape(5, 7, 9) * 3
+
+GZIP = {"compression": "gzip"}
 
 FILTERS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -287,7 +291,7 @@ def _padded(size: int) -> h5py.Datatype:
     return h5py.Datatype(kind)
 
 
-def test_links_are_followed_and_circles_are_not(tmp_path: Path) -> None:
+def test_other_files_are_read_where_the_user_allows_it(tmp_path: Path) -> None:
     path, other = str(tmp_path / "a.h5"), str(tmp_path / "b.h5")
     with h5py.File(other, "w") as file:
         file.create_dataset("x/v", data=X, chunks=(3, 4, 5), compression="gzip")
@@ -299,12 +303,13 @@ def test_links_are_followed_and_circles_are_not(tmp_path: Path) -> None:
         layout = h5py.VirtualLayout((2, *X.shape), "<u2")
         layout[0] = h5py.VirtualSource(other, "x/v", X.shape)
         file.create_virtual_dataset("virtual", layout, fillvalue=5)
-    assert (open_array(path, "outside/v")[...] == X).all()
-    assert (from_n5(path, "soft").compute() == X).all()
-    assert (open_array(path, "virtual")[0] == X).all()
-    assert (open_array(path, "virtual")[1] == 5).all()
-    assert sorted(open_group(path)) == ["group", "outside", "soft", "virtual"]
-    assert xr.open_datatree(path, engine="n5")["outside/v"]["v"].shape == X.shape
+    follow: dict[str, Any] = {"storage_options": {"follow_external": True}}
+    assert (open_array(path, "outside/v", **follow)[...] == X).all()
+    assert (from_n5(path, "soft", **follow).compute() == X).all()
+    assert (open_array(path, "virtual", **follow)[0] == X).all()
+    assert (open_array(path, "virtual", **follow)[1] == 5).all()
+    assert sorted(open_group(path, **follow)) == ["group", "outside", "soft", "virtual"]
+    assert xr.open_datatree(path, engine="n5", **follow)["outside/v"]["v"].shape == X.shape
 
 
 # What cannot be read
@@ -533,10 +538,11 @@ def test_changes_behind_links_are_seen(tmp_path: Path) -> None:
     write(1)
     with h5py.File(tmp_path / "m.h5", "w") as file:
         file["x"] = h5py.ExternalLink("e.h5", "d")
-    array = open_array(tmp_path / "m.h5", "x")
+    follow: dict[str, Any] = {"storage_options": {"follow_external": True}}
+    array = open_array(tmp_path / "m.h5", "x", **follow)
     assert all(array[index * 300] == 1 for index in range(12))
     write(2)
-    assert (open_array(tmp_path / "m.h5", "x")[...] == 2).all()
+    assert (open_array(tmp_path / "m.h5", "x", **follow)[...] == 2).all()
 
 
 def test_dimensions_of_netcdf_without_coordinates_have_none(tmp_path: Path) -> None:
@@ -597,7 +603,7 @@ def test_files_that_are_damaged_or_left_open_say_so(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match=r"a\.h5: HDF5 cannot open it"):
         open_array(place, "v")
     place.write_bytes(b"")
-    with pytest.raises(MetadataError, match=r"a\.h5: HDF5 cannot open it"):
+    with pytest.raises(NodeNotFoundError, match="the container is empty"):
         open_array(place, "v")
     code = (
         "import h5py, os, sys\nf = h5py.File(sys.argv[1], 'w', libver='latest')\n"
@@ -615,3 +621,95 @@ def test_hdf5_elsewhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match="lies in a file"):
         to_n5(np.ones(3), tmp_path / "note.txt", "v")
     assert (tmp_path / "note.txt").read_text() == "no container"
+
+
+@pytest.mark.parametrize("container", ["a.h5", "a.zarr"])
+def test_single_strings_are_read_and_verified(tmp_path: Path, container: str) -> None:
+    url = tmp_path / container
+    xr.Dataset({"s": "one text"}).n5.to_n5(url) if container == "a.zarr" else None
+    if container == "a.h5":
+        with h5py.File(url, "w") as file:
+            file["s"] = "one text"
+    array = open_array(url, "s")
+    assert array[()] == "one text"
+    chunk = array.read_chunk(())
+    assert chunk.shape == ()
+    assert chunk.item() == "one text"
+    assert verify(url, "s").compute().state.item() == "ok"
+    assert CliRunner().invoke(main, ["verify", str(url)]).exit_code == 0
+
+
+@pytest.mark.parametrize("filters", [{}, {"chunks": (10, 10)}, {"chunks": (10, 10), **GZIP}])
+def test_what_h5py_is_writing_in_this_process_is_read_as_it_is(
+    path: str, filters: dict[str, Any]
+) -> None:
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("a", (100, 100), "i4", **filters)
+        for value in range(1, 5):
+            data[...] = value
+            assert (open_array(path, "a")[...] == value).all()
+            with xr.open_dataset(path, engine="n5") as found:
+                assert (found["a"] == value).all()
+        array = open_array(path, "a")
+        file.create_dataset("b", data=[1, 2])
+        data[:10] = 9
+        assert (array[:10] == 9).all()
+        assert sorted(open_group(path)) == ["a", "b"]
+        data.attrs["units"] = "nm"  # and h5py can still write
+        assert open_array(path, "a").attrs["units"] == "nm"
+
+
+def test_what_is_written_here_is_seen_by_h5py_in_this_process(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["mine"] = np.arange(4)
+        to_n5(np.ones((4, 4)), path, "ours", chunks=(2, 2))
+        assert (file["ours"][...] == 1).all()
+        file["mine"][...] = 5
+    assert (open_array(path, "mine")[...] == 5).all()
+    assert (open_array(path, "ours")[...] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("CLASS", [1, 2]),
+        ("CLASS", 5),
+        ("CLASS", "DIMENSION_SCALE"),
+        ("NAME", [[1.5]]),
+        ("DIMENSION_LIST", [1, 2]),
+        ("DIMENSION_LIST", "text"),
+        ("REFERENCE_LIST", 1),
+        ("DIMENSION_LABELS", 5),
+        ("DIMENSION_LABELS", ["one"]),
+        ("DIMENSION_LABELS", ["one", "two", "three", "four"]),
+        ("_Netcdf4Dimid", "text"),
+        ("_Netcdf4Coordinates", [1.5, 2.5]),
+        ("N5_JSON_ROOT", 5),
+        ("N5_JSON_ROOT", "[1"),
+    ],
+)
+def test_odd_values_of_reserved_attributes_do_not_keep_arrays_from_being_opened(
+    path: str, key: str, value: Any
+) -> None:
+    with h5py.File(path, "w") as file:
+        file["a"] = np.arange(4).reshape(2, 2)
+        file["a"].attrs[key] = value
+        file["a"].attrs["other"] = 1
+        file.attrs[key] = value
+    array = open_array(path, "a")
+    assert array[...].tolist() == [[0, 1], [2, 3]]
+    assert array.attrs["other"] == 1
+    assert "a" in open_group(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 950 + "]" * 950, "[" * 30000, '{"a":' * 5000 + "1"])
+def test_attributes_nested_too_deeply_are_strings(path: str, text: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["a"] = np.arange(4)
+        file["a"].attrs["deep"] = text
+        file.attrs["N5_JSON_ROOT"] = '{"x":' + text + "}"
+    assert open_array(path, "a").attrs["deep"] == text
+    assert open_array(path, "a")[...].tolist() == [0, 1, 2, 3]
+    repr(open_group(path).attrs)
+    with xr.open_dataset(path, engine="n5") as found:
+        repr(found)

@@ -24,6 +24,7 @@ from xarray_n5 import (
     MetadataError,
     MissingPackageError,
     NodeExistsError,
+    NodeNotFoundError,
     OneWriterError,
     create_array,
     create_group,
@@ -471,3 +472,166 @@ def test_attributes_without_a_name_are_kept(path: str) -> None:
     kept = xr.Dataset({"v": ("x", np.ones(2), {"": 1, "a\0b": 2})})
     kept.n5.to_n5(path)
     xr.testing.assert_identical(xr.open_dataset(path, engine="n5"), kept)
+
+
+def _of_equal_sizes(path: str, size: int) -> tuple[Any, np.ndarray]:
+    """Return an array of one chunk, and values of it that take as many bytes with gzip."""
+    array = create_array(path, "a", shape=(size,), dtype="u1", chunks=size, compression="gzip")
+    noise = np.random.default_rng(0).integers(0, 256, size).astype("u1")
+    for zeros in range(1, size):
+        values = np.where(np.arange(size) < size - zeros, noise, 0).astype("u1")
+        array[:] = values
+        if h5py.File(path)["a"].id.get_chunk_info(0).size == size:
+            return array, values
+    raise AssertionError("no values found")
+
+
+def test_a_chunk_that_takes_as_many_bytes_as_its_fill_value_is_deleted(path: str) -> None:
+    array, _ = _of_equal_sizes(path, 256)
+    array.delete_chunk((0,))
+    assert not open_array(path, "a")[:].any()
+    with h5py.File(path) as file:
+        assert not file["a"][:].any()
+
+
+def test_a_deleted_chunk_is_written_again_whatever_bytes_it_takes(path: str) -> None:
+    array, values = _of_equal_sizes(path, 256)
+    array[:] = 1
+    array.delete_chunk((0,))
+    array[:] = values
+    assert (open_array(path, "a")[:] == values).all()
+    with h5py.File(path) as file:
+        assert (file["a"][:] == values).all()
+
+
+def test_digests_find_a_byte_that_has_changed(path: str) -> None:
+    values = da.from_array(np.arange(1, 9, dtype="i4"), chunks=4)
+    to_n5(values, path, "a", checksums=True, compression=None)
+    with h5py.File(path) as file:
+        offset = file["a"].id.get_chunk_info(0).byte_offset
+    with Path(path).open("r+b") as raw:
+        raw.seek(offset)
+        raw.write(b"\x55")
+    report = verify(path, "a").compute()
+    assert report.attrs["digests"] is True
+    assert report.state.values.tolist() == ["digest-differs", "ok"]
+
+
+def test_a_stopped_write_into_an_array_that_was_there_writes_no_chunk_again(path: str) -> None:
+    values = np.arange(1, 401).reshape(20, 20)
+    computed: list[Any] = []
+    fails = True
+
+    def block(part: np.ndarray, block_info: Any = None) -> np.ndarray:
+        where = block_info[None]["chunk-location"]
+        if fails and len(computed) >= 5:
+            raise RuntimeError("stopped")
+        computed.append(where)
+        return part
+
+    def write() -> None:
+        source = da.from_array(values, chunks=5)
+        same = source.map_blocks(block, dtype=source.dtype, name="same", meta=values[:0, :0])
+        with dask.config.set(scheduler="synchronous"):
+            to_n5(same, path, "a", mode="r+", resume=True)
+
+    to_n5(da.zeros((20, 20), chunks=5, dtype=values.dtype), path, "a")
+    with pytest.raises(RuntimeError, match="stopped"):
+        write()
+    done, fails = set(computed), False
+    computed.clear()
+    write()
+    assert done
+    assert not done & set(computed)
+    assert (open_array(path, "a")[...] == values).all()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "\u2028", "ä\u0301/\n"])
+def test_names_may_have_any_characters(path: str, name: str) -> None:
+    to_n5(da.arange(4, chunks=2), path, name, checksums=True)
+    assert open_array(path, name)[...].tolist() == [0, 1, 2, 3]
+    assert verify(path, name).compute().attrs["digests"] is True
+    assert create_array(path, name, shape=(1,), dtype="u1", chunks=1, mode="w").shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("CLASS", [1, 2]),
+        ("CLASS", "DIMENSION_SCALE"),
+        ("NAME", 1),
+        ("DIMENSION_LIST", [1, 2]),
+        ("REFERENCE_LIST", "text"),
+        ("DIMENSION_LABELS", 5),
+        ("DIMENSION_LABELS", ["one"]),
+        ("DIMENSION_LABELS", ["one", 2]),
+        ("_Netcdf4Dimid", 5),
+    ],
+)
+def test_attributes_that_hdf5_keeps_for_itself_are_refused(path: str, key: str, value: Any) -> None:
+    array = create_array(path, "a", shape=(2, 2), dtype="u1", chunks=2)
+    with pytest.raises(MetadataError, match=f"HDF5 reserves the attribute '{key}'"):
+        array.attrs[key] = value
+    with pytest.raises(MetadataError, match=f"HDF5 reserves the attribute '{key}'"):
+        create_array(path, "b", shape=(2, 2), dtype="u1", chunks=2, attributes={key: value})
+    assert sorted(open_group(path)) == ["a"]
+    open_array(path, "a", mode="r+").attrs["other"] = 1
+    assert dict(open_array(path, "a").attrs) == {"other": 1}
+
+
+def test_attributes_that_hdf5_has_a_use_for_may_be_set(path: str) -> None:
+    array = create_array(path, "a", shape=(2, 2), dtype="u1", chunks=2)
+    wanted = {"CLASS": "IMAGE", "NAME": "mine", "DIMENSION_LABELS": ["y", ""]}
+    array.attrs.update(wanted)
+    assert dict(open_array(path, "a").attrs) == wanted
+    assert [axis.name for axis in open_array(path, "a").axes] == ["y", None]
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 50, 96])
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"mode": "w"}])
+def test_a_file_whose_first_writer_was_killed_at_once_is_begun_anew(
+    path: str, size: int, options: dict[str, Any]
+) -> None:
+    with h5py.File(path, "w"):
+        pass
+    whole = Path(path).read_bytes()
+    Path(path).write_bytes(whole[:size])
+    with pytest.raises(NodeNotFoundError):
+        open_array(path, "a")
+    to_n5(np.arange(4), path, "a", **options)
+    assert open_array(path, "a")[...].tolist() == [0, 1, 2, 3]
+    assert [each.name for each in Path(path).parent.iterdir()] == ["a.h5"]
+
+
+def test_a_file_that_holds_anything_is_never_begun_anew(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["precious"] = np.arange(1000)
+    whole = Path(path).read_bytes()
+    for size in (97, 800, len(whole) // 2, len(whole) - 1):
+        Path(path).write_bytes(whole[:size])
+        for mode in ("w-", "w"):
+            with pytest.raises(MetadataError, match="HDF5 cannot open it"):
+                to_n5(np.arange(4), path, "a", mode=mode)
+        assert Path(path).read_bytes() == whole[:size]
+
+
+def test_a_new_file_is_never_seen_half_made(path: str) -> None:
+    """A writer is killed before, or right after, the file gets its name."""
+    code = (
+        "import os, sys, xarray_n5\n"
+        "def link(*args, real=os.link, named=sys.argv[2] == 'named'):\n"
+        "    real(*args) if named else None\n"
+        "    os._exit(1)\n"
+        "os.link = link\n"
+        "xarray_n5.create_array(sys.argv[1], 'a', shape=(4,), dtype='u1', chunks=2)\n"
+    )
+    folder = Path(path).parent
+    subprocess.run([sys.executable, "-c", code, path, "no name"], check=False)  # noqa: S603
+    assert not Path(path).exists()
+    create_array(path, "a", shape=(4,), dtype="u1", chunks=2)
+    assert [each.name for each in folder.iterdir()] == ["a.h5"]
+    Path(path).unlink()
+    subprocess.run([sys.executable, "-c", code, path, "named"], check=False)  # noqa: S603
+    with h5py.File(path) as file:
+        assert list(file.attrs) == ["n5"]
+    assert create_array(path, "a", shape=(4,), dtype="u1", chunks=2)[...].tolist() == [0] * 4

@@ -110,7 +110,9 @@ class Chunks:
         if stored is not None and all(
             have >= need for have, need in zip(stored.shape, extent, strict=True)
         ):
-            return stored[tuple(map(slice, extent))].astype(self.metadata.dtype, order="C")
+            within: Any = (*map(slice, extent), ...)  # of no axes, numpy would return an element
+            block: np.ndarray = stored[within].astype(self.metadata.dtype, order="C")
+            return block
         result = np.full(extent, self.metadata.fill_value, self.metadata.dtype)
         if stored is not None:
             # Blocks stay short where an array grew after its last chunks were cut to size.

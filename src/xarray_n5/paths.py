@@ -16,7 +16,7 @@ DIGESTS = ".digests"
 QUARANTINE = ".quarantine"
 """The folder beside an array that damaged chunks are moved to."""
 
-_PARTIAL = re.compile(r"((?:.*/)?)\.(.+)\.[0-9a-f]{32}\.partial")
+_PARTIAL = re.compile(r"((?:.*/)?)\.(.+)\.[0-9a-f]{32}\.partial", re.DOTALL)
 
 
 def join(*parts: str) -> str:

@@ -88,7 +88,8 @@ class Hdf5:
         """Return the documents of a new node; the first brings the attributes with it."""
         attributes = dict(metadata.attributes)
         check_json(attributes, where, None)
-        split_attributes(attributes, where)
+        ndim = len(metadata.shape) if isinstance(metadata, ArrayMetadata) else None
+        split_attributes(attributes, where, ndim)
         around = {ATTRIBUTES: json.dumps(attributes).encode()} if attributes else {}
         if not isinstance(metadata, ArrayMetadata):
             known = json.loads(before.get(GROUP, b"{}"))
@@ -102,7 +103,9 @@ class Hdf5:
         """Return the document with other attributes."""
         before = json.loads(documents.get(ATTRIBUTES, b"{}"))
         check_json(attributes, where, before)
-        split_attributes({k: v for k, v in attributes.items() if before.get(k) != v}, where)
+        changed = {k: v for k, v in attributes.items() if before.get(k) != v}
+        array = json.loads(documents.get(ARRAY, b"{}"))
+        split_attributes(changed, where, len(array["shape"]) if "shape" in array else None)
         return {ATTRIBUTES: json.dumps(dict(attributes)).encode()}
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
@@ -176,7 +179,7 @@ class Hdf5:
 
 def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> ArrayMetadata:
     if "unreadable" in members:
-        raise MetadataError(f"{where}: {members['unreadable']}; read it with h5py")
+        raise MetadataError(f"{where}: {members['unreadable']}")
     objects = members["dtype"] == "O"
     stored = np.dtype(object) if objects else dtype_of(members["dtype"])
     filters = tuple((number, tuple(values)) for number, values in members["filters"])

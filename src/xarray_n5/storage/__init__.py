@@ -15,7 +15,8 @@ from xarray_n5.storage.filesystems import behind_caches, is_async, of_this_proce
 from xarray_n5.storage.found import Found
 from xarray_n5.storage.fsspec import FsspecStore
 from xarray_n5.storage.hdf5 import Hdf5Store
-from xarray_n5.storage.hdf5_files import SUFFIXES
+from xarray_n5.storage.hdf5_birth import SUFFIXES
+from xarray_n5.storage.hdf5_links import FOLLOW
 from xarray_n5.storage.local import LocalStore
 from xarray_n5.storage.memory import MemoryStore
 from xarray_n5.storage.remembered import Remembered
@@ -160,18 +161,20 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
         A path, a ``file://`` or any fsspec URL (chained ones too), an ``os.PathLike``, a UPath,
         an fsspec mapper or filesystem, a pair of a filesystem and a path, or a store.
     storage_options
-        What fsspec's filesystem for a URL takes; nothing else takes any.
+        What fsspec's filesystem for a URL takes; HDF5 files take ``follow_external``.
 
     Raises
     ------
     TypeError
         If `url` is none of these, or `storage_options` come with something that is no URL.
     """
-    options = storage_options or {}
+    options = dict(storage_options or {})
+    follow = {FOLLOW: options.pop(FOLLOW)} if FOLLOW in options else {}
     if options and not (isinstance(url, str) and "://" in url):
         raise TypeError(f"storage_options {sorted(options)} are for URLs only, not for {url!r}")
     for kind in STORES.values():
-        if (store := kind.at(url, options)) is not None:
+        chosen = {**options, **follow} if kind is Hdf5Store else options
+        if (store := kind.at(url, chosen)) is not None:
             return store  # type: ignore[return-value]
     if isinstance(url, Store):
         return url
@@ -195,7 +198,10 @@ def open_container(
         return store, path  # a file is a container of its own
     inner: list[str] = []
     while not found.name.endswith(SUFFIX):
-        if found.name.endswith(SUFFIXES) and (file := Hdf5Store.at(found.url, {})) is not None:
+        if (
+            found.name.endswith(SUFFIXES)
+            and (file := Hdf5Store.at(found.url, storage_options or {})) is not None
+        ):
             return file, join(*inner, path)
         up = found.above()
         if up is None:

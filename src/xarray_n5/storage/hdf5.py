@@ -13,33 +13,34 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from xarray_n5.errors import ChunkError, OneWriterError
-from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING, join
+from xarray_n5.errors import ChunkError, N5Error, OneWriterError
+from xarray_n5.paths import join
 from xarray_n5.storage import hdf5_files as files
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
-from xarray_n5.storage.hdf5_beside import forget_former, tidy
-from xarray_n5.storage.hdf5_chunks import MASK, Place, index_of
+from xarray_n5.storage.hdf5_beside import forget_former, is_kept, tidy
+from xarray_n5.storage.hdf5_birth import is_hdf5, stamp_of
+from xarray_n5.storage.hdf5_chunks import MASK, Place
 from xarray_n5.storage.hdf5_library import hdf5
+from xarray_n5.storage.hdf5_links import FOLLOW, place_of
 from xarray_n5.storage.hdf5_nodes import (
     DOCUMENTS,
+    clear_chunk,
+    delete_node,
     document_of,
-    members_of,
-    place_of,
+    write_chunk,
     write_document,
 )
-from xarray_n5.storage.hdf5_stored import clear_chunk, store_chunk
 from xarray_n5.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from xarray_n5.compression import Buffer
     from xarray_n5.storage import Listing
 
 _LOCAL = re.compile(r"(?:file|local)://")
-_KEPT = re.compile(rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?")
-"""Keys of what is kept of writes."""
 
 
 def _me() -> str:
@@ -54,6 +55,8 @@ class Hdf5Store:
     """The file's absolute path."""
     fsync: bool = False
     """Whether a write waits until it would outlive a power cut."""
+    follow_external: bool = False
+    """Whether external links, external storage and virtual datasets are read."""
     owner: str = field(default_factory=_me, compare=False)
     """The host and the process that may write."""
     batch: ClassVar[int] = 1
@@ -61,7 +64,7 @@ class Hdf5Store:
     one_writer: ClassVar[bool] = True
 
     @classmethod
-    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at the path of a file that is HDF5, or will be by its name."""
         if isinstance(place, cls):
             return place
@@ -71,10 +74,10 @@ class Hdf5Store:
         if path is None or "::" in path or "://" in path:
             return None
         path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
-        if not files.is_hdf5(path):
+        if not is_hdf5(path):
             return None
         hdf5("HDF5 files")  # or say now what is missing, not when something is half written
-        return cls(path)
+        return cls(path, follow_external=bool(options.get(FOLLOW)))
 
     @property
     def url(self) -> str:
@@ -88,7 +91,7 @@ class Hdf5Store:
 
     def place(self, path: str) -> object:
         """Return what tells a node from others, by whichever links it is found."""
-        with files.reading(self.file) as file:
+        with self._reading() as file:
             node = file.node(path) if file else None
             if node is None:
                 return ("hdf5", os.path.realpath(self.file), path)
@@ -99,24 +102,27 @@ class Hdf5Store:
         folder, name = os.path.split(self.file)
         return LocalStore(f"{folder}/.{name}.kept", fsync=self.fsync)
 
+    def _reading(self) -> AbstractContextManager[files.KnownFile | None]:
+        return files.reading(self.file, follow=self.follow_external)
+
     # Reading
 
     def get(self, key: str) -> bytes | None:
         """Return a document, or a chunk's filter mask and bytes."""
-        if _KEPT.fullmatch(key):
+        if is_kept(key):
             return self._beside.get(key)
         path, _, name = key.rpartition("/")
         if name in DOCUMENTS:
-            with files.reading(self.file) as file:
+            with self._reading() as file:
                 return document_of(file, path, name) if file else None
         found, stamp = self._find(path, name)
         while isinstance(found, Place):
             # Outside the lock: others may read meanwhile, or write, and so move the chunk.
             try:
                 data = found.read()
-            except EOFError as error:
+            except (EOFError, ValueError) as error:
                 raise ChunkError("decode", self.file, key, str(error)) from error
-            if files.stamp_of(self.file) == stamp:
+            if stamp_of(self.file) == stamp:
                 return data
             before = found
             found, stamp = self._find(path, name)
@@ -126,14 +132,16 @@ class Hdf5Store:
 
     def _find(self, path: str, name: str) -> tuple[Place | bytes | None, object]:
         """Return where a chunk is, or its bytes, and the file's stamp then."""
-        with files.reading(self.file) as file:
+        with self._reading() as file:
             chunk = file.chunk(path, name) if file else None
             if file is None or chunk is None:
                 return None, None
             stored, index = chunk
             try:
                 place = stored.place(index, lambda: file.node(path))
-            except OSError as error:
+            except files.FAILURES as error:
+                if isinstance(error, N5Error):
+                    raise
                 why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"
                 raise ChunkError("decode", self.file, join(path, name), why) from error
             return place, file.stamp
@@ -142,7 +150,7 @@ class Hdf5Store:
         """Return what is at each key; of documents, the file is opened once for all."""
         if any(key.rpartition("/")[2] not in DOCUMENTS for key in keys):
             return [self.get(key) for key in keys]
-        with files.reading(self.file):
+        with self._reading():
             return [self.get(key) for key in keys]
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
@@ -152,7 +160,7 @@ class Hdf5Store:
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         path, _, name = key.rpartition("/")
-        found = None if _KEPT.fullmatch(key) or name in DOCUMENTS else self._find(path, name)[0]
+        found = None if is_kept(key) or name in DOCUMENTS else self._find(path, name)[0]
         if isinstance(found, Place):
             return found.head(count), MASK + max(found.size, found.whole)
         data = found if found is not None else self.get(key)
@@ -160,12 +168,12 @@ class Hdf5Store:
 
     def exists(self, key: str) -> bool:
         """Return whether there is a document or a chunk at `key`."""
-        if _KEPT.fullmatch(key):
+        if is_kept(key):
             return self._beside.exists(key)
         path, _, name = key.rpartition("/")
         if name in DOCUMENTS:
             return self.get(key) is not None
-        with files.reading(self.file) as file:
+        with self._reading() as file:
             chunk = file.chunk(path, name) if file else None
             if file is None or chunk is None:
                 return False
@@ -174,20 +182,24 @@ class Hdf5Store:
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a group at `prefix`."""
-        with files.reading(self.file) as file:
+        if is_kept(prefix):
+            return self._beside.is_folder(prefix)
+        with self._reading() as file:
             return file is not None and file.node(prefix) is not None
 
     def list(self, prefix: str) -> Listing:
         """Return names of nodes and of documents; chunks, of which there are more, are walked."""
+        if is_kept(prefix):
+            return self._beside.list(prefix)
         kept, _ = self._beside.list(prefix)
-        hidden = tuple(name for name in kept if _KEPT.fullmatch(name))
-        with files.reading(self.file) as file:
+        hidden = tuple(name for name in kept if is_kept(name))
+        with self._reading() as file:
             node = file.node(prefix) if file else None
             if file is None or node is None:
                 # What is kept of a file that is no more stands in nobody's way.
                 return (hidden if file else ()), ()
             documents = tuple(name for name in DOCUMENTS if document_of(file, prefix, name))
-            inner = () if hasattr(node, "shape") else members_of(file.file, prefix)
+            inner = () if hasattr(node, "shape") else file.members(prefix)
             return (*hidden, *inner), documents
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
@@ -196,12 +208,19 @@ class Hdf5Store:
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""
-        yield from (key for key in self._beside.walk(prefix) if _KEPT.fullmatch(key))
+        kept = is_kept(prefix)
+        yield from (key for key in self._beside.walk(prefix) if kept or is_kept(key))
+        if kept:
+            return
         yield from (key for key, _ in self._walk(prefix))
 
     def survey(self, prefix: str) -> Iterator[Found]:
         """Iterate over all keys under `prefix`, with their sizes; times are the file's."""
-        yield from (each for each in self._beside.survey(prefix) if _KEPT.fullmatch(each.key))
+        kept = is_kept(prefix)
+        found = self._beside.survey(prefix)
+        yield from (each for each in found if kept or is_kept(each.key))
+        if kept:
+            return
         for key, size in self._walk(prefix):
             yield Found(key, size, os.stat(self.file).st_mtime)  # noqa: PTH116
 
@@ -210,24 +229,24 @@ class Hdf5Store:
         folders, names = self.list(prefix)
         for name in names:
             yield name, len(self.get(join(prefix, name)) or b"")
-        with files.reading(self.file) as file:
+        with self._reading() as file:
             stored = file.stored(prefix) if file else None
             chunks = list(stored.entries(lambda: file.node(prefix))) if file and stored else []
         for index, size in chunks:
             yield ".".join(map(str, index)) or "0", MASK + size
         for folder in folders:
-            if not _KEPT.fullmatch(folder):
+            if not is_kept(folder):
                 yield from ((f"{folder}/{key}", n) for key, n in self._walk(join(prefix, folder)))
 
     def partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what stopped writes left: nothing in a file."""
-        return iter(key for key in self._beside.partials(prefix) if _KEPT.fullmatch(key))
+        return iter(key for key in self._beside.partials(prefix) if is_kept(key))
 
     def stamp(self, key: str) -> object:
         """Return what changes whenever the file is written, or None where it has no such key."""
-        if _KEPT.fullmatch(key):
+        if is_kept(key):
             return self._beside.stamp(key)
-        return files.stamp_of(self.file) if self.exists(key) else None
+        return stamp_of(self.file) if self.exists(key) else None
 
     def above(self) -> LocalStore:
         """Return the directory that the file is in."""
@@ -241,53 +260,41 @@ class Hdf5Store:
 
     def set(self, key: str, data: Buffer) -> None:
         """Make a document true, or store a chunk; the file is closed before others come."""
-        if _KEPT.fullmatch(key):
+        if is_kept(key):
             self._beside.set(key, data)
             return
-        if not os.path.exists(self.file):  # noqa: PTH110
+        if stamp_of(self.file) is None:
             forget_former(self._beside)
         path, _, name = key.rpartition("/")
         with self._writing() as file:
             if name in DOCUMENTS:
                 write_document(file, path, name, bytes(data))
                 return
-            index, node = index_of(name), files.node_in(file, path)
-            if index is None or not hasattr(node, "shape"):
-                raise OSError(f"{self.file}: there is no array at {path!r} to hold {name!r}")
-            store_chunk(node, index[: len(node.shape)], data)
+            write_chunk(file, path, name, data)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove keys: of chunks, which HDF5 keeps once they are stored, the values alone."""
         chosen = list(keys)
-        self._beside.delete([key for key in chosen if _KEPT.fullmatch(key)])
-        chunks = [key for key in chosen if not _KEPT.fullmatch(key) and self.exists(key)]
+        self._beside.delete([key for key in chosen if is_kept(key)])
+        chunks = [key for key in chosen if not is_kept(key) and self.exists(key)]
         if not chunks:
             return
         with self._writing() as file:
             for key in chunks:
-                path, _, name = key.rpartition("/")
-                index, node = index_of(name), files.node_in(file, path)
-                if index is not None and hasattr(node, "shape"):
-                    clear_chunk(node, index[: len(node.shape)])
+                clear_chunk(file, *key.rpartition("/")[::2])
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove a group or an array with all in it; its room in the file is not given back."""
         self._beside.delete_tree(prefix, first)
         tidy(self._beside, prefix)
-        if _KEPT.fullmatch(prefix) or not self.is_folder(prefix):
+        if is_kept(prefix) or not self.is_folder(prefix):
             return
         with self._writing() as file:
-            if prefix:
-                del file[prefix]
-                return
-            for name in list(file):
-                del file[name]
-            for name in list(file.attrs):
-                del file.attrs[name]
+            delete_node(file, prefix)
 
     def _writing(self) -> Any:
         if self.owner != _me():
             raise OneWriterError(
                 self.file, f"{_me()} cannot write what {self.owner} has opened for writing"
             )
-        return files.writing(self.file, flush=self.fsync)
+        return files.writing(self.file, self._beside.root, flush=self.fsync)

@@ -8,11 +8,23 @@ Source: n5-hdf5 2.2.1; 1.4.2 keeps objects as texts of their own.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.storage.hdf5_scales import (
+    LABELS,
+    NETCDF,
+    ODD,
+    SCALE,
+    check_reserved,
+    is_scale,
+    labels_of,
+    text_of,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,49 +41,32 @@ LEVEL = "downsamplingFactors"
 _LARGEST = 64_000
 """How many bytes fit into an attribute."""
 
-_SCALE = frozenset({"CLASS", "NAME", "REFERENCE_LIST"})
-"""What HDF5 itself keeps on the coordinates of other datasets."""
+_DEEPEST = 256
+"""How many lists and objects of JSON may be nested."""
 
-_NETCDF = frozenset({"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"})
-"""What netCDF keeps for itself."""
+_BRACKETS = re.compile(r"[][{}]")
 
 
 def read_attributes(node: Any) -> dict[str, Any]:
     """Return an object's attributes as JSON values; those that are none are left out."""
     found: dict[str, Any] = {}
     inner: Any = {}
-    hidden = _NETCDF | ({VERSION} if node.name == "/" else set())
-    hidden |= _SCALE if is_scale(node) else set()
+    hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
+    hidden |= SCALE if is_scale(node) else set()
     for key in node.attrs:
         if key in hidden:
             continue
         try:
-            value = _as_json(node.attrs[key])
-        except (TypeError, OSError, ValueError):
-            continue  # references, structures, types that numpy has not
+            value = _as_json(value_of(node, key))
+        except ODD:
+            continue  # references, structures, types that numpy does not have, damaged ones
         if key == ROOT and isinstance(value, dict):
             inner = value
         else:
             found[key] = value
-    if hasattr(node, "dims") and (labels := _labels(node)):
-        found["DIMENSION_LABELS"] = labels
+    if hasattr(node, "shape") and (labels := labels_of(node)):
+        found[LABELS] = labels
     return {**inner, **found}
-
-
-def is_scale(node: Any) -> bool:
-    """Return whether a dataset is the coordinate of others."""
-    return node.attrs.get("CLASS") in {b"DIMENSION_SCALE", "DIMENSION_SCALE"}
-
-
-def _labels(dataset: Any) -> list[str]:
-    """Return what a dataset's axes are called: by labels, or by the datasets along them."""
-    if dataset.is_scale and dataset.ndim == 1:
-        return [dataset.name.rpartition("/")[2]]
-    names = []
-    for dim in dataset.dims:
-        along = dim[0].name.rpartition("/")[2] if len(dim) else ""
-        names.append(str(dim.label or along))
-    return names if any(names) else []
 
 
 def _as_json(value: Any) -> Any:
@@ -83,24 +78,32 @@ def _as_json(value: Any) -> Any:
     if array.dtype.kind == "O" or array.dtype.kind in "SU":
         if not all(isinstance(item, str | bytes) for item in array.flat):
             raise TypeError("not texts")
-        texts = np.array([_text(item) for item in array.flat], object)
+        texts = np.array([text_of(item) for item in array.flat], object)
         return texts.reshape(array.shape).tolist()
     if array.dtype.kind not in "biuf" or type(value).__name__ == "Empty":
         raise TypeError(f"{array.dtype} is no JSON")
     return array.tolist()
 
 
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
 def _parsed(text: str) -> Any:
-    if text[:1] in {"{", "["}:
+    if text[:1] in {"{", "["} and not _is_deep(text):
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
             return text
     return text
+
+
+def _is_deep(text: str) -> bool:
+    """Return whether JSON is nested too deeply to be read; brackets in its strings count, too."""
+    if max(text.count("["), text.count("{")) <= _DEEPEST // 2:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.finditer(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > _DEEPEST:
+            return True
+    return False
 
 
 def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
@@ -116,12 +119,13 @@ def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
     before, names = read_attributes(node), set(node.attrs)
     names -= {VERSION} if node.name == "/" else set()
     changed = {k: v for k, v in wanted.items() if k not in before or not _same(before[k], v)}
-    native, rest = split_attributes(changed, str(node.name))
+    ndim = len(node.shape or ()) if hasattr(node, "shape") else None
+    native, rest = split_attributes(changed, str(node.name), ndim)
     if node.name == "/" and VERSION in native:
         rest[VERSION] = changed[VERSION]  # n5-hdf5 takes that on the root for its own
         del native[VERSION]
     inner = {key: value for key, value in before.items() if key not in names}
-    inner.pop("DIMENSION_LABELS", None)  # those of datasets along the axes
+    inner.pop(LABELS, None)  # those of datasets along the axes
     rest |= {key: value for key, value in inner.items() if key in wanted and key not in changed}
     _check_room(rest, str(node.name))
     for key in names & before.keys():
@@ -140,15 +144,25 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def split_attributes(
-    attributes: Mapping[str, Any], where: str
+    attributes: Mapping[str, Any], where: str, ndim: int | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return which attributes HDF5 has types for, as such, and the others.
+
+    Parameters
+    ----------
+    attributes
+        JSON values.
+    where
+        The node, for errors.
+    ndim
+        The number of axes; None of a group.
 
     Raises
     ------
     MetadataError
-        If there is more than HDF5 has room for.
+        If there is more than HDF5 has room for, or if HDF5 or netCDF reserve a name.
     """
+    check_reserved(attributes, where, ndim)
     native: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for key, value in attributes.items():
@@ -166,6 +180,11 @@ def _check_room(rest: Mapping[str, Any], where: str) -> None:
         raise MetadataError(
             f"{where}: the attributes {sorted(rest)} take {len(text)} bytes as JSON, and HDF5 has "
             f"room for {_LARGEST}; keep them elsewhere"
+        )
+    if _is_deep(text):
+        raise MetadataError(
+            f"{where}: the attributes {sorted(rest)} are nested more than {_DEEPEST} levels deep; "
+            "write them less deep"
         )
 
 

@@ -6,13 +6,24 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from xarray_n5.paths import WRITING
+from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING
 
 if TYPE_CHECKING:
     from xarray_n5.storage.local import LocalStore
 
-_MARK = re.compile(rf"(.*/)?{re.escape(WRITING)}[^/]+(?=/)")
+_MARK = re.compile(rf"(.*/)?{re.escape(WRITING)}[^/]+(?=/)", re.DOTALL)
 """The folder of a mark, at the beginning of a key in it."""
+
+
+_KEPT = re.compile(
+    rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?", re.DOTALL
+)
+"""Keys of what is kept of writes."""
+
+
+def is_kept(key: str) -> bool:
+    """Return whether a key is in the folder beside the file, not in the file."""
+    return _KEPT.fullmatch(key) is not None
 
 
 def tidy(beside: LocalStore, prefix: str) -> None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import MetadataError, OneWriterError
+from xarray_n5.errors import MetadataError, N5Error, OneWriterError, PathError
+from xarray_n5.storage.hdf5_birth import BOUNDS, born, flush_file, stamp_of
 from xarray_n5.storage.hdf5_chunks import index_of
 from xarray_n5.storage.hdf5_library import hdf5
+from xarray_n5.storage.hdf5_links import members_of, node_in, outside
 from xarray_n5.storage.hdf5_stored import Stored
 
 if TYPE_CHECKING:
@@ -25,17 +28,16 @@ if TYPE_CHECKING:
     from xarray_n5.grid import Index
 
 
-SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
-"""How the names of HDF5 files end."""
-
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-
 _PATIENCE = 2.0
 """For how many seconds a file is waited for that others write; five times of that to write."""
 
 _LEFT = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
 
 _WHAT = "HDF5 files"
+
+FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
+"""What h5py raises of damaged files."""
+
 _MOST_FILES = 32
 """Of how many files is kept what is known."""
 
@@ -45,7 +47,7 @@ class Files:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.known: OrderedDict[str, KnownFile] = OrderedDict()
+        self.known: OrderedDict[tuple[str, bool], KnownFile] = OrderedDict()
 
 
 _files = Files()
@@ -69,6 +71,8 @@ class KnownFile:
 
     path: str
     stamp: object
+    follow: bool = False
+    """Whether links to other files are followed."""
     known: dict[str, Stored | None] = field(default_factory=dict)
     handle: Any = None
     users: int = 0
@@ -88,7 +92,11 @@ class KnownFile:
 
     def node(self, path: str) -> Any:
         """Return the group or dataset at a path, or None."""
-        return node_in(self.file, path)
+        return node_in(self.file, path, follow=self.follow)
+
+    def members(self, path: str) -> list[str]:
+        """Return the names of the groups and datasets in the group at a path."""
+        return members_of(self.file, path, follow=self.follow)
 
     def stored(self, path: str) -> Stored | None:
         """Return what is known of the dataset at a path, or None."""
@@ -97,6 +105,8 @@ class KnownFile:
         if moved or path not in self.known:
             found = self.node(path)
             shaped = getattr(found, "shape", None) is not None
+            if shaped and not self.follow and (why := outside(found)):
+                raise PathError(f"{self.path}: {path!r}: {why}")
             known = self.known[path] = Stored.of(found) if shaped else None
             if known is not None:
                 known.elsewhere = self._elsewhere(known)
@@ -115,76 +125,122 @@ class KnownFile:
         return None if stored.source == self.path else stamp_of(stored.source)
 
 
-def node_in(file: Any, path: str) -> Any:
-    """Return the group or dataset at a path of an open file, or None."""
-    import h5py
-
-    try:
-        found = file[path or "/"]
-    except KeyError:
-        return None
-    return found if isinstance(found, h5py.Group | h5py.Dataset) else None
-
-
-def stamp_of(path: str) -> object:
-    """Return what changes whenever a file is written, or None where there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
 @contextlib.contextmanager
-def reading(path: str) -> Iterator[KnownFile | None]:
-    """Give what is known of a file, which is opened if need be; None where there is none."""
+def reading(path: str, *, follow: bool = False) -> Iterator[KnownFile | None]:
+    """Give what is known of a file, which is opened if need be; None where there is none.
+
+    Raises
+    ------
+    MetadataError
+        If HDF5 fails to read what it is asked for: the file is damaged.
+    """
     files = _files
     with files.lock:
+        shared = flush_own(path)
         stamp = stamp_of(path)
         if stamp is None:
+            _check_left(path)
             yield None
             return
-        found = files.known.pop(path, None)
-        if found is None or (found.stamp != stamp and not found.users):
-            found = KnownFile(path, stamp)
-        files.known[path] = found
+        found = files.known.pop((path, follow), None)
+        if found is None or ((shared or found.stamp != stamp) and not found.users):
+            found = KnownFile(path, stamp, follow)
+        files.known[path, follow] = found
         while len(files.known) > _MOST_FILES:
             files.known.popitem(last=False)
         found.users += 1
         try:
             yield found
+        except FAILURES as error:
+            if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
+                raise
+            raise MetadataError(
+                f"{path}: HDF5 cannot read it ({error}): the file is damaged; restore it"
+            ) from error
         finally:
             found.users -= 1
             if not found.users:
                 found.close()
 
 
+def flush_own(path: str) -> bool:
+    """Write out what this process has written through h5py into a file that it holds open.
+
+    Returned is whether there is such a file: what is known of it may be out of date any moment.
+    """
+    h5py = sys.modules.get("h5py")
+    if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
+        return False
+    shared = False
+    for each in h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
+        if each.valid and each.get_intent() & h5py.h5f.ACC_RDWR and _is_at(path, each.name):
+            h5py.h5f.flush(each, h5py.h5f.SCOPE_LOCAL)
+            shared = True
+    return shared
+
+
+def _is_at(path: str, name: bytes) -> bool:
+    try:
+        return os.path.samefile(path, os.fsdecode(name))  # noqa: PTH121
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
-def writing(path: str, *, flush: bool) -> Iterator[Any]:
+def writing(path: str, beside: str, *, flush: bool) -> Iterator[Any]:
     """Open a file for writing, all others of this process shut out, and close it again.
 
-    So a file is whole between two writes, and others may read it then.
+    So a file is whole between two writes, and others may read it then. A new one is made in the
+    folder `beside`, and gets its name with the first thing in it.
     """
-    h5py = hdf5(_WHAT)
     files = _files
     with files.lock:
-        files.known.pop(path, None)
-        try:
-            file = _patiently(lambda: h5py.File(path, "a"), 5 * _PATIENCE)
-        except BlockingIOError as error:
-            raise OneWriterError(path, "another process has it open") from error
-        except OSError as error:
-            if "already open for write" in str(error):
-                raise OneWriterError(path, _LEFT) from error
-            if "already open" in str(error) or "lock" in str(error):
-                raise OneWriterError(path, f"it is open elsewhere ({error})") from error
-            raise _damaged(path, error) from error
-        try:
-            yield file
-        finally:
-            file.close()
+        for follow in (False, True):
+            files.known.pop((path, follow), None)
+        new = stamp_of(path) is None
+        if new:
+            _check_left(path)
+        opened = born(path, beside) if new else _opened(path)
+        with opened as file:
+            try:
+                yield file
+            except FAILURES as error:
+                if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
+                    raise
+                raise MetadataError(f"{path}: HDF5 cannot change it so ({error})") from error
         if flush:
-            _flush(path)
+            flush_file(path)
+
+
+def _check_left(path: str) -> None:
+    """Raise where a file of which there is only the beginning is being written."""
+    if not os.path.exists(path):  # noqa: PTH110
+        return
+    h5py = hdf5(_WHAT)
+    try:
+        _patiently(lambda: h5py.File(path, "r").close(), _PATIENCE)
+    except BlockingIOError as error:
+        raise OneWriterError(path, "another program is writing it") from error
+    except OSError:
+        return  # its writer was killed
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    """Open a file that exists for writing."""
+    h5py = hdf5(_WHAT)
+    try:
+        file = _patiently(lambda: h5py.File(path, "r+", libver=BOUNDS), 5 * _PATIENCE)
+    except BlockingIOError as error:
+        raise OneWriterError(path, "another process has it open") from error
+    except OSError as error:
+        if "already open for write" in str(error):
+            raise OneWriterError(path, _LEFT) from error
+        if "already open" in str(error) or "lock" in str(error):
+            raise OneWriterError(path, f"it is open elsewhere ({error})") from error
+        raise _damaged(path, error) from error
+    with file:
+        yield file
 
 
 def _open(path: str) -> Any:
@@ -221,29 +277,3 @@ def _patiently(opening: Callable[[], Any], seconds: float) -> Any:
                 raise
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
-
-
-def _flush(path: str) -> None:
-    file = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def is_hdf5(path: str) -> bool:
-    """Return whether there is an HDF5 file, or nothing, but a name that an HDF5 file would have."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            start = file.read(len(_SIGNATURE))
-            if not start:
-                return path.endswith(SUFFIXES)
-            at = 512  # a user's own bytes may come first, as many as a power of two
-            while start and start != _SIGNATURE and at < 1 << 16:
-                file.seek(at)
-                start, at = file.read(len(_SIGNATURE)), at * 2
-            return start == _SIGNATURE
-    except IsADirectoryError:
-        return False
-    except OSError:
-        return path.endswith(SUFFIXES) and not os.path.isdir(path)  # noqa: PTH112

@@ -9,36 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import MetadataError, PathError
 from xarray_n5.storage.hdf5_attributes import (
     LEVEL,
     VERSION,
-    is_scale,
     read_attributes,
     write_attributes,
 )
-from xarray_n5.storage.hdf5_chunks import DEFLATE, SHUFFLE, filters_of
-from xarray_n5.storage.hdf5_files import node_in
+from xarray_n5.storage.hdf5_chunks import DEFLATE, SHUFFLE, filters_of, index_of
+from xarray_n5.storage.hdf5_links import check_inside, node_in, outside
+from xarray_n5.storage.hdf5_stored import fill_chunk, store_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from xarray_n5.compression import Buffer
     from xarray_n5.storage.hdf5_files import KnownFile
 
 ARRAY, GROUP, ATTRIBUTES = ".dataset.json", ".group.json", ".attributes.json"
 
 DOCUMENTS = (ARRAY, GROUP, ATTRIBUTES)
 
-HIDDEN = frozenset({"__DATA_TYPES__"})
-"""What JHDF5 keeps in every file for itself."""
-
-_VIEW = re.compile(r"(?:(.*)/)?t\d{5,}/(s\d{2,})/(\d+)/cells")
+_VIEW = re.compile(r"(?:(.*)/)?t\d{5,}/(s\d{2,})/(\d+)/cells", re.DOTALL)
 """The path of a level in a file of BigDataViewer."""
 
 _OPTIONAL = 1
 """HDF5's flag of a filter that may be passed over for a chunk."""
 
-_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+_H5PY = "read it with h5py"
 
 _TABLE = 2
 """How many axes a table has."""
@@ -46,7 +44,11 @@ _TABLE = 2
 
 def document_of(file: KnownFile, path: str, name: str) -> bytes | None:
     """Return one of a node's documents, or None where it has no such one."""
-    node = file.node(path)
+    try:
+        node = file.node(path)
+    except PathError as error:
+        file.node(path.rpartition("/")[0])  # a path through such a link is an error by itself
+        return json.dumps({"unreadable": str(error)}).encode() if name == ARRAY else None
     if node is None:
         return None
     is_array = hasattr(node, "shape")
@@ -69,23 +71,23 @@ def _version(root: Any) -> str:
 def _describe(file: KnownFile, path: str, dataset: Any) -> dict[str, Any]:
     """Return what a format must know of a dataset, or why it cannot be read."""
     try:
-        why = _unreadable(dataset)
+        why = _unreadable(dataset) or (None if file.follow else outside(dataset))
         return {"unreadable": why} if why else _members(file, path, dataset)
-    except (TypeError, ValueError, OSError, RuntimeError) as error:
-        return {"unreadable": str(error)}
+    except (TypeError, ValueError, OSError, RuntimeError, OverflowError, MemoryError) as error:
+        return {"unreadable": f"HDF5 cannot describe it ({error}); {_H5PY}"}
 
 
 def _unreadable(dataset: Any) -> str | None:
     if dataset.shape is None:
-        return "it holds nothing, not even a shape"
+        return f"it holds nothing, not even a shape; {_H5PY}"
     dtype = dataset.dtype
     if dtype.hasobject:
         import h5py
 
         if h5py.check_string_dtype(dtype) is None:
-            return f"elements of type {dtype} are no numbers or texts"
+            return f"elements of type {dtype} are neither numbers nor strings; {_H5PY}"
     if dataset.id.dtype.subdtype is not None:
-        return f"each of its elements is an array ({dataset.id.dtype})"
+        return f"each of its elements is an array ({dataset.id.dtype}); {_H5PY}"
     return None
 
 
@@ -161,45 +163,6 @@ def _of_view(find: Callable[[str], Any], path: str) -> dict[str, Any]:
     return {LEVEL: [float(factor) for factor in table[level]]}
 
 
-def members_of(file: Any, path: str) -> list[str]:
-    """Return the names of the groups and datasets in a group, but of links that turn back."""
-    import h5py
-
-    above, group = {place_of(file)}, file
-    for part in path.split("/") if path else []:
-        group = group[part]
-        above.add(place_of(group))
-    found = []
-    for name in group:
-        try:
-            node = group[name]
-        except (KeyError, OSError, RuntimeError):
-            continue  # a link that leads nowhere
-        if isinstance(node, h5py.Group):
-            proper = name not in HIDDEN and place_of(node) not in above
-        else:
-            proper = isinstance(node, h5py.Dataset) and not _is_empty_scale(node)
-        if proper:
-            found.append(name)
-    return sorted(found)
-
-
-def place_of(node: Any) -> tuple[int, int]:
-    """Return what tells an object from others, by whichever name it is found."""
-    import h5py
-
-    found = h5py.h5o.get_info(node.id)
-    return int(found.fileno), int(found.addr)
-
-
-def _is_empty_scale(dataset: Any) -> bool:
-    """Return whether a dataset only stands for a netCDF dimension that has no coordinate."""
-    if not is_scale(dataset):
-        return False
-    name = dataset.attrs.get("NAME", b"")
-    return (name if isinstance(name, bytes) else str(name).encode()).startswith(_NO_VARIABLE)
-
-
 def write_document(file: Any, path: str, name: str, data: bytes) -> None:
     """Make what a document says of a node true.
 
@@ -235,6 +198,7 @@ def write_document(file: Any, path: str, name: str, data: bytes) -> None:
 def _resize(dataset: Any, shape: tuple[int, ...]) -> None:
     if dataset.shape == shape:
         return
+    check_inside(dataset)
     most = dataset.maxshape
     fits = all(m is None or n <= m for n, m in zip(shape, most, strict=True))
     if dataset.chunks is None or not fits:
@@ -280,3 +244,44 @@ def _tuples(members: Any) -> Any:
     if isinstance(members, str):
         return members
     return [(name, _tuples(kind), *map(tuple, shape)) for name, kind, *shape in members]
+
+
+def write_chunk(file: Any, path: str, name: str, data: Buffer) -> None:
+    """Store a chunk of the dataset at a path, under the last part of its key.
+
+    Raises
+    ------
+    PathError
+        If the dataset's elements are in other files.
+    """
+    index, node = index_of(name), node_in(file, path)
+    if index is None or not hasattr(node, "shape"):
+        raise OSError(f"there is no array at {path!r} to hold {name!r}")
+    check_inside(node)
+    store_chunk(node, index[: len(node.shape)], data)
+
+
+def clear_chunk(file: Any, path: str, name: str) -> None:
+    """Make a chunk hold the fill value: HDF5 keeps chunks once they are stored.
+
+    Raises
+    ------
+    PathError
+        If the dataset's elements are in other files.
+    """
+    index, node = index_of(name), node_in(file, path)
+    if index is not None and hasattr(node, "shape"):
+        check_inside(node)
+        fill_chunk(node, index[: len(node.shape)])
+
+
+def delete_node(file: Any, path: str) -> None:
+    """Remove the node at a path with all in it; of a link, the link. The root is emptied."""
+    if path:
+        above, _, name = path.rpartition("/")
+        del node_in(file, above)[name]
+        return
+    for name in list(file):
+        del file[name]
+    for name in list(file.attrs):
+        del file.attrs[name]

@@ -1,0 +1,242 @@
+"""Pointers out of an HDF5 file: refused, read only where the user allows it, and never written."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+from xarray_n5 import N5Error, PathError, create_array, from_n5, open_array, open_group, to_n5
+from xarray_n5_cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytest.importorskip("hdf5plugin")
+
+SECRET = np.arange(77, 93, dtype="u1")
+
+FOLLOW: dict[str, Any] = {"storage_options": {"follow_external": True}}
+
+
+def _external_link(file: h5py.File, home: Path) -> str:
+    file["out"] = h5py.ExternalLink(str(home / "private.h5"), "/data")
+    return "out"
+
+
+def _relative_link(file: h5py.File, home: Path) -> str:
+    file["out"] = h5py.ExternalLink(f"../{home.name}/private.h5", "/data")
+    return "out"
+
+
+def _below_a_link(file: h5py.File, home: Path) -> str:
+    file["out"] = h5py.ExternalLink(str(home / "private.h5"), "/")
+    return "out/data"
+
+
+def _soft_link(file: h5py.File, home: Path) -> str:
+    file["link"] = h5py.ExternalLink(str(home / "private.h5"), "/")
+    file["out"] = h5py.SoftLink("/link/data")
+    return "out"
+
+
+def _external_storage(file: h5py.File, home: Path) -> str:
+    outer = [(str(home / "private.raw"), 0, SECRET.size)]
+    file.create_dataset("out", SECRET.shape, SECRET.dtype, external=outer)
+    return "out"
+
+
+def _virtual(file: h5py.File, home: Path) -> str:
+    layout = h5py.VirtualLayout(SECRET.shape, SECRET.dtype)
+    layout[...] = h5py.VirtualSource(str(home / "private.h5"), "data", SECRET.shape)
+    file.create_virtual_dataset("out", layout)
+    return "out"
+
+
+def _virtual_of_external_storage(file: h5py.File, home: Path) -> str:
+    _external_storage(file, home)
+    layout = h5py.VirtualLayout(SECRET.shape, SECRET.dtype)
+    layout[...] = h5py.VirtualSource(file["out"])
+    file.create_virtual_dataset("inner", layout)
+    return "inner"
+
+
+def _virtual_of_a_link(file: h5py.File, home: Path) -> str:
+    _external_link(file, home)
+    layout = h5py.VirtualLayout(SECRET.shape, SECRET.dtype)
+    layout[...] = h5py.VirtualSource(".", "/out", SECRET.shape)
+    file.create_virtual_dataset("inner", layout)
+    return "inner"
+
+
+WAYS = [
+    _external_link,
+    _relative_link,
+    _below_a_link,
+    _soft_link,
+    _external_storage,
+    _virtual,
+    _virtual_of_external_storage,
+    _virtual_of_a_link,
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with files that belong to somebody else."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with h5py.File(home / "private.h5", "w") as file:
+        file["data"] = SECRET
+        file["more/data"] = SECRET
+    (home / "private.raw").write_bytes(SECRET.tobytes())
+    return home
+
+
+def _hashes(home: Path) -> dict[str, str]:
+    files = sorted(home.rglob("*"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def _made(home: Path, way: Callable[[h5py.File, Path], str]) -> tuple[str, str]:
+    """Return a file that leads out of itself, and the path that does so."""
+    folder = home.parent / "in"
+    folder.mkdir()
+    with h5py.File(folder / "e.h5", "w") as file:
+        file["plain"] = np.arange(4)
+        return str(folder / "e.h5"), way(file, home)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_data_outside_of_the_file_is_refused_unless_the_user_allows_it(
+    home: Path, way: Callable[..., str]
+) -> None:
+    url, path = _made(home, way)
+    for read in (open_array, from_n5):
+        with pytest.raises((PathError, N5Error), match="'follow_external' to True") as caught:
+            read(url, path)
+        assert isinstance(caught.value, ValueError)
+    np.testing.assert_array_equal(open_array(url, path, **FOLLOW)[...], SECRET)
+    np.testing.assert_array_equal(from_n5(url, path, **FOLLOW).compute(), SECRET)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_rest_of_a_file_that_leads_elsewhere_is_read(
+    home: Path, way: Callable[..., str]
+) -> None:
+    url, _ = _made(home, way)
+    assert {"out", "plain"} <= set(open_group(url))
+    with pytest.warns(UserWarning, match="left out"):
+        tree = xr.open_datatree(url, engine="n5")
+    np.testing.assert_array_equal(tree["plain/plain"], np.arange(4))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_holds_nothing_from_outside_of_the_file(home: Path, way: Callable[..., str]) -> None:
+    url, path = _made(home, way)
+    CliRunner().invoke(main, ["copy", url, str(home.parent / "out.n5"), "--compression", "raw"])
+    copied = [file.read_bytes() for file in home.parent.glob("out.n5/**/*") if file.is_file()]
+    assert not any(SECRET.tobytes() in data for data in copied)
+    CliRunner().invoke(main, ["copy", url, str(home.parent / "one.n5"), "--path", path])
+    assert not (home.parent / "one.n5" / path / "0").exists()
+
+
+def _set(url: str, path: str, **options: Any) -> None:
+    open_array(url, path, mode="r+", **options)[:] = 0
+
+
+def _delete_chunk(url: str, path: str, **options: Any) -> None:
+    open_array(url, path, mode="r+", **options).delete_chunk((0,))
+
+
+def _resize(url: str, path: str, **options: Any) -> None:
+    open_array(url, path, mode="r+", **options).resize((3,))
+
+
+def _label(url: str, path: str, **options: Any) -> None:
+    open_array(url, path, mode="r+", **options).attrs["evil"] = 1
+
+
+def _create(url: str, path: str, **options: Any) -> None:
+    to_n5(np.zeros(3), url, f"{path}/planted", **options)
+
+
+def _create_beside(url: str, path: str, **options: Any) -> None:
+    to_n5(np.zeros(3), url, f"{path.rpartition('/')[0] or path}/planted", mode="w", **options)
+
+
+def _replace(url: str, path: str, **options: Any) -> None:
+    create_array(url, path, shape=(3,), dtype="u1", chunks=3, mode="w", **options)
+
+
+def _delete(url: str, path: str, **options: Any) -> None:
+    del open_group(url, mode="r+", **options)[path]
+
+
+CHANGES = [_set, _delete_chunk, _resize, _label, _create, _create_beside, _replace, _delete]
+
+
+@pytest.mark.parametrize("options", [{}, FOLLOW], ids=["refused", "followed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_outside_of_the_file_is_ever_changed(
+    home: Path, way: Callable[..., str], options: dict[str, Any]
+) -> None:
+    url, path = _made(home, way)
+    before = _hashes(home)
+    refused = 0
+    for change in CHANGES:
+        try:
+            change(url, path, **options)
+        except N5Error:
+            refused += 1
+        assert _hashes(home) == before
+    assert refused >= len(CHANGES) // 2  # attributes, and nodes themselves, may be in the file
+    assert sorted(each.name for each in home.iterdir()) == ["private.h5", "private.raw"]
+
+
+def test_links_inside_of_the_file_are_followed_and_circles_are_not(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.h5")
+    with h5py.File(url, "w") as file:
+        file["group/v"] = np.arange(4)
+        file["soft"] = h5py.SoftLink("/group/v")
+        file["softer"] = h5py.SoftLink("soft")
+        file["group/beside"] = h5py.SoftLink("v")
+        file["group/self"] = h5py.SoftLink("/group")
+        file["circle"] = h5py.SoftLink("/circle")
+        file["nowhere"] = h5py.SoftLink("/not/there")
+        layout = h5py.VirtualLayout((2, 4), "i8")
+        layout[0] = h5py.VirtualSource(file["group/v"])
+        file.create_virtual_dataset("virtual", layout, fillvalue=5)
+    for options in ({}, FOLLOW):
+        assert sorted(open_group(url, **options)) == ["group", "soft", "softer", "virtual"]
+        for path in ("soft", "softer", "group/beside", "group/self/group/../v"):
+            assert open_array(url, path, **options)[...].tolist() == [0, 1, 2, 3]
+        assert open_array(url, "virtual", **options)[...].tolist() == [[0, 1, 2, 3], [5] * 4]
+        for path in ("circle", "nowhere", "circle/x", "nowhere/x"):
+            with pytest.raises(FileNotFoundError):
+                open_array(url, path, **options)
+
+
+def test_virtual_datasets_are_read_only(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.h5")
+    with h5py.File(url, "w") as file:
+        file["v"] = np.arange(4)
+        layout = h5py.VirtualLayout((4,), "i8")
+        layout[...] = h5py.VirtualSource(file["v"])
+        file.create_virtual_dataset("virtual", layout)
+    with pytest.raises(PathError, match="write to these themselves"):
+        open_array(url, "virtual", mode="r+")[:] = 0
+    assert open_array(url, "v")[...].tolist() == [0, 1, 2, 3]
+
+
+def test_a_path_behind_the_file_takes_the_option_too(home: Path) -> None:
+    url, path = _made(home, _external_storage)
+    assert (open_array(f"{url}/{path}", **FOLLOW)[...] == SECRET).all()
+    found = CliRunner().invoke(main, ["info", url, path, "-o", "follow_external=true"])
+    assert found.exit_code == 0, found.output
