@@ -216,10 +216,12 @@ class Array:
     def __getitem__(self, key: object) -> Any:
         selection = normalize(key, self.shape)
         result = np.empty(selection.shape, self.dtype)
+        # First the cache: what another thread puts in its place is for what it made of the array.
+        cache = self._cache
         if self._axis_order == "C":
-            read(self._chunks, selection.axes, result, self._cache)
+            read(self._chunks, selection.axes, result, cache)
         else:
-            read(self._chunks, selection.axes[::-1], result.T, self._cache)
+            read(self._chunks, selection.axes[::-1], result.T, cache)
         result = result[selection.view]
         if selection.newaxes:
             result = np.expand_dims(result, selection.newaxes)
@@ -284,9 +286,10 @@ class Array:
 
     def read_points(self, key: Sequence[object]) -> np.ndarray:
         """Return what `vindex` selects, from an item for each axis."""
+        cache = self._cache  # first, as above
         if self._axis_order == "C":
-            return read_points(self._chunks, key, self._cache)
-        found = read_points(self._chunks, key[::-1], self._cache)
+            return read_points(self._chunks, key, cache)
+        found = read_points(self._chunks, key[::-1], cache)
         slices = sum(isinstance(item, slice) for item in key)
         points = tuple(range(found.ndim - slices))
         return found.transpose(*points, *reversed(range(found.ndim - slices, found.ndim)))

@@ -146,8 +146,8 @@ def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | N
 
 def _cached(chunks: Chunks, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
     """Iterate over chunks from the cache; fetch those that are not there together."""
-    # Kept here, too: a small cache may drop one before it is used.
-    known = {index: cache[index] for index in indices if index in cache}
+    # Kept here, too: a small cache, or another thread's reading, may drop one before it is used.
+    known = {index: block for index in indices if (block := cache.get(index)) is not None}
     absent = [index for index in indices if index not in known]
     for index, block in zip(absent, blocks(chunks, absent), strict=True):
         known[index] = cache[index] = block

@@ -27,6 +27,7 @@ _JAVA, _FRAME = b"LZ4Block", b"\x04\x22\x4d\x18"
 _HEADER = struct.Struct("<8sBIII")
 _STORED, _COMPRESSED = 0x10, 0x20
 _SEED, _MASK = 0x9747B28C, 0x0FFFFFFF
+_SIZE = 4
 _SMALLEST, _LARGEST = 64, 1 << 25
 
 
@@ -69,6 +70,41 @@ class Lz4:
         if view[: len(_FRAME)] == _FRAME:
             return read_streams(view, size, lz4.frame.LZ4FrameDecompressor, _FRAME)
         return _decode_bare(view, size)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedLz4:
+    """One LZ4 block behind its size, a little-endian uint32: numcodecs' framing, and Zarr's.
+
+    >>> int.from_bytes(bytes(SizedLz4().encode(b"1234"))[:4], "little")
+    4
+    """
+
+    name: ClassVar[str] = "lz4"
+    acceleration: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("acceleration", self.acceleration, -(1 << 31), (1 << 31) - 1)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one block behind its size."""
+        import numcodecs.lz4
+
+        block: bytes = numcodecs.lz4.compress(bytes_of(data), self.acceleration)
+        return block
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return the content of the block, whose size is checked before it is allocated."""
+        import numcodecs.lz4
+
+        view = bytes_of(data)
+        if len(view) <= _SIZE:
+            raise EOFError(f"an LZ4 block and its size have more than {len(view)} bytes")
+        told = int.from_bytes(view[:_SIZE], "little")
+        if told > size:
+            raise ValueError(f"the LZ4 block holds {told} bytes, {size} were expected")
+        # numcodecs refuses an empty block, which it writes itself.
+        return numcodecs.lz4.decompress(view) if told else b""
 
 
 def _java_block(block: memoryview, level: int) -> bytes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import lzma
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from xarray_n5.compression.lzma import open_stream
 from xarray_n5.compression.streams import bytes_of, read_streams
 from xarray_n5.compression.values import check_range
 
@@ -29,4 +31,4 @@ class Xz:
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return what the streams hold, in xz's container or the older one."""
-        return read_streams(data, size, lzma.LZMADecompressor, b"\xfd7zXZ\0")
+        return read_streams(data, size, functools.partial(open_stream, size), b"\xfd7zXZ\0")

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE, _SKIPPABLE_FIRST = b"\x2a\x4d\x18", 5
+"""How frames begin that are skipped: 16 of them differ in the lower half of the first byte."""
 
+_REPEATED, _COMPRESSED = 1, 2
+"""Kinds of blocks: one byte that occurs many times, and all that is compressed."""
 
-_REPEATED = 1
-"""The kind of block that holds one byte, however often it occurs."""
+_LARGEST_BLOCK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,49 +45,120 @@ class Zstd:
         return frame
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the frames hold; streaming writers do not tell their size.
+        """Return the frames' content, which is allocated once its size is known to fit.
 
-        numcodecs leaves the end of a buffer as it was when frames tell a smaller size. So they are
-        decoded into one only if the first tells all that is expected, or nothing.
+        Streaming writers leave it out: their frames are decoded into `size` bytes, no more.
         """
-        told = _content_size(bytes(bytes_of(data)[:18]))
+        view = bytes_of(data)
+        told = _content_size(bytes(view[:18]))
         if told is not None and told > size:
             raise ValueError(f"the zstd frame holds {told} bytes, {size} were expected")
-        import numcodecs.zstd
+        if told != size:
+            told, most = _total_size(view)
+            if told is None:
+                return _decode_unknown(view, size, most)
+            if told > size:
+                raise ValueError(f"the zstd frames hold {told} bytes, {size} were expected")
+        return _decode_into(view, told)
 
-        if told is not None and told < size:
-            return memoryview(numcodecs.zstd.decompress(data))
-        decoded = np.empty(size, np.uint8)
-        if size:  # numcodecs takes a frame that tells 0 for damaged
-            try:
-                numcodecs.zstd.decompress(data, decoded)
-            except RuntimeError as error:
-                if not _is_whole(bytes_of(data)):
-                    raise EOFError("the zstd frame ends early") from error
-                raise
-        return decoded.data
+
+def _decode_into(view: memoryview, size: int) -> memoryview:
+    """Return the content of frames that hold exactly `size` bytes."""
+    import numcodecs.zstd
+
+    decoded = np.empty(size, np.uint8)
+    if size:  # numcodecs takes a content of 0 bytes for damage
+        try:
+            numcodecs.zstd.decompress(view, decoded)
+        except RuntimeError as error:
+            if not _is_whole(view):
+                raise EOFError("the zstd frame ends early") from error
+            raise
+    return decoded.data
+
+
+def _decode_unknown(view: memoryview, size: int, most: int) -> Buffer:
+    """Return the content of frames that do not tell its size: `size` bytes, or fewer.
+
+    numcodecs decodes fewer only without a bound; so their blocks must not allow for many more.
+    """
+    import numcodecs.zstd
+
+    try:
+        return _decode_into(view, size)
+    except RuntimeError:
+        if most > size + _LARGEST_BLOCK:
+            raise
+    decoded: bytes = numcodecs.zstd.decompress(view)
+    if len(decoded) > size:
+        raise ValueError(f"the zstd frames hold {len(decoded)} bytes, {size} were expected")
+    return decoded
 
 
 def _is_whole(view: memoryview) -> bool:
-    """Return whether the first frame's blocks all lie within the data (RFC 8878, 3.1.1)."""
-    start = len(_MAGIC) + 1
-    if len(view) < start or bytes(view[: len(_MAGIC)]) != _MAGIC:
-        return len(view) >= start
-    descriptor = view[len(_MAGIC)]
+    """Return whether the first frame's blocks all lie within the data."""
+    try:
+        _walk(view, 0)
+    except EOFError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _total_size(view: memoryview) -> tuple[int | None, int]:
+    """Return the size that all frames tell, None if one does not; and the most that they can hold.
+
+    Raises
+    ------
+    EOFError
+        If a frame is cut off.
+    ValueError
+        If something else follows a frame.
+    """
+    total: int | None = 0
+    most = start = 0
+    while start < len(view) or not start:
+        told, room, start = _walk(view, start)
+        total = None if told is None or total is None else total + told
+        most += room
+    return total, most
+
+
+def _walk(view: memoryview, start: int) -> tuple[int | None, int, int]:
+    """Return the size that a frame tells, the most that its blocks hold, and its end.
+
+    Source: RFC 8878, 3.1.
+    """
+    magic = bytes(view[start : start + 4])
+    if magic[1:] == _SKIPPABLE and magic[0] >> 4 == _SKIPPABLE_FIRST:
+        start += 8 + int.from_bytes(view[start + 4 : start + 8], "little")
+        return 0, 0, _within(view, start)
+    if magic != _MAGIC:
+        raise ValueError(f"byte {start} of the zstd stream is not the beginning of a frame")
+    header = bytes(view[start : start + 18])
+    descriptor = header[4] if len(header) > len(_MAGIC) else 0
     code, single = descriptor >> 6, bool(descriptor & 0x20)
-    start += (int(single), 2, 4, 8)[code] + int(not single) + (0, 1, 2, 4)[descriptor & 0b11]
-    last = False
-    while not last and start + 3 <= len(view):
-        block = int.from_bytes(view[start : start + 3], "little")
+    start += 5 + (int(single), 2, 4, 8)[code] + int(not single) + (0, 1, 2, 4)[descriptor & 0b11]
+    last, most = False, 0
+    while not last:
+        block = int.from_bytes(view[start : _within(view, start + 3)], "little")
         last, kind, size = bool(block & 1), block >> 1 & 0b11, block >> 3
+        most += _LARGEST_BLOCK if kind == _COMPRESSED else size
         start += 3 + (1 if kind == _REPEATED else size)
-    return last and start + 4 * (descriptor >> 2 & 1) <= len(view)
+    return _content_size(header), most, _within(view, start + 4 * (descriptor >> 2 & 1))
+
+
+def _within(view: memoryview, end: int) -> int:
+    if end > len(view):
+        raise EOFError("the zstd frame ends early")
+    return end
 
 
 def _content_size(header: bytes) -> int | None:
-    """Return what the first frame tells of its content (RFC 8878, 3.1.1.1), None if nothing.
+    """Return the size that the first frame tells of its content (3.1.1.1), None if it does not.
 
-    It is 0 for what is no frame, or one that is skipped.
+    It is 0 for something else, such as a frame that is skipped.
     """
     if not header.startswith(_MAGIC) or len(header) == len(_MAGIC):
         return 0

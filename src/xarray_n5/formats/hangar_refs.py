@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.compression.blosc import Blosc
 from xarray_n5.errors import MetadataError, MissingPackageError, NodeNotFoundError
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ _LOCK = Lock()
 
 _HEADER = 16
 """Bytes before Blosc's data; the last four of them are the length of all."""
+
+_SMALL, _RATIO = 1 << 24, 64
+"""The most bytes that a commit's references may have: 16 MiB, or 64 times the stored ones."""
 
 
 def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int | str, str]]:
@@ -97,13 +101,11 @@ def _committed(folder: Path, ref: str, stack: ExitStack) -> list[tuple[str, int 
 
 
 def _decompress(blob: bytes, where: str) -> bytes:
-    from numcodecs.blosc import decompress
-
     if len(blob) < _HEADER or int.from_bytes(blob[12:_HEADER], "little") != len(blob):
         raise MetadataError(f"{where}: {len(blob)} bytes that Blosc did not make")
     try:
-        return bytes(decompress(blob))
-    except (RuntimeError, ValueError) as error:
+        return bytes(Blosc().decode(blob, max(_SMALL, _RATIO * len(blob))))
+    except (RuntimeError, ValueError, EOFError, NotImplementedError) as error:
         raise MetadataError(f"{where}: {error}") from error
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.alerts import warn
+from xarray_n5.compression.raw import Raw
 from xarray_n5.metadata import Content, Varlength
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 
 _DEFAULT, _VARLENGTH, _OBJECT = 0, 1, 2
 _MOST_BYTES = 1 << 31
+
+_LARGER, _SMALL_BLOCK = 2, 1 << 20
+"""A compressed block may be larger than the dataset's: twice, or as large as 1 MiB. One that is
+not compressed takes no more memory than its file."""
+
+_FEW_LISTS, _ELEMENT, _RATIO = 1 << 22, 1 << 10, 32
+"""Lists, strings and label multisets have no size that metadata tell: those of a block have 4 MiB,
+1 KiB for each element, or 32 times the stored bytes, whichever is most."""
 
 
 def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
@@ -42,8 +51,8 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
                 metadata.chunks, dtype, _decompress(metadata, memoryview(data)[start:], size)
             )
     mode, shape, count, start = _header(metadata, data)
-    _check_size(metadata, shape, count)
     payload = memoryview(data)[start:]
+    _check_size(metadata, shape, count, payload.nbytes)
     if mode == _OBJECT or metadata.content is Content.OBJECTS:
         raise ValueError(
             f"it holds {payload.nbytes} bytes of serialised Java objects, which are not decoded: "
@@ -75,7 +84,7 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         If the header is none.
     """
     _, shape, count, start = _header(metadata, head)
-    _check_size(metadata, shape, count)
+    _check_size(metadata, shape, count, size - start)
     if metadata.content is not Content.NUMBERS:
         return shape
     stored_size = getattr(metadata.compression, "stored_size", None)
@@ -156,11 +165,16 @@ def _legacy_header(
     return (_DEFAULT, shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
 
 
-def _check_size(metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None) -> None:
+def _check_size(
+    metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None, stored: int
+) -> None:
     """Refuse sizes that no chunk has, before anything is allocated for them."""
-    promised = math.prod(metadata.chunks) * metadata.dtype.itemsize
-    size = math.prod(shape) * metadata.dtype.itemsize
-    if size > max(promised, _MOST_BYTES):
+    elements, itemsize = math.prod(metadata.chunks), metadata.dtype.itemsize
+    promised = elements * itemsize
+    plain = isinstance(metadata.compression, Raw)
+    most = _MOST_BYTES if plain else max(_LARGER * promised, _SMALL_BLOCK)
+    size = math.prod(shape) * itemsize
+    if size > max(promised, most):
         raise ValueError(
             f"the header tells a block of shape {shape}, {size} bytes; the dataset's are {promised}"
         )
@@ -169,9 +183,14 @@ def _check_size(metadata: ArrayMetadata, shape: tuple[int, ...], count: int | No
             f"a stored block of shape {shape} is larger than the dataset's {metadata.chunks}; "
             "what lies beyond them is not read"
         )
-    if count is not None and count >= _MOST_BYTES:
+    if count is None or (count == math.prod(shape) and metadata.content is Content.NUMBERS):
+        return
+    width = itemsize if metadata.content is Content.NUMBERS else 1
+    most = max(_LARGER * promised, _FEW_LISTS, _ELEMENT * elements, _RATIO * stored)
+    if count * width > (_MOST_BYTES if plain else most):
         raise ValueError(
-            f"the header tells {count} elements; a block holds fewer than {_MOST_BYTES}"
+            f"the header tells {count} elements of {width} bytes; a block of {stored} stored bytes "
+            f"holds {most} bytes at most"
         )
 
 
@@ -202,16 +221,17 @@ def _strings(
 ) -> np.ndarray:
     # Java writes mode 0 where the number of bytes happens to be that of elements.
     decoded = _decompress(metadata, payload, math.prod(shape) if count is None else count)
-    texts = bytes(decoded).decode("utf-8").split("\0")
     size = math.prod(shape)
-    # Each text ends with a NUL; Java drops empty ones from the end.
-    texts = (texts[:-1] if texts[-1] == "" else texts) + [""] * size
-    if any(texts[size:]):
+    # Each string ends with a NUL; Java drops empty ones from the end.
+    *texts, rest = str(decoded, "utf-8").split("\0", size)
+    if len(texts) < size:
+        texts, rest = [*texts, rest], ""
+    if rest.strip("\0"):
         raise ValueError(
-            f"the block holds {len(texts) - size} strings, its shape {shape} has room for {size}"
+            f"the block holds more strings than its shape {shape}, which has room for {size}"
         )
-    result = np.empty(size, object)
-    result[:] = texts[:size]
+    result = np.full(size, "", object)
+    result[: len(texts)] = texts
     return result.reshape(shape)
 
 
@@ -236,19 +256,29 @@ def _label_multisets(
         start = 4 + 8 * cached
         offsets = np.frombuffer(decoded, ">i4", size, start)
         entries = decoded[start + 4 * size :]
-        found = {int(offset): _argmax(entries, int(offset)) for offset in np.unique(offsets)}
+        found = _argmaxes(entries, np.unique(offsets).tolist())
     except (struct.error, ValueError) as error:
         raise ValueError(f"the label multiset is cut off or damaged ({error})") from error
-    labels = [found[int(offset)] for offset in offsets]
+    labels = [found[offset] for offset in offsets.tolist()]
     return np.array(labels, np.int64).view(np.uint64).reshape(shape)
 
 
-def _argmax(entries: bytes, offset: int) -> int:
-    (count,) = struct.unpack_from("<i", entries, offset)
-    if count < 1:
-        return 0
-    _, label = min(
-        (-often, label)
-        for label, often in struct.iter_unpack("<qi", entries[offset + 4 : offset + 4 + 12 * count])
-    )
-    return int(label)
+def _argmaxes(entries: bytes, offsets: list[int]) -> dict[int, int]:
+    """Return the most frequent label of each list; lists share no bytes, which bounds their sum."""
+    found, left = {}, len(entries)
+    for offset in offsets:
+        if not 0 <= offset <= len(entries) - 4:
+            raise ValueError(f"a list at byte {offset} of {len(entries)}")
+        (count,) = struct.unpack_from("<i", entries, offset)
+        stop = offset + 4 + 12 * max(count, 0)
+        left -= stop - offset
+        if stop > len(entries) or left < 0:
+            raise ValueError(f"a list of {count} entries at byte {offset} of {len(entries)}")
+        found[offset] = _argmax(entries[offset + 4 : stop])
+    return found
+
+
+def _argmax(entries: bytes) -> int:
+    """Return the most frequent label of a list, the lowest of equals; 0 of an empty one."""
+    counted = ((-often, label) for label, often in struct.iter_unpack("<qi", entries))
+    return int(min(counted, default=(0, 0))[1])

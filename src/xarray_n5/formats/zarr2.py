@@ -7,7 +7,6 @@ where it is silent.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -132,9 +131,9 @@ class Zarr2:
         if not size:
             raise EOFError("the file is empty")
         stored_size = getattr(metadata.compression, "stored_size", None)
-        expected = math.prod(metadata.chunks) * metadata.layout.dtype.itemsize
-        if stored_size is not None and not metadata.layout.filters:
-            least = stored_size(head, expected)
+        expected = zarr2_chunk.chain_of(metadata).stored
+        if stored_size is not None and expected.exact:
+            least = stored_size(head, expected.nbytes)
             if size < least:
                 raise EOFError(f"the file has {size} bytes, {least} at least are needed")
         return metadata.chunks
@@ -157,7 +156,7 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
             f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
             "'C' or 'F', and '.' or '/' are known"
         )
-    filters = parse_filters(members.get("filters"), objects=stored.kind == "O", where=where)
+    filters = parse_filters(members.get("filters"), stored, chunks, where)
     return ArrayMetadata(
         shape=shape,
         chunks=chunks,

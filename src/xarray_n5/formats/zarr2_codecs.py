@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.compression import COMPRESSIONS, Compression, from_json, to_json
@@ -11,21 +11,12 @@ from xarray_n5.compression.lz4 import Lz4
 from xarray_n5.compression.numcodecs import Numcodecs
 from xarray_n5.compression.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.zarr2_filters import FILTERS, OBJECTS, chain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import numpy as np
 
-FILTERS = frozenset(
-    {
-        *("delta", "fixedscaleoffset", "quantize", "packbits", "shuffle", "bitround", "astype"),
-        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "categorize"),
-        *("zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc"),
-    }
-)
-"""Filters that are decoded. Whatever else a file names could run code of its own."""
-
-OBJECTS = frozenset({"vlen-utf8", "vlen-bytes", "json2", "categorize"})
-"""Filters that make objects of bytes: texts, bytes, and what JSON holds."""
+_MOST_FILTERS = 32
 
 
 def parse_compressor(config: Any, where: str) -> Compression:
@@ -101,38 +92,38 @@ def as_zarr(compression: Compression) -> Compression:
     )
 
 
-def parse_filters(found: Any, *, objects: bool, where: str) -> tuple[str, ...]:
+def parse_filters(
+    found: Any, dtype: np.dtype[Any], chunks: tuple[int, ...], where: str
+) -> tuple[str, ...]:
     """Return the configurations of filters, in the order in which they encode.
 
     Raises
     ------
     MetadataError
-        If they are no list of configurations, or make no objects where these are needed.
+        If they are not a list of configurations, do not fit the chunks, or make no objects where
+        these are needed.
     UnknownCompressionError
         If one is not known, or could run code.
     """
+    objects = dtype.kind == "O"
     configs = [] if found is None else found
     if not isinstance(configs, list) or not all(
         isinstance(each, dict) and isinstance(each.get("id"), str) for each in configs
     ):
-        raise MetadataError(f"{where}: 'filters' is {found!r}; a list of objects with an 'id'")
+        raise MetadataError(
+            f"{where}: 'filters' is {str(found)[:200]}; expected a list of objects with an 'id'"
+        )
+    if len(configs) > _MOST_FILTERS:
+        raise MetadataError(f"{where}: {len(configs)} filters, at most {_MOST_FILTERS} are read")
     for place, config in enumerate(configs):
         name = config["id"]
         if name not in (OBJECTS | FILTERS if objects and place == 0 else FILTERS):
             raise UnknownCompressionError(name, sorted(FILTERS | OBJECTS), where)
     if objects and not (configs and configs[0]["id"] in OBJECTS):
         raise MetadataError(f"{where}: objects need a first filter of {sorted(OBJECTS)}")
-    return tuple(json.dumps(each, sort_keys=True) for each in configs)
-
-
-@functools.lru_cache(maxsize=256)
-def codec(config: str) -> Any:
-    """Return numcodecs' codec of a configuration that has been checked."""
-    import numcodecs
-
-    found: Mapping[str, Any] = json.loads(config)
-    if found["id"] == "vlen-utf8":
-        return numcodecs.VLenUTF8()
-    if found["id"] == "vlen-bytes":
-        return numcodecs.VLenBytes()
-    return numcodecs.get_codec(dict(found))
+    filters = tuple(json.dumps(each, sort_keys=True) for each in configs)
+    try:
+        chain(filters, dtype, math.prod(chunks))
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    return filters

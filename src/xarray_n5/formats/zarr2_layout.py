@@ -10,7 +10,8 @@ import numpy as np
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.zarr2_chunk import Layout
-from xarray_n5.formats.zarr2_codecs import OBJECTS, codec, parse_filters
+from xarray_n5.formats.zarr2_codecs import parse_filters
+from xarray_n5.formats.zarr2_filters import OBJECTS, chain, flat
 from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
 from xarray_n5.metadata import ArrayMetadata, Content
 
@@ -56,7 +57,7 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
             f"{_WHERE}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
             "'C' or 'F', and '.' or '/' are known"
         )
-    filters = _filters(given.get("filters"), stored)
+    filters = _filters(given.get("filters"), stored, metadata.chunks)
     _check_filters(filters, stored)
     fill = _fill(given.get("fill_value"), stored)
     filled = fill is not None
@@ -92,11 +93,10 @@ def _dtype(dtype: np.dtype[Any], given: Mapping[str, Any]) -> np.dtype[Any]:
     return stored
 
 
-def _filters(found: Any, stored: np.dtype[Any]) -> tuple[str, ...]:
+def _filters(found: Any, stored: np.dtype[Any], chunks: tuple[int, ...]) -> tuple[str, ...]:
     objects = stored.kind == "O"
-    filters = parse_filters(
-        found or ([{"id": TEXTS}] if objects else None), objects=objects, where=_WHERE
-    )
+    usual = [{"id": TEXTS}] if objects else None
+    filters = parse_filters(found or usual, stored, chunks, _WHERE)
     if objects and content_of(stored, filters) is not Content.TEXTS:
         others = sorted(OBJECTS - {TEXTS})
         raise MetadataError(f"{_WHERE}: objects are written by {TEXTS!r}, not by {others}")
@@ -110,13 +110,10 @@ def _check_filters(filters: tuple[str, ...], stored: np.dtype[Any]) -> None:
         return
     other = b"\1" if stored.kind == "b" else b"\2"
     probe = np.frombuffer(bytes(stored.itemsize) + other * stored.itemsize, stored)
-    again: Any = probe
+    steps = chain(filters, stored, len(probe))
     try:
-        for config in filters:
-            again = codec(config).encode(again)
-        for config in reversed(filters):
-            again = codec(config).decode(again)
-        same = np.asarray(again).tobytes() == probe.tobytes()
+        encoded = steps.encode(probe)
+        same = bytes(steps.decode(encoded, flat(encoded).nbytes)) == probe.tobytes()
     except Exception as error:  # a codec raises what it likes
         raise MetadataError(f"{_WHERE}: 'filters' {sorted(names)} fail: {error}") from error
     if not same:
