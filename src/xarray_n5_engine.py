@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -220,10 +221,23 @@ def _is_n5(node: Path) -> bool:
     if not node.suffix and any(parent.suffix == ".n5" for parent in node.parents):
         return node.is_dir()
     try:
-        members = json.loads((node / "attributes.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        members = json.loads(_start_of(node / "attributes.json"))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(members, dict) and (
         isinstance(members.get("n5"), str)
         or {"dimensions", "blockSize", "dataType"} <= members.keys()
     )
+
+
+_MOST = 1 << 24
+"""How many bytes of a file are read to guess: a document that has more is not N5 for sure."""
+
+
+def _start_of(path: Path) -> bytes:
+    """Return the beginning of a regular file; a FIFO or a device is never waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("not a regular file")
+        return file.read(_MOST)

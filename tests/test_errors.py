@@ -164,12 +164,27 @@ def a_chunk_holds_a_list() -> None:
     xarray_n5.open_array("new.n5", "a")[...]
 
 
+def a_link_leaves() -> None:
+    xarray_n5.to_n5(ONES, "secret")
+    chunk_file = Path("cells.n5/raw/0/0/0")
+    chunk_file.unlink()
+    chunk_file.symlink_to(Path("secret").absolute())
+    xarray_n5.open_array("cells.n5", "raw")[...]
+
+
+def a_link_leads_nowhere() -> None:
+    shutil.rmtree("cells.n5/raw")
+    Path("cells.n5/raw").symlink_to("../gone")
+    xarray_n5.open_array("cells.n5", "raw", storage_options={"follow_links": True})
+
+
 ERRORS: dict[str, list[Callable[[], None]]] = {
     "N5Error": [],
     "NodeNotFoundError": [nothing_is_there],
     "NodeExistsError": [something_is_there, a_write_has_ended],
     "ContainerNotVisibleError": [a_worker_sees_nothing],
     "PathError": [a_path_leaves],
+    "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],
     "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],
     "UnknownCompressionError": [a_compression_is_unknown],
     "AlignmentError": [blocks_cut_chunks],

@@ -32,6 +32,7 @@ from xarray_n5.errors import (
     RequestError,
     ResumeError,
     UnknownCompressionError,
+    UnsafePathError,
     VarlengthChunkError,
 )
 from xarray_n5.formats.hangar_writer import HangarWriter
@@ -62,6 +63,7 @@ __all__ = [
     "RequestError",
     "ResumeError",
     "UnknownCompressionError",
+    "UnsafePathError",
     "VarlengthChunkError",
     "__version__",
     "chunk_map",

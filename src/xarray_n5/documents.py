@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from xarray_n5.alerts import warn
+from xarray_n5.errors import UnsafePathError
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
@@ -72,6 +73,23 @@ def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | No
     below = f"{path}/" if path else ""
     inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))
     return tuple(sorted({name.partition("/")[0] for name in inner if "/" in name}))
+
+
+def get_safe_documents(
+    store: Store, paths: Sequence[str], form: Format
+) -> list[Documents | UnsafePathError]:
+    """Return the documents of each node, or why they are not read: one must not hide the others."""
+    try:
+        return list(get_all_documents(store, paths, form))
+    except UnsafePathError:
+        return [_documents_or_error(store, path, form) for path in paths]
+
+
+def _documents_or_error(store: Store, path: str, form: Format) -> Documents | UnsafePathError:
+    try:
+        return get_documents(store, path, form)
+    except UnsafePathError as error:
+        return error
 
 
 def set_documents(store: Store, path: str, documents: Documents) -> None:

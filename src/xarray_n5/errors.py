@@ -7,6 +7,7 @@ Each is also the builtin that a caller would catch::
     ├── NodeExistsError          FileExistsError      a write would replace what is there
     ├── ContainerNotVisibleError FileNotFoundError    a worker does not see the container
     ├── PathError                ValueError           a path leaves the container
+    │   └── UnsafePathError      PermissionError      a link that leaves it, or not a regular file
     ├── MetadataError            ValueError           metadata that cannot be understood or held
     ├── UnknownCompressionError  NotImplementedError  a compression nobody registered
     ├── AlignmentError           ValueError           dask blocks that would share a chunk
@@ -47,6 +48,7 @@ __all__ = [
     "RequestError",
     "ResumeError",
     "UnknownCompressionError",
+    "UnsafePathError",
     "VarlengthChunkError",
 ]
 
@@ -112,6 +114,14 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
 
 class PathError(N5Error, ValueError):
     """A path that leaves the container, or a name that cannot be stored."""
+
+
+class UnsafePathError(PathError, PermissionError):
+    """A link that leaves the container, or a file that is not a regular one, as a FIFO."""
+
+    def __init__(self, url: str, key: str, why: str) -> None:
+        self.url, self.key, self.why = url, key, why
+        super().__init__(f"{key or '/'!r} in {url!r} {why}")
 
 
 class MetadataError(N5Error, ValueError):

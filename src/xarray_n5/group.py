@@ -24,8 +24,8 @@ from xarray_n5.describing import describe, forget_image
 from xarray_n5.documents import (
     delete_node,
     folders_in,
-    get_all_documents,
     get_documents,
+    get_safe_documents,
     replace_documents,
 )
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
@@ -164,11 +164,13 @@ class Group(Mapping[str, "Array | Group"]):
     def nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
         """Return what is at places below; what cannot be read is left out, or raises."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
-        several = get_all_documents(self._store, list(paths.values()), self._format)
+        several = get_safe_documents(self._store, list(paths.values()), self._format)
         found: dict[str, tuple[str, Documents, Metadata]] = {}
         for (name, path), documents in zip(paths.items(), several, strict=True):
             at = where(self._store, path, self._format)
             try:
+                if isinstance(documents, N5Error):
+                    raise documents
                 found[name] = path, documents, self._format.read(documents, at)
             except N5Error as error:
                 if strict:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xarray_n5.alerts import warn
-from xarray_n5.documents import get_all_documents
+from xarray_n5.documents import get_all_documents, get_safe_documents
 from xarray_n5.errors import N5Error, NodeNotFoundError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata, lists_levels
 from xarray_n5.paths import join
@@ -148,8 +148,10 @@ def _groups_among(store: Store, form: Format, paths: Sequence[str]) -> list[str]
     found: list[tuple[str, Documents, Metadata]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the walk will tell
-        several = get_all_documents(store, paths, form)
+        several = get_safe_documents(store, paths, form)
         for path, documents in zip(paths, several, strict=True):
+            if isinstance(documents, N5Error):
+                continue
             try:
                 found.append((path, documents, form.read(documents, path)))
             except N5Error:

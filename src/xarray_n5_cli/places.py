@@ -52,8 +52,8 @@ def storage_option(
 
 
 def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Return storage options, which URLs take, and HDF5 files one of them."""
-    if options.keys() - {"follow_external"} and "://" not in url:
+    """Return storage options, which URLs take, and of which local files take some."""
+    if options.keys() - {"follow_external", "follow_links"} and "://" not in url:
         raise click.UsageError(f"storage options {sorted(options)} are for URLs, not for {url!r}")
     return options or None
 

@@ -44,6 +44,9 @@ __all__ = [
     "set_many",
 ]
 
+_OF_PATHS = frozenset({"follow_links", FOLLOW})
+"""Options that local paths take."""
+
 SUFFIX = ".n5"
 """How the name of a container's directory ends."""
 
@@ -161,7 +164,8 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
         A path, a ``file://`` or any fsspec URL (chained ones too), an ``os.PathLike``, a UPath,
         an fsspec mapper or filesystem, a pair of a filesystem and a path, or a store.
     storage_options
-        What fsspec's filesystem for a URL takes; HDF5 files take ``follow_external``.
+        What fsspec's filesystem for a URL takes. Local paths take `follow_links`: whether links
+        that leave the container are read; HDF5 files take `follow_external`.
 
     Raises
     ------
@@ -169,11 +173,11 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
         If `url` is none of these, or `storage_options` come with something that is no URL.
     """
     options = dict(storage_options or {})
-    follow = {FOLLOW: options.pop(FOLLOW)} if FOLLOW in options else {}
+    follow = {name: options.pop(name) for name in _OF_PATHS & options.keys()}
     if options and not (isinstance(url, str) and "://" in url):
         raise TypeError(f"storage_options {sorted(options)} are for URLs only, not for {url!r}")
     for kind in STORES.values():
-        chosen = {**options, **follow} if kind is Hdf5Store else options
+        chosen = {**options, **follow} if kind in {Hdf5Store, LocalStore} else options
         if (store := kind.at(url, chosen)) is not None:
             return store  # type: ignore[return-value]
     if isinstance(url, Store):

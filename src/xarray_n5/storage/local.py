@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,18 +12,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from xarray_n5.paths import join, meant_by, partial_key
 from xarray_n5.storage.filesystems import local_path
 from xarray_n5.storage.found import Found
+from xarray_n5.storage.links import (
+    MISSING,
+    check_folder,
+    create_inside,
+    folder_to_write,
+    open_inside,
+    stat_inside,
+)
+from xarray_n5.storage.local_listings import is_hidden, names_in, status, walk_below
+from xarray_n5.storage.new_files import (
+    flush_folder,
+    keep_permissions,
+    make_folders,
+    permissions,
+)
+from xarray_n5.storage.removal import remove_inside, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.compression import Buffer
     from xarray_n5.storage import Listing
-
-_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-_READ = os.O_RDONLY | _FLAGS
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
-_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-
 
 _LOCAL = re.compile(r"(?:file|local)://")
 
@@ -36,20 +45,28 @@ class LocalStore:
     A write goes to a hidden neighbour with a name of its own, which then replaces the file:
     who reads sees the old bytes or the new ones, and a killed write leaves the old. Renaming
     works on network mounts that refuse links.
+
+    The directory may be reached through links; what is in it stays in it. Links that leave it are
+    never written or removed through, and read only with `follow_links`.
     """
 
     root: str
     """The directory's absolute path."""
     fsync: bool = False
     """Whether a write waits until it would outlive a power cut."""
+    follow_links: bool = False
+    """Whether links that leave the directory are read, and listed; never written through."""
     batch: ClassVar[int] = 1
     """How many keys are worth asking for at once: files come one by one."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
     one_writer: ClassVar[bool] = False
 
     @classmethod
-    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at a path, a ``file://`` URL, or what fsspec calls a local file."""
+        follow = options.get("follow_links", False)
+        if not isinstance(follow, bool):
+            raise TypeError(f"follow_links is {follow!r}; expected True or False")
         if isinstance(place, cls):
             return place
         path = _LOCAL.sub("", place) if isinstance(place, str) else local_path(place)
@@ -60,7 +77,8 @@ class LocalStore:
         if path is None:
             return None
         # The same place has one name, however it is reached: tokens depend on it.
-        return cls(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111
+        root = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+        return cls(root, follow_links=follow)
 
     @property
     def url(self) -> str:
@@ -81,12 +99,11 @@ class LocalStore:
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`: one open, one read."""
-        try:
-            file = os.open(self._path(key), _READ)
-        except _MISSING:
+        opened = open_inside(self.root, key, follow=self.follow_links)
+        if opened is None:
             return None
+        file, size = opened
         try:
-            size = os.fstat(file).st_size
             data = os.read(file, size)
             while len(data) < size and (more := os.read(file, size - len(data))):
                 data += more
@@ -106,12 +123,12 @@ class LocalStore:
 
     def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
-        try:
-            file = os.open(self._path(key), _READ)
-        except _MISSING:
+        opened = open_inside(self.root, key, follow=self.follow_links)
+        if opened is None:
             return None
+        file, size = opened
         try:
-            return os.read(file, count), os.fstat(file).st_size
+            return os.read(file, count), size
         except IsADirectoryError:
             return None
         finally:
@@ -122,38 +139,49 @@ class LocalStore:
         return replace(self, fsync=True)
 
     def set(self, key: str, data: Buffer) -> None:
-        """Replace the file at `key`, whole or not at all."""
-        path = self._path(key)
-        folder = path.rpartition("/")[0]
+        """Replace the file at `key`, whole or not at all; its permissions stay as they are."""
         # Unique per attempt: a task that runs twice at once must not share it.
-        temporary = partial_key(path)
+        hidden, before = partial_key(key), permissions(self._path(key))
         try:
-            file = os.open(temporary, _CREATE, 0o666)
-        except FileNotFoundError:
-            _make_folders(folder, flush=self.fsync)
-            file = os.open(temporary, _CREATE, 0o666)
-        except NotADirectoryError as error:
+            file, folder = self._create(hidden, before)
+        except (NotADirectoryError, FileExistsError) as error:
             raise NotADirectoryError(
-                error.errno, "it lies in a file, not in a directory", path
+                error.errno, "it lies in a file, not in a directory", self._path(key)
             ) from error
+        path, temporary = (f"{folder}/{each.rpartition('/')[2]}" for each in (key, hidden))
         try:
             try:
                 view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
                 while view:
                     view = view[os.write(file, view) :]
+                if before is not None:
+                    keep_permissions(file, before)
                 if self.fsync:
                     os.fsync(file)
             finally:
                 os.close(file)
             os.replace(temporary, path)  # noqa: PTH105
             if self.fsync:
-                _flush_folder(folder)
+                flush_folder(folder)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
             if isinstance(error, OSError) and error.filename is None:
                 error.filename = path  # a full disk does not say which file was too much
             raise
+
+    def _create(self, key: str, before: os.stat_result | None) -> tuple[int, str]:
+        """Create a file, and its directory where that is missing; never more readable than before.
+
+        Returned are the file's descriptor, and the path of its directory.
+        """
+        mode = 0o666 if before is None else before.st_mode & 0o700
+        try:
+            return create_inside(self.root, key, mode)
+        except FileNotFoundError:
+            prefix = key.rpartition("/")[0]
+            make_folders(folder_to_write(self.root, prefix), flush=self.fsync)
+            return create_inside(self.root, key, mode)
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -162,54 +190,46 @@ class LocalStore:
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        return os.path.isdir(self._path(prefix))  # noqa: PTH112
+        found = self._stat(prefix)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def _stat(self, key: str) -> os.stat_result | None:
-        try:
-            return os.stat(self._path(key))  # noqa: PTH116
-        except _MISSING:
-            return None
+        return stat_inside(self.root, key, follow=self.follow_links)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files. Directories stay: a writer may be about to use them."""
         for key in keys:
-            with contextlib.suppress(*_MISSING):
-                os.unlink(self._path(key))  # noqa: PTH108
+            prefix, _, name = key.rpartition("/")
+            folder = check_folder(self.root, prefix, follow=False)
+            if folder is not None:
+                with contextlib.suppress(*MISSING):
+                    os.unlink(f"{folder.real}/{name}")  # noqa: PTH108
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove the directory at `prefix` and all in it, `first` first; of a link, the link."""
-        path = self._path(prefix)
-        if os.path.islink(path):  # noqa: PTH114
-            os.unlink(path)  # noqa: PTH108
+        if prefix:
+            above, _, name = prefix.rpartition("/")
+            folder = check_folder(self.root, above, follow=False)
+            if folder is not None:
+                remove_tree(folder.real, name, first)
             return
-        name = prefix.rpartition("/")[2]
-        if not prefix:
-            # What lies in a root goes out of sight, and what makes it a node last of all.
-            for each in self.list("")[0]:
-                if not each.startswith("."):
-                    self.delete_tree(each, first)
-        elif not name.startswith("."):
-            # Out of sight at once: what is killed on the way leaves no half array.
-            path, whole = partial_key(path), path
-            try:
-                os.rename(whole, path)  # noqa: PTH104
-            except _MISSING:
-                return
-        self.delete([join(prefix, first)])
-        with contextlib.suppress(*_MISSING):
-            shutil.rmtree(path)
+        # What lies in a root goes out of sight, and what makes it a node last of all.
+        for each in self.list("")[0]:
+            if not each.startswith("."):
+                self.delete_tree(each, first)
+        self.delete([first])
+        remove_inside(os.path.realpath(self.root))
+        if not os.path.islink(self.root):  # noqa: PTH114
+            with contextlib.suppress(OSError):
+                os.rmdir(self.root)  # noqa: PTH106
 
     def list(self, prefix: str) -> Listing:
-        """Return the names of directories and of files in the directory at `prefix`."""
-        folders: list[str] = []
-        files: list[str] = []
-        try:
-            with os.scandir(self._path(prefix)) as entries:
-                for entry in entries:
-                    (folders if entry.is_dir() else files).append(entry.name)
-        except _MISSING:
-            return (), ()
-        return tuple(sorted(folders)), tuple(sorted(files))
+        """Return the names of directories and of files in the directory at `prefix`.
+
+        Links that leave the container are named and not followed; those that lead back to a
+        directory around them are left out.
+        """
+        return names_in(self.root, prefix, follow=self.follow_links)
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return what lies directly under each prefix."""
@@ -217,23 +237,15 @@ class LocalStore:
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the files under `prefix`, relative to it; links that turn back are left."""
-        above = frozenset({os.path.realpath(self._path(prefix))})
-        return self._walk(prefix, above)
-
-    def _walk(self, prefix: str, above: frozenset[str]) -> Iterator[str]:
-        folders, files = self.list(prefix)
-        yield from files
-        for folder in folders:
-            inner = join(prefix, folder)
-            real = os.path.realpath(self._path(inner))
-            if real not in above:
-                for key in self._walk(inner, above | {real}):
-                    yield f"{folder}/{key}"
+        return (key for key, _ in walk_below(self.root, prefix, follow=self.follow_links))
 
     def survey(self, prefix: str) -> Iterator[Found]:
         """Iterate over the files under `prefix`, with their sizes and times."""
-        for key in self.walk(prefix):
-            found = self._stat(join(prefix, key))
+        for key, entry in walk_below(self.root, prefix, follow=self.follow_links):
+            if entry.is_symlink():
+                found = None if is_hidden(key) else self._stat(join(prefix, key))
+            else:
+                found = status(entry)
             if found is not None:
                 yield Found(key, found.st_size, found.st_mtime)
 
@@ -244,32 +256,11 @@ class LocalStore:
     def above(self) -> LocalStore | None:
         """Return the directory around this one."""
         parent = os.path.dirname(self.root)  # noqa: PTH120
-        return None if parent == self.root else LocalStore(parent)
+        if parent == self.root:
+            return None
+        return LocalStore(parent, follow_links=self.follow_links)
 
     def stamp(self, key: str) -> object:
         """Return the file's time and size: a file that replaced another has a new one."""
         found = self._stat(key)
         return None if found is None else (found.st_mtime_ns, found.st_size)
-
-
-def _make_folders(folder: str, *, flush: bool) -> None:
-    """Make a folder and those above it; with `flush`, their names outlive a power cut."""
-    missing = []
-    above = folder
-    while flush and above and not os.path.isdir(above):  # noqa: PTH112
-        above = above.rpartition("/")[0]
-        missing.append(above)
-    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-    for each in missing:
-        _flush_folder(each or "/")
-
-
-def _flush_folder(folder: str) -> None:
-    """Make a rename outlive a power cut, where the system lets folders be flushed."""
-    if os.name == "nt":
-        return
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
