@@ -14,6 +14,8 @@ import dask.array as da
 import numpy as np
 
 import xarray_n5
+from xarray_n5.storage import open_container
+from xarray_n5.writing.underway import begun_and_planned
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
 
@@ -50,6 +52,12 @@ def prepare(place: Path, how: str) -> None:
     if how == "region":
         values = np.full((50, 40, 30), 7, "u4")
         xarray_n5.to_n5(values, place, "a", chunks=(8, 8, 8))
+
+
+def begin(url: object, path: str = "") -> None:
+    """Begin the planned writes into an array as their first task does, and stop there."""
+    for each in begun_and_planned(*open_container(url, path))[1]:
+        each.begin_planned()
 
 
 def refuse(*_: object) -> None:

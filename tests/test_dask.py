@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xarray_n5
+from tests.killing import begin
 from tests.stores import CountingStore, LoggingStore
 from xarray_n5 import (
     AlignmentError,
@@ -282,6 +283,7 @@ def test_aligned_blocks_are_written_as_they_are_without_a_read() -> None:
     source = da.from_array(VALUES, chunks=(8, 16, 8))
     total = to_n5(source, store, "a", chunks=(8, 8, 8), compute=False)
     assert total is not None
+    begin(store, "a")
     store.requests()
     assert total.compute() == 27
     # One look for each block, one set for each chunk; of what is stored, nothing is read but the

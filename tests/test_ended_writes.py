@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.killing import begin
 from xarray_n5 import NodeExistsError, open_array, pyramid, to_n5
 from xarray_n5.copies.copying import copy
 
@@ -60,6 +61,7 @@ def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None
 
 def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "b.n5", "a", compute=False)
+    begin(tmp_path / "b.n5", "a")
     with pytest.raises(NodeExistsError, match="a write of something else into it is unfinished"):
         xr.Dataset({"b": ("x", [1.0])}).n5.to_n5(tmp_path / "b.n5", resume=True)
     copy(tmp_path / "b.n5", "", tmp_path / "c.n5")

@@ -21,6 +21,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.killing import begin
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import errors
 from xarray_n5.copies import copying
@@ -103,6 +104,7 @@ def blocks_cut_chunks() -> None:
 
 def another_write_has_begun() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
+    begin("new.n5", "a")
     xarray_n5.to_n5(ONES + 1, "new.n5", "a", resume=True)
 
 

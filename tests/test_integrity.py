@@ -14,6 +14,7 @@ import xarray as xr
 import xxhash
 from dask.base import compute
 
+from tests.killing import begin
 from tests.stores import STORES, CountingStore
 from xarray_n5 import (
     ResumeError,
@@ -258,6 +259,7 @@ def test_digests_of_chunks_that_are_being_written_are_not_known(tmp_path: Path) 
     total: Any = to_n5(
         da.full(6, 99, chunks=3, dtype="i4"), tmp_path, "a", region=slice(2, 8), compute=False
     )
+    begin(tmp_path, "a")
     (tmp_path / "a/1").write_bytes((tmp_path / "a/0").read_bytes())
     assert set(states(verify(tmp_path, "a").compute())) == {"ok"}
     total.compute()
@@ -298,6 +300,7 @@ def test_an_interrupted_write_is_repaired_too(tmp_path: Path) -> None:
         to_n5(source, tmp_path, name, chunks=4, **options)
         other = f"b{number}"
         to_n5(source, tmp_path, other, chunks=4, compute=False, **options)
+        begin(tmp_path, other)
         # As if all but the end had been computed.
         for file in (tmp_path / name).rglob("[0-9]"):
             if file.is_file():
@@ -402,6 +405,7 @@ def test_a_flushed_write_is_like_any_other(tmp_path: Path) -> None:
 
 def test_a_write_under_way_is_seen_and_leaves_nothing(tmp_path: Path) -> None:
     total: Any = to_n5(VALUES, tmp_path, "a", chunks=4, compute=False)
+    begin(tmp_path, "a")
     (mark,) = (tmp_path / "a").glob(".writing-*")
     assert verify(tmp_path, "a").attrs["unfinished"] == [mark.name.removeprefix(".writing-")]
     (tmp_path / "a/0/0").mkdir(parents=True)
@@ -438,6 +442,7 @@ def test_many_blocks_give_all_their_receipts(side: int) -> None:
     assert receipts["bytes"].values.tolist() == [8 + 10] * side
     left: Any = CountingStore()
     to_n5(source, left, "a", compression=None, compute=False)
+    begin(left, "a")
     some = {key: data for key, data in store.inner.items.items() if key.endswith("0")}
     left.inner.items.update(some)
     receipts = to_n5(source, left, "a", compression=None, resume=True)

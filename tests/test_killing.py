@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.killing import BLOCKS, OPTIONS, SHAPE, prepare, refuse, source
+from tests.killing import BLOCKS, OPTIONS, SHAPE, begin, prepare, refuse, source
 from xarray_n5 import ResumeError, open_array, to_n5, verify
 
 ROOT = Path(__file__).parent.parent
@@ -146,6 +146,7 @@ def test_another_array_does_not_go_on(places: tuple[Path, Path, Path]) -> None:
     place, _, log = places
     data = source(log)
     to_n5(data, place, "a", chunks=5, compute=False)
+    begin(place, "a")
     before = files(place)
     with pytest.raises(FileExistsError, match="go on with resume=True"):
         to_n5(data, place, "a", chunks=5)
@@ -172,9 +173,11 @@ def test_a_name_stands_for_an_array_whose_own_changes(tmp_path: Path) -> None:
         return da.random.random((20, 20), chunks=10)
 
     to_n5(data(), tmp_path, "a", compute=False)
+    begin(tmp_path, "a")
     with pytest.raises(ResumeError, match="name"):
         to_n5(data(), tmp_path, "a", resume=True)
     to_n5(data(), tmp_path, "b", compute=False, resume="mine")
+    begin(tmp_path, "b")
     to_n5(data(), tmp_path, "b", resume="mine")
     assert (open_array(tmp_path, "b")[...] > 0).any()
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.killing import begin
 from tests.stores import CountingStore
 from tests.test_writer import again, days
 from xarray_n5 import ResumeError, open_array, repair, to_n5
@@ -292,6 +293,7 @@ def test_a_dataset_that_meets_another_write_changes_nothing() -> None:
     store: Any = FailingStore()
     xr.Dataset({"old": ("x", np.arange(4.0))}, attrs={"k": 1}).n5.to_n5(store)
     to_n5(da.ones(4, chunks=2), store, "v", compute=False)
+    begin(store, "v")
     before = outcome(store)
     with pytest.raises(ResumeError):
         xr.Dataset({"v": ("x", np.arange(4.0))}).n5.to_n5(store, mode="w", resume=True)
@@ -302,10 +304,11 @@ def test_a_dataset_that_meets_another_write_changes_nothing() -> None:
 def test_a_write_that_was_replaced_does_not_go_on() -> None:
     store: Any = FailingStore()
     first = xr.Dataset({"a": ("x", np.arange(4.0))})
-    first.n5.to_n5(store, compute=False)
+    first.chunk(2).n5.to_n5(store, compute=False)
+    begin(store)
     xr.Dataset({"b": ("x", np.arange(4.0))}).n5.to_n5(store, mode="w")
     with pytest.raises(FileExistsError):
-        first.n5.to_n5(store, resume=True)
+        first.chunk(2).n5.to_n5(store, resume=True)
     assert not any(".writing" in key for key in store.inner.items)
 
 
@@ -399,6 +402,7 @@ TOP = (slice(0, 3), slice(0, 10))
 
 def test_chunks_that_another_made_for_its_own_are_written_again(tmp_path: Path) -> None:
     to_n5(SQUARES, tmp_path, "a", chunks=5, compute=False)
+    begin(tmp_path, "a")
     to_n5(SQUARES[:3], tmp_path, "a", region=TOP)
     to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
@@ -417,6 +421,7 @@ def test_a_repaired_chunk_is_not_done_because_a_part_of_it_is(tmp_path: Path, re
 
 def test_a_part_does_not_end_what_is_whole(tmp_path: Path) -> None:
     to_n5(SQUARES, tmp_path, "a", chunks=5, compute=False)
+    begin(tmp_path, "a")
     to_n5(SQUARES[:7], tmp_path, "a", region=(slice(0, 7), slice(0, 10)))
     to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
@@ -447,6 +452,7 @@ def test_a_root_of_other_axes_is_replaced_whatever_stops(tmp_path: Path) -> None
 
 def test_digests_that_were_half_written_are_swept(tmp_path: Path) -> None:
     to_n5(SQUARES, tmp_path, "a", chunks=5, checksums=True, compute=False)
+    begin(tmp_path, "a")
     left = tmp_path / f"a/.digests/.all.npz.{'0' * 32}.partial"
     left.parent.mkdir()
     left.write_text("half")

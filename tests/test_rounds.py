@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.killing import begin
 from tests.remote import Far
 from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
 from xarray_n5.storage import FsspecStore
@@ -125,6 +126,7 @@ def test_a_write_that_goes_on_looks_for_no_chunk_again() -> None:
     fs, store = far()
     source = da.from_array(VALUES, chunks=(50, 4, 4), name="values")
     lazy: Any = to_n5(source, store, "r", chunks=CHUNKS, compute=False)
+    begin(store, "r")
     kept = range(0, 200, 2)
     for number in kept:
         fs.objects[f"b/x.n5/r/0/0/{number}"] = fs.objects[f"b/x.n5/a/0/0/{number}"]

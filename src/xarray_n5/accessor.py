@@ -100,7 +100,10 @@ class DatasetAccessor:
             "scale_factor", "_FillValue", "units", "calendar".
             What a variable was opened with counts where nothing is given.
         compute
-            Whether to write the data now; the metadata are written in any case.
+            Whether to compute Dask's arrays now. Metadata, and variables in memory, are written at
+            once in any case. Until the first deferred block is computed, the write is only planned:
+            its arrays read as fill values and can be filled by `region`; then what was planned is
+            revoked, and computing it raises.
         append_dim
             Write behind what is there along this dimension: every array that has it grows, and
             only the new part is written, as what is there is encoded.

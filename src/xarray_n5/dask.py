@@ -190,7 +190,8 @@ def to_n5(
         Where in an array that exists `arr` goes: a slice of step 1 for each axis. Chunks at
         its ends that it cuts are read, merged and replaced.
     compute
-        Whether to compute now.
+        Whether to compute now. Otherwise the write is only planned until its first block is
+        computed: other writes may go into the array, and revoke what was planned of their chunks.
     return_stored
         Whether to return the stored array instead.
     mode
@@ -259,6 +260,7 @@ def to_n5(
             format=format,
             resume=resume,
             checksums=checksums,
+            deferred=not compute,
         ),
     )
     if begun.write is None:

@@ -108,7 +108,8 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
         super().__init__(
             f"this process does not see {key!r} in {url!r}, which is there from a write's "
             "beginning to its end; nothing was written. Give every worker the same file system (a "
-            "shared mount) or an object store; a write that has ended cannot be computed again"
+            "shared mount) or an object store; a write that has ended, or whose place another "
+            "one has taken, cannot be computed"
         )
 
 

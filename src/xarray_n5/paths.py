@@ -10,6 +10,9 @@ from xarray_n5.errors import PathError
 WRITING = ".writing-"
 """How the name of a folder begins that is beside an array while it is written."""
 
+PLANNED = ".planned-"
+"""How the name of a folder begins that is beside an array whose write is only planned."""
+
 DIGESTS = ".digests"
 """The folder beside an array that holds digests of its chunks."""
 
@@ -124,4 +127,4 @@ def is_left(key: str) -> bool:
 
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is one of those that only writes here make."""
-    return key.startswith((WRITING, f"{DIGESTS}/", f"{QUARANTINE}/"))
+    return key.startswith((WRITING, PLANNED, f"{DIGESTS}/", f"{QUARANTINE}/"))

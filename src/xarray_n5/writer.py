@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
@@ -24,11 +25,11 @@ from xarray_n5.paths import join
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
 from xarray_n5.writing.planning import align
-from xarray_n5.writing.underway import all_underway
+from xarray_n5.writing.underway import begun_and_planned, revoke
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     import xarray as xr
 
@@ -68,7 +69,7 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
     groups = [existing(path, how) for _, path, _ in datasets]
     gone: list[object] = []
     mark = how.mark(datasets[0][1], datasets)
-    began = mark.facts() if how.resume else None
+    began = mark.facts() or mark.planned() if how.resume else None
     again = began is not None
     if began and began.get("done"):
         return end_again(mark, began)
@@ -87,29 +88,55 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
         for stored in each.variables.values():
             if gone and is_dask_collection(stored.packed.data):
                 check_independent(stored.packed.data, gone)
-    return _begin(plans, groups, mark, how)
+    return _begin(plans, groups, mark, how, began)
 
 
 def _begin(
-    plans: Sequence[Plan], groups: Sequence[Group | None], mark: Underway, how: Writing
+    plans: Sequence[Plan],
+    groups: Sequence[Group | None],
+    mark: Underway,
+    how: Writing,
+    began: Mapping[str, Any] | None,
 ) -> Batch:
     """Create what is planned, all checked, beneath a mark."""
+    written = (began or {}).get("written", ())
     root = plans[0].path
-    for each, group in zip(plans, groups, strict=True):
-        # What goes on must not meet another write halfway.
-        for name, stored in each.variables.items() if how.resume and group is not None else ():
-            if open_existing(how.url, join(each.path, name), "a", **how.place) is not None:
-                _write_variable(join(each.path, name), stored, how, only_check=True)
+    if how.resume:
+        _check_unfinished(plans, groups, how, written)
     create_group(how.url, root, mode="a", **how.place)
     if groups[0] is not None and how.mode in {"w-", "w"}:
-        for other in all_underway(mark.store, mark.path):
-            if other != mark:
-                other.end()  # of what is replaced, or was never made
-    mark.begin({"by": writer_name(), "began": now()})
+        _end_others(mark)
+    mark.begin({"by": writer_name(), "began": now(), **({"written": written} if written else {})})
+    if began is not None:
+        mark.forget_plan()
     begun: dict[str, Begun] = {}
     for each, group in zip(plans, groups, strict=True):
-        begun |= _write_group(each, group, how)
+        begun |= _write_group(each, group, replace(how, whole=mark), written)
     return together(begun, root, mark)
+
+
+def _check_unfinished(
+    plans: Sequence[Plan], groups: Sequence[Group | None], how: Writing, written: Container[str]
+) -> None:
+    """Raise where another write is unfinished, before anything of this one is resumed."""
+    for each, group in zip(plans, groups, strict=True):
+        for name, stored in each.variables.items() if group is not None else ():
+            path = join(each.path, name)
+            if path in written:
+                continue
+            if open_existing(how.url, path, "a", **how.place) is not None:
+                _write_variable(path, stored, how, only_check=True)
+
+
+def _end_others(mark: Underway) -> None:
+    """Remove the marks of writes of what is replaced, or was never made."""
+    others, planned = begun_and_planned(mark.store, mark.path)
+    for other in others:
+        if other != mark:
+            other.end()
+    for other in planned:
+        if other != mark:
+            revoke(other)
 
 
 def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
@@ -156,7 +183,9 @@ def _checked(plan: Plan, how: Writing, there: Mapping[str, Any]) -> Plan:
     return plan
 
 
-def _write_group(plan: Plan, group: Group | None, how: Writing) -> dict[str, Begun]:
+def _write_group(
+    plan: Plan, group: Group | None, how: Writing, written: Container[str]
+) -> dict[str, Begun]:
     """Create a group and its arrays, and its own attributes last; return the writes by path."""
     there, group = group, create_group(how.url, plan.path, mode="a", **how.place)
     if there is not None and how.mode == "w":
@@ -165,7 +194,11 @@ def _write_group(plan: Plan, group: Group | None, how: Writing) -> dict[str, Beg
                 group.delete(name)
         group.attrs.clear()
     paths = {join(plan.path, name): each for name, each in plan.variables.items()}
-    begun = {path: _write_variable(path, each, how) for path, each in paths.items()}
+    anew = replace(how, mode="w", resume=False)
+    begun = {
+        path: _write_variable(path, each, anew if path in written else how)
+        for path, each in paths.items()
+    }
     group = open_group(how.url, plan.path, mode="r+", **how.place)
     attributes = dict(plan.attributes)
     if how.mode == "a":
@@ -205,6 +238,7 @@ def _write_variable(path: str, stored: Stored, how: Writing, *, only_check: bool
         axes=stored.geometry if placed else None,
         dialect=how.dialect if placed else None,
         dims=packed.dims if len(packed.dims) == packed.data.ndim else (),
+        deferred=how.deferred and is_dask_collection(packed.data),
     )
     return start(
         packed.data,

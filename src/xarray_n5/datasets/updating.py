@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def update(
     """
     group = group_to_fill(path, how, append_dim)
     mark = how.mark(path, dataset, append_dim, region)
-    began = (mark.facts() if how.resume else None) or {}
+    began = (mark.facts() or mark.planned() if how.resume else None) or {}
     if began.get("done"):
         return end_again(mark, began)
     _grow(group, began, how)
@@ -88,6 +89,9 @@ def update(
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
     # Everything is checked; from here on, arrays change.
+    if began:
+        mark.forget_plan()
+    how = replace(how, whole=mark)
     facts: dict[str, Any] = {"by": writer_name(), "began": now()}
     if append_dim is None:
         mark.begin(facts)
@@ -294,7 +298,7 @@ def _write(
         data,
         how.url,
         array.path,
-        how.order(region=region),
+        how.order(region=region, deferred=how.deferred and is_dask_collection(data)),
         storage_options=how.storage_options,
         fsync=how.fsync,
     )

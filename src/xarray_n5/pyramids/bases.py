@@ -17,7 +17,7 @@ from xarray_n5.creation import chunk_shape
 from xarray_n5.dask import from_n5
 from xarray_n5.group import open_array
 from xarray_n5.writing.sources import blocks_of
-from xarray_n5.writing.underway import all_underway
+from xarray_n5.writing.underway import begun_and_planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ def stored_base(
             f"{array.url} is not called {BASE!r} in a group of a container, or was opened turned "
             "round: levels beside it would be no pyramid. Give a url (and a path) for a copy"
         )
-    if all_underway(array.container, array.path):
+    if any(begun_and_planned(array.container, array.path)):
         raise ValueError(
             f"{array.url} is still being written, or its write was stopped: go on with that first "
             "(resume=True), so that levels are made of all of it"

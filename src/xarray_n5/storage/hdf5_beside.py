@@ -6,18 +6,17 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from xarray_n5.paths import DIGESTS, QUARANTINE, WRITING
+from xarray_n5.paths import DIGESTS, PLANNED, QUARANTINE, WRITING
 
 if TYPE_CHECKING:
     from xarray_n5.storage.local import LocalStore
 
-_MARK = re.compile(rf"(.*/)?{re.escape(WRITING)}[^/]+(?=/)", re.DOTALL)
+_MARKS = rf"(?:{re.escape(WRITING)}|{re.escape(PLANNED)})"
+_MARK = re.compile(rf"(.*/)?{_MARKS}[^/]+(?=/)", re.DOTALL)
 """The folder of a mark, at the beginning of a key in it."""
 
 
-_KEPT = re.compile(
-    rf"(?:.*/)?(?:{re.escape(WRITING)}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?", re.DOTALL
-)
+_KEPT = re.compile(rf"(?:.*/)?(?:{_MARKS}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?", re.DOTALL)
 """Keys of what is kept of writes."""
 
 

@@ -51,6 +51,10 @@ class Writing:
     resume: bool | str = False
     checksums: bool = False
     fsync: bool = False
+    deferred: bool = False
+    """Whether Dask's arrays are computed later; all else is written at once."""
+    whole: Underway | None = None
+    """The mark of all together, where they have one."""
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
@@ -68,7 +72,7 @@ class Writing:
         store, _ = open_container(url, "", options.get("storage_options"))
         if computed and store.one_writer:
             check_one_process(store.url)
-        return cls(url=url, form=format_to_write(store, format), **options)
+        return cls(url=url, form=format_to_write(store, format), deferred=not computed, **options)
 
     @property
     def packing(self) -> Packing:
@@ -83,6 +87,7 @@ class Writing:
             resume=self.resume,
             checksums=self.checksums,
             format=self.form.name,
+            whole=self.whole,
             **options,
         )
 
@@ -119,8 +124,32 @@ class Batch:
     """The marks of the writes themselves."""
 
     def later(self) -> Written:
-        """Return what computes the writes, and ends them."""
-        return self._gathered(functools.partial(_end_after, batch=(self.mark, self.ends)))
+        """Write what is in memory, and return what computes the other writes, and ends them."""
+        if not self.begun:
+            return self._gathered(functools.partial(_end_after, batch=(self.mark, self.ends)))
+        at_once = {n: each for n, each in self.begun.items() if not _write(each).deferred}
+        rest = {n: each for n, each in self.begun.items() if _write(each).deferred}
+        receipts = self._at_once(at_once)
+        if not rest:
+            self.mark.end()
+            return gather_all([], functools.partial(_given, receipts=receipts), _name())
+        ends = [_write(each).underway for each in rest.values()]
+        if all(_write(each).planned for each in rest.values()):
+            parts = [[each.path, each.token] for each in ends]
+            self.mark.postpone({**(self.mark.facts() or {}), "parts": parts})
+        last = functools.partial(_end_after, batch=(self.mark, ends), before=receipts)
+        return replace(self, begun=rest, ends=ends)._gathered(last)  # noqa: SLF001
+
+    def _at_once(self, begun: Mapping[str, Begun]) -> dict[str, xr.Dataset]:
+        """Compute some of the writes and end them; whoever resumes the others finds these named."""
+        if not begun:
+            return {}
+        (receipts,) = compute_now(replace(self, begun=begun)._gathered(_as_they_are))  # noqa: SLF001
+        ends = [_write(each).underway for each in begun.values()]
+        self.mark.begin({**(self.mark.facts() or {}), "written": [each.path for each in ends]})
+        for each in ends:
+            each.end()
+        return cast("dict[str, xr.Dataset]", receipts)
 
     def now(self) -> xr.DataTree:
         """Compute the writes, and end them here: no worker can be lost that had ended them."""
@@ -131,23 +160,23 @@ class Batch:
         """Compute the writes one after another, as where each reads what the last one wrote."""
         receipts = {}
         for name, each in self.begun.items():
-            write = replace(cast("Write", each.write), part=True)
+            write = replace(_write(each), part=True)
             (receipts[name],) = compute_now(write_lazily(each.source, write, each.before))
         return _end(receipts, self.mark, self.ends)
 
     def _gathered(self, last: Callable[[dict[str, Any]], Any]) -> Written:
         parts = []
         for each in self.begun.values():
-            write = replace(cast("Write", each.write), part=True)
+            write = replace(_write(each), part=True)
             parts.append(write_lazily(each.source, write, each.before))
         named = functools.partial(_named, names=list(self.begun), last=last)
-        return gather_all(parts, named, f"to_n5-{uuid.uuid4().hex}")
+        return gather_all(parts, named, _name())
 
 
 def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Batch:
     """Return writes that end together, called after where they are below `root`."""
     named = {path.removeprefix(root).strip("/"): each for path, each in begun.items()}
-    ends = [cast("Write", each.write).underway for each in named.values()]
+    ends = [_write(each).underway for each in named.values()]
     return Batch(named, mark, ends)
 
 
@@ -161,7 +190,19 @@ def side_by_side(batches: Mapping[str, Batch]) -> Written:
     """Return what computes batches, each of which ends by itself."""
     named = functools.partial(_named, names=list(batches), last=_as_tree)
     parts = [batch.later() for batch in batches.values()]
-    return gather_all(parts, named, f"to_n5-{uuid.uuid4().hex}")
+    return gather_all(parts, named, _name())
+
+
+def _write(begun: Begun) -> Write:
+    return cast("Write", begun.write)
+
+
+def _name() -> str:
+    return f"to_n5-{uuid.uuid4().hex}"
+
+
+def _given(_: list[Any], receipts: dict[str, xr.Dataset]) -> xr.DataTree:
+    return _as_tree(receipts)
 
 
 def _named(results: list[Any], names: list[str], last: Callable[[dict[str, Any]], Any]) -> Any:
@@ -177,9 +218,11 @@ def _as_tree(results: dict[str, Any]) -> xr.DataTree:
 
 
 def _end_after(
-    receipts: dict[str, xr.Dataset], batch: tuple[Underway, Sequence[Underway]]
+    receipts: dict[str, xr.Dataset],
+    batch: tuple[Underway, Sequence[Underway]],
+    before: Mapping[str, xr.Dataset] | None = None,
 ) -> xr.DataTree:
-    return _end(receipts, *batch)
+    return _end({**(before or {}), **receipts}, *batch)
 
 
 def _end(receipts: dict[str, xr.Dataset], mark: Underway, ends: Sequence[Underway]) -> xr.DataTree:

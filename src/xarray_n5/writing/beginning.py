@@ -124,6 +124,8 @@ def begin(
     aligned = _aligned(source, sides, start, strict=not order.align_chunks)
     token = _token(source, order, sides, start, there)
     found = _go_on(there, source, aligned, order, token, start)
+    if found is not None and found.write is not None and not only_check and not order.deferred:
+        found.write.underway.begin_planned()
     if found is not None or only_check:
         return found or Begun(aligned, cast("Array", there), start)
     if again and there is not None and order.mode == "w-" and order.region is None:
@@ -132,8 +134,9 @@ def begin(
 
     def announce(target: Array, *, fresh: bool = True) -> None:
         if marked:
-            begun.append(_write(target, order, token, aligned, start, fresh=fresh))
-            begun[0].underway.begin(begun[0].facts())
+            write = _write(target, order, token, aligned, start, fresh=fresh)
+            begun.append(replace(write, planned=write.deferred))
+            _mark(begun[0])
 
     target = (
         _make(source, order, sides, announce) if there is None or order.region is None else there
@@ -141,6 +144,12 @@ def begin(
     if not begun:
         announce(target, fresh=False)
     return Begun(aligned, target.bare(), start, begun[0] if begun else None)
+
+
+def _mark(write: Write) -> None:
+    """Leave the mark of a write that begins, or is planned."""
+    leave = write.underway.plan if write.planned else write.underway.begin
+    leave(write.facts())
 
 
 def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:
@@ -241,6 +250,8 @@ def _write(
         # Where nothing tells that a chunk is this write's, or what it holds, records do.
         journal=not fresh or order.checksums or not order.write_empty_chunks,
         checksums=order.checksums,
+        deferred=order.deferred,
+        whole=order.whole,
         dims=order.dims,
     )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from xarray_n5.chunks import EdgeChunks
     from xarray_n5.compression import Compression
     from xarray_n5.storage import Store
+    from xarray_n5.writing.underway import Underway
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,10 @@ class Order:
     format: str | None = None
     resume: bool | str = False
     checksums: bool = False
+    deferred: bool = False
+    """Whether blocks are computed later: until then the write is only planned."""
+    whole: Underway | None = None
+    """The mark of the Dataset or the tree that the array is part of."""
     store: Store = field(default_factory=MemoryStore)
     """Where the container is."""
     path: str = ""

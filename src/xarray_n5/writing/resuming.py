@@ -13,7 +13,7 @@ from xarray_n5.errors import ResumeError
 from xarray_n5.paths import join, meant_by
 from xarray_n5.writing.planning import touched
 from xarray_n5.writing.receipts import Receipts
-from xarray_n5.writing.underway import REPAIRED, all_underway
+from xarray_n5.writing.underway import REPAIRED, all_underway, begun_and_planned, revoke
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -42,6 +42,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
         write = replace(write, resumed=not journal, again=again)
         return write, _all_but((), write) if facts.get("done") else _done_before(write)
+    planned = write.underway.planned()
     repaired = None
     for other in all_underway(write.underway.store, write.underway.path):
         said = other.facts()
@@ -50,6 +51,12 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         elif said is not None and overlaps(said, write):
             began = f"{said.get('began')} at {said.get('by')}"
             raise ResumeError(write.underway.store.url, write.underway.path, began)
+    if planned is not None:
+        # No task of it has run: chunks that are stored are not its own.
+        fresh, journal = bool(planned.get("fresh")), bool(planned.get("journal", write.journal))
+        underway = write.underway.going_on(planned)
+        write = replace(write, underway=underway, fresh=fresh, journal=journal)
+        return replace(write, planned=write.deferred), _told((), write)
     if not repaired:
         return None
     mark, said = repaired
@@ -61,8 +68,15 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
 
 
 def forget_overlapped(write: Write) -> None:
-    """Remove what others noted to have done of chunks that are about to be written."""
-    for other in all_underway(write.underway.store, write.underway.path):
+    """Remove what others noted to have done of chunks that are about to be written.
+
+    Planned writes of such chunks are revoked: they would replace what is written now.
+    """
+    begun, planned = begun_and_planned(write.underway.store, write.underway.path)
+    for other in planned:
+        if other != write.underway and overlaps(other.planned() or {}, write):
+            revoke(other)
+    for other in begun:
         said = other.facts()
         if other == write.underway or not said or not overlaps(said, write):
             continue

@@ -68,7 +68,7 @@ def write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
 ) -> Receipts:
     """Write a block, or those of its chunks that are `left`; return their receipts."""
-    write.underway.check_visible()
+    _check_begun(write)
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
     target = _as_it_is(write.target, place)
     first = tuple(side.start // chunk for side, chunk in zip(place, target.chunks, strict=True))
@@ -83,6 +83,19 @@ def write_block(
     if write.journal and rows:
         write.underway.note(".".join(map(str, rows[0][0])), receipts.to_json())
     return receipts
+
+
+def _check_begun(write: Write) -> None:
+    """Raise where this process does not see the write's mark; begin a write that was planned."""
+    try:
+        write.underway.check_visible()
+    except ContainerNotVisibleError:
+        if not write.planned:
+            raise
+        if write.whole is not None:
+            write.whole.begin_planned()
+        write.underway.begin_planned()
+        write.underway.check_visible()
 
 
 def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> da.Array:
@@ -121,7 +134,7 @@ def _as_it_is(target: Array, place: tuple[slice, ...]) -> Array:
 
 def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
     """End a write: keep digests, remove what killed tasks left, and the mark last of all."""
-    write.underway.check_visible()
+    _check_begun(write)
     ndim = write.target.ndim
     several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], ndim, ""), *several])

@@ -2,17 +2,21 @@
 
 The folder's name holds the write's token, which is made of what is written and of where. Who sees
 it sees this very container; who finds it later can go on with the same write, and with no other.
+
+A write that is computed later (``compute=False``) is planned first: its mark lies in a folder of
+another name, which stands in no other write's way, until the first of its tasks runs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ContainerNotVisibleError
-from xarray_n5.paths import WRITING, join
+from xarray_n5.paths import PLANNED, WRITING, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +27,9 @@ REPAIRED = "repair"
 """The token of what goes on where damaged chunks were removed, whoever wrote the others."""
 
 _MARK = "mark.json"
+
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+"""What tokens look like: nothing else that a file names is believed to be one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,49 @@ class Underway:
     def _key(self) -> str:
         return join(self.folder, _MARK)
 
+    @property
+    def _plan(self) -> str:
+        """The key of the folder that is there until a planned write begins."""
+        return join(self.path, f"{PLANNED}{self.token}")
+
+    def plan(self, facts: Mapping[str, Any]) -> None:
+        """Leave the mark of a write that begins when its first task runs."""
+        self.store.set(join(self._plan, _MARK), json.dumps({**facts, "run": self.run}).encode())
+
+    def planned(self) -> dict[str, Any] | None:
+        """Return the facts of a write that was planned; None if it was not, or has begun."""
+        return _parsed(self.store.get(join(self._plan, _MARK)))
+
+    def begin_planned(self) -> None:
+        """Begin a planned write, unless another task has done so.
+
+        Raises
+        ------
+        ContainerNotVisibleError
+            If the write is neither planned nor under way, as after another write took its place.
+        """
+        if self.is_begun():
+            return
+        document = self.store.get(join(self._plan, _MARK))
+        if document is not None:
+            self.store.set(self._key, document)
+            self.forget_plan()
+        elif not self.is_begun():
+            raise ContainerNotVisibleError(self.store.url, join(self._plan, _MARK))
+
+    def is_begun(self) -> bool:
+        """Return whether this process sees the mark of a write that has begun."""
+        return self.store.exists(self._key)
+
+    def forget_plan(self) -> None:
+        """Remove the mark of a planned write: its tasks will fail."""
+        self.store.delete_tree(self._plan, _MARK)
+
+    def postpone(self, facts: Mapping[str, Any]) -> None:
+        """Turn a write that has begun into a planned one."""
+        self.plan(facts)
+        self.store.delete_tree(self.folder, _MARK)
+
     def begin(self, facts: Mapping[str, Any]) -> None:
         """Leave the mark, with some facts for those who find it."""
         self.store.set(self._key, json.dumps({**facts, "run": self.run}).encode())
@@ -56,14 +106,7 @@ class Underway:
 
     def facts(self) -> dict[str, Any] | None:
         """Return what was said when the write began; None where there is none under way."""
-        document = self.store.get(self._key)
-        if document is None:
-            return None
-        try:
-            found = json.loads(document)
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
+        return _parsed(self.store.get(self._key))
 
     def check_visible(self) -> None:
         """Raise where this process does not see the mark, before it writes.
@@ -74,7 +117,7 @@ class Underway:
             On a worker without the file system that the write began on, or with another container
             at the same place.
         """
-        if not self.store.exists(self._key):
+        if not self.is_begun():
             raise ContainerNotVisibleError(self.store.url, self._key)
 
     def note(self, name: str, record: bytes) -> None:
@@ -107,6 +150,56 @@ class Underway:
 
 def all_underway(store: Store, path: str) -> list[Underway]:
     """Return the writes into a node that have begun and not ended; one listing."""
+    return begun_and_planned(store, path)[0]
+
+
+def begun_and_planned(store: Store, path: str) -> tuple[list[Underway], list[Underway]]:
+    """Return the unfinished writes into a node, and the planned ones; one listing."""
     folders, _ = store.list(path)
-    tokens = [name.removeprefix(WRITING) for name in folders if name.startswith(WRITING)]
-    return [Underway(store=store, path=path, token=token) for token in tokens]
+    begun, planned = (
+        [
+            Underway(store=store, path=path, token=name.removeprefix(start))
+            for name in folders
+            if name.startswith(start)
+        ]
+        for start in (WRITING, PLANNED)
+    )
+    return begun, planned
+
+
+def revoke(mark: Underway) -> None:
+    """Remove the mark of a planned write, and those of the Dataset or tree that it is part of.
+
+    Facts come from files: only marks of groups around the node, and of nodes in these, are removed.
+    """
+    facts = mark.planned() or {}
+    mark.forget_plan()
+    for whole in _marks(mark, [facts.get("whole")]):
+        if whole.path and not mark.path.startswith(f"{whole.path}/"):
+            continue
+        parts = (whole.planned() or {}).get("parts")
+        for part in _marks(mark, parts if isinstance(parts, list) else []):
+            if part.path.startswith(f"{whole.path}/" if whole.path else ""):
+                part.forget_plan()
+        whole.forget_plan()
+
+
+def _marks(mark: Underway, named: list[Any]) -> Iterator[Underway]:
+    """Iterate over the marks that a file names by path and token; ignore what is not a mark."""
+    for each in named:
+        match each:
+            case [str(path), str(token)] if _TOKEN.fullmatch(token):
+                parts = path.split("/") if path else []
+                if not any(part in {"", ".", ".."} or part.startswith(".") for part in parts):
+                    yield replace(mark, path=path, token=token)
+
+
+def _parsed(document: bytes | None) -> dict[str, Any] | None:
+    """Return the facts in a mark; None where there is none."""
+    if document is None:
+        return None
+    try:
+        found = json.loads(document)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -46,6 +46,12 @@ class Write:
     """Whether digests are kept beside the data."""
     part: bool = False
     """Whether this is one of several writes, which end together."""
+    deferred: bool = False
+    """Whether it is computed later than it was asked for."""
+    planned: bool = False
+    """Whether its mark is that of a planned write until its first task runs."""
+    whole: Underway | None = None
+    """The mark of the Dataset or the tree that it is part of."""
     dims: tuple[str, ...] = ()
     """What the axes are called in the receipts."""
 
@@ -61,6 +67,7 @@ class Write:
             "shape": self.shape,
             "fresh": self.fresh,
             "journal": self.journal,
+            **({} if self.whole is None else {"whole": [self.whole.path, self.whole.token]}),
             "by": writer_name(),
             "began": now(),
         }
