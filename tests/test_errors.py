@@ -102,6 +102,11 @@ def blocks_cut_chunks() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", chunks=(20, 8), align_chunks=False)
 
 
+def a_region_cuts_chunks() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", chunks=8)
+    xarray_n5.to_n5(ONES[:12], "new.n5", "a", region=slice(4, 16))
+
+
 def another_write_has_begun() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
     begin("new.n5", "a")
@@ -189,7 +194,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],
     "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],
     "UnknownCompressionError": [a_compression_is_unknown],
-    "AlignmentError": [blocks_cut_chunks],
+    "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
     "ResumeError": [another_write_has_begun],
     "ReadOnlyError": [a_handle_only_reads],
     "OneWriterError": [several_processes_write_hdf5],

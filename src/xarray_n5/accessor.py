@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.fitting import Region
     from xarray_n5.writing.batches import Batch, Mode
+    from xarray_n5.writing.orders import PartialChunks
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """What xarray calls the variable of a DataArray without a name."""
@@ -65,6 +66,7 @@ class DatasetAccessor:
         region: Region | None = None,
         *,
         align_chunks: bool = True,
+        partial_chunks: PartialChunks = "error",
         write_empty_chunks: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
@@ -109,8 +111,9 @@ class DatasetAccessor:
             only the new part is written, as what is there is encoded.
         region
             Write into a part of what is there: a slice for each dimension, or "auto" to find the
-            part by its coordinates. Variables without these dimensions are to be dropped.
-        align_chunks, write_empty_chunks
+            part by its coordinates. Variables without these dimensions are to be dropped;
+            coordinates that have these values already are not written again.
+        align_chunks, partial_chunks, write_empty_chunks
             As in :func:`~xarray_n5.to_n5`.
         storage_options
             What fsspec's filesystem takes.
@@ -131,6 +134,8 @@ class DatasetAccessor:
 
         Raises
         ------
+        AlignmentError
+            If `region` cuts stored chunks, and `partial_chunks` is "error".
         MetadataError
             If something cannot be held, such as complex numbers. Nothing was written then.
         NodeExistsError
@@ -152,6 +157,7 @@ class DatasetAccessor:
             computed=compute,
             dialect=dialect,
             align_chunks=align_chunks,
+            partial_chunks=partial_chunks,
             write_empty_chunks=write_empty_chunks,
             resume=resume,
             checksums=checksums,

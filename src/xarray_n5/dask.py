@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.chunks import EdgeChunks, Missing
     from xarray_n5.compression import Compression
     from xarray_n5.nodes import LabelMultisets
+    from xarray_n5.writing.orders import PartialChunks
 
 
 def from_n5(
@@ -164,6 +165,7 @@ def to_n5(
     attributes: Mapping[str, Any] | None = None,
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     align_chunks: bool = True,
+    partial_chunks: PartialChunks = "error",
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
     format: str | None = None,  # noqa: A002
@@ -187,8 +189,7 @@ def to_n5(
     url, component, storage_options, format
         As in :func:`from_n5`.
     region
-        Where in an array that exists `arr` goes: a slice of step 1 for each axis. Chunks at
-        its ends that it cuts are read, merged and replaced.
+        Where in an array that exists `arr` goes: a slice of step 1 for each axis.
     compute
         Whether to compute now. Otherwise the write is only planned until its first block is
         computed: other writes may go into the array, and revoke what was planned of their chunks.
@@ -204,6 +205,10 @@ def to_n5(
         As in :func:`~xarray_n5.create_array`.
     align_chunks
         Whether blocks may be merged or split on the stored grid.
+    partial_chunks
+        "error" refuses a region whose edges cut stored chunks, except at the end of the array:
+        another process may be writing the rest of such a chunk. "merge" reads these chunks, merges
+        and replaces them, each by one task; no other write of the same chunks may run meanwhile.
     write_empty_chunks, edge_chunks
         As in :func:`~xarray_n5.open_array`.
     resume
@@ -228,7 +233,8 @@ def to_n5(
     Raises
     ------
     AlignmentError
-        If blocks cut stored chunks, and `align_chunks` is false.
+        If blocks cut stored chunks, and `align_chunks` is false; if a region cuts stored chunks,
+        and `partial_chunks` is "error".
     ResumeError
         If an unfinished write is there, but another one than that to `resume`.
     NodeExistsError, MetadataError
@@ -255,6 +261,7 @@ def to_n5(
             dialect=dialect,
             layout=layout,
             align_chunks=align_chunks,
+            partial_chunks=partial_chunks,
             write_empty_chunks=write_empty_chunks,
             edge_chunks=edge_chunks,
             format=format,

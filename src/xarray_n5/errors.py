@@ -10,7 +10,7 @@ Each is also the builtin that a caller would catch::
     │   └── UnsafePathError      PermissionError      a link that leaves it, or not a regular file
     ├── MetadataError            ValueError           metadata that cannot be understood or held
     ├── UnknownCompressionError  NotImplementedError  a compression nobody registered
-    ├── AlignmentError           ValueError           dask blocks that would share a chunk
+    ├── AlignmentError           ValueError           blocks or a region that cut stored chunks
     ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
     ├── OneWriterError           OSError              an HDF5 file that somebody else writes
@@ -24,7 +24,7 @@ Each is also the builtin that a caller would catch::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,7 +142,15 @@ class UnknownCompressionError(N5Error, NotImplementedError):
 
 
 class AlignmentError(N5Error, ValueError):
-    """A write whose dask blocks would share a chunk."""
+    """A write whose dask blocks, or whose region, would share a chunk with another write.
+
+    Of a region, ``nearest`` is the smallest region around it that cuts no chunk.
+    """
+
+    block: int | None = None
+    position: int | None = None
+    region: slice | None = None
+    nearest: slice | None = None
 
     def __init__(self, axis: int, block: int, position: int, chunk: int) -> None:
         self.axis, self.block, self.position, self.chunk = axis, block, position, chunk
@@ -150,6 +158,24 @@ class AlignmentError(N5Error, ValueError):
             f"along axis {axis}, dask block {block} starts at {position}, which cuts a stored "
             f"chunk of {chunk}; rechunk to multiples of {chunk}, or leave align_chunks=True"
         )
+
+    @classmethod
+    def of_region(
+        cls, url: str, axis: int, region: slice, chunk: int, size: int, shown: str = ""
+    ) -> Self:
+        """Return the error of a region that cuts a chunk of an array of `size` along an axis."""
+        start, stop = int(region.start), int(region.stop)
+        nearest = slice(start // chunk * chunk, min(-(-stop // chunk) * chunk, size))
+        error = cls.__new__(cls)
+        error.axis, error.chunk, error.region, error.nearest = axis, chunk, region, nearest
+        message = (
+            f"{url}: along axis {shown or axis}, the region {start}:{stop} cuts stored chunks of "
+            f"{chunk}, which another process may be writing; write {nearest.start}:{nearest.stop}, "
+            "whose edges cut none, or give partial_chunks='merge' to read these chunks, merge and "
+            "replace them (no two writes of one chunk may run at once)"
+        )
+        error.args = (message,)
+        return error
 
 
 class ResumeError(N5Error, ValueError):

@@ -99,16 +99,15 @@ def _begin(
     began: Mapping[str, Any] | None,
 ) -> Batch:
     """Create what is planned, all checked, beneath a mark."""
-    written = (began or {}).get("written", ())
+    written = (began or {}).get("written", [])
     root = plans[0].path
     if how.resume:
         _check_unfinished(plans, groups, how, written)
     create_group(how.url, root, mode="a", **how.place)
     if groups[0] is not None and how.mode in {"w-", "w"}:
         _end_others(mark)
-    mark.begin({"by": writer_name(), "began": now(), **({"written": written} if written else {})})
-    if began is not None:
-        mark.forget_plan()
+    facts = {"by": writer_name(), "began": now(), "written": written}
+    mark.begin(facts, planned=began is not None)
     begun: dict[str, Begun] = {}
     for each, group in zip(plans, groups, strict=True):
         begun |= _write_group(each, group, replace(how, whole=mark), written)

@@ -73,17 +73,19 @@ def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region | None) ->
     if not isinstance(region, Mapping) and region != "auto":
         raise TypeError(f"region is {region!r}; slices by dimension or 'auto' are needed")
     wanted = dict.fromkeys(map(str, dataset.dims), "auto") if region == "auto" else dict(region)
+    if not wanted:
+        raise ValueError(f"region={region!r}: the Dataset has no dimensions; name one to write to")
     places: dict[str, slice] = {}
     for dim, where in wanted.items():
         if dim not in dataset.dims or dim not in stored.dims:
-            raise ValueError(f"region is for {dim!r}, which is no dimension of both datasets")
+            one, other = dataset.sizes, stored.sizes
+            whose = "of the Dataset to be written" if dim not in one else "of what is stored"
+            known = sorted(map(str, {*one} & {*other}))
+            raise ValueError(
+                f"region is for {dim!r}: {dim!r} is not a dimension {whose}; both have {known}"
+            )
         if where == "auto":
-            if dim not in dataset.indexes or dim not in stored.indexes:
-                raise ValueError(f"region='auto' needs coordinates along {dim!r} in both datasets")
-            at = stored.indexes[dim].get_indexer(dataset.indexes[dim])
-            if not at.size or (at < 0).any() or (np.diff(at) != 1).any():
-                raise ValueError(f"the coordinate {dim!r} is no contiguous part of what is stored")
-            places[dim] = slice(int(at[0]), int(at[-1]) + 1)
+            places[dim] = _found(dataset, stored, dim)
             continue
         if not isinstance(where, slice) or where.step not in {None, 1}:
             raise ValueError(f"the region of {dim!r} is {where!r}; a slice of step 1 is needed")
@@ -95,6 +97,35 @@ def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region | None) ->
             )
         places[dim] = slice(start, stop)
     return places
+
+
+def _found(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
+    """Return where the coordinate of a dataset lies in the stored one."""
+    instead = f"give region={{{dim!r}: slice(start, stop)}}"
+    for each, where in ((dataset, "in the Dataset to be written"), (stored, "that is stored")):
+        if dim not in each.indexes:
+            raise ValueError(
+                f"region='auto' compares coordinates, and {dim!r} has no coordinate {where}; "
+                f"{instead}"
+            )
+    ours, theirs = dataset.indexes[dim], stored.indexes[dim]
+    if not theirs.is_unique:
+        raise ValueError(f"region='auto': the stored coordinate {dim!r} repeats values; {instead}")
+    at = theirs.get_indexer(ours)
+    if (at < 0).any():
+        lost = ours[at < 0][0]
+        raise ValueError(
+            f"region='auto': {lost} along {dim!r} is not among the {len(theirs)} stored ones "
+            f"({theirs[0]} to {theirs[-1]}); use append_dim={dim!r} for new ones, or {instead}"
+            if len(theirs)
+            else f"region='auto': nothing is stored along {dim!r}; use append_dim={dim!r}"
+        )
+    if not at.size or (np.diff(at) != 1).any():
+        raise ValueError(
+            f"region='auto': the {len(ours)} places along {dim!r} are not next to each other, in "
+            "this order, in what is stored; write parts that are"
+        )
+    return slice(int(at[0]), int(at[-1]) + 1)
 
 
 def fitting(

@@ -18,6 +18,7 @@ _ENCODINGS = {
 """Encodings of other engines, and what stands for them."""
 
 _OPTIONS = {
+    "safe_chunks": "partial_chunks='merge' allows regions that cut stored chunks",
     "overwrite": "mode='w' replaces what is there",
     **dict.fromkeys(["path", "component"], "group= is the place in the container"),
     "zarr_format": "format='zarr2' writes Zarr v2, as a name that ends in .zarr does",

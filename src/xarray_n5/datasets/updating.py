@@ -36,6 +36,7 @@ from xarray_n5.group import create_array
 from xarray_n5.paths import join
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
+from xarray_n5.writing.planning import check_region
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def update(
         check_not_there(dataset, stored, append_dim, group.url)
     whole = append_dim is None and region is None
     written = fitting(dataset, stored, places, append_dim, whole=whole)
+    written = written if region is None else _without_unchanged(written, stored, places)
+    # Where arrays grow, one task merges the last chunk.
+    merging = "merge" if append_dim is not None else how.partial_chunks
+    how = replace(how, whole=mark, partial_chunks=merging)
     check_types(written, stored)
     packed = encode_into(written, stored, how.packing)
     beside = _beside(dataset, stored, arrays, group, places, append_dim)
@@ -89,18 +94,15 @@ def update(
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
     # Everything is checked; from here on, arrays change.
-    if began:
-        mark.forget_plan()
-    how = replace(how, whole=mark)
     facts: dict[str, Any] = {"by": writer_name(), "began": now()}
     if append_dim is None:
-        mark.begin(facts)
+        mark.begin(facts, planned=bool(began))
     else:
         facts |= _growth(stored, arrays, append_dim, places[append_dim])
         if append_dim in beside:
             facts |= _moved(dataset, stored, append_dim)
         facts |= {key: began[key] for key in ("places",) if key in began}
-        mark.begin(facts)
+        mark.begin(facts, planned=bool(began))
         if not began:
             _grow(group, facts, how)
         arrays = {name: array.refresh() for name, array in arrays.items()}
@@ -114,6 +116,19 @@ def update(
         for name, each in packed.items()
     }
     return together(begun, path, mark)
+
+
+def _without_unchanged(
+    dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]
+) -> xr.Dataset:
+    """Return a dataset without the indexes that are the same in the part of what is stored."""
+    unchanged = [
+        dim
+        for dim in dataset.indexes
+        if dim in stored.indexes
+        if dataset.indexes[dim].equals(stored.indexes[dim][places.get(str(dim), slice(None))])
+    ]
+    return dataset.drop_vars(unchanged)
 
 
 def _places(
@@ -169,7 +184,16 @@ def _checked(
         check_numbers(name, found[name], arrays[name], parents.get(name))
         where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
         check_alignment(found[name], arrays[name], where, how)
+        if how.partial_chunks == "error" and places:
+            _check_region(found[name], arrays[name], where)
     return found
+
+
+def _check_region(packed: Packed, array: Array, where: Sequence[int]) -> None:
+    """Raise where a region cuts chunks of an array along the dimensions of a variable."""
+    sides = (packed.data.shape, array.shape, array.chunks)
+    shape, sizes, chunks = (side[: len(where)] for side in sides)
+    check_region(where, shape, sizes, chunks, url=array.url, names=tuple(map(str, packed.dims)))
 
 
 def _check_sources(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.storage import Store
     from xarray_n5.writing.beginning import Begun
     from xarray_n5.writing.gathering import Written
+    from xarray_n5.writing.orders import PartialChunks
     from xarray_n5.writing.writes import Write
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
@@ -47,6 +48,7 @@ class Writing:
     """The container's format."""
     dialect: str | Iterable[str] | None = None
     align_chunks: bool = True
+    partial_chunks: PartialChunks = "error"
     write_empty_chunks: bool = True
     resume: bool | str = False
     checksums: bool = False
@@ -58,6 +60,7 @@ class Writing:
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
+        check_option("partial_chunks", self.partial_chunks, "error", "merge")
 
     @classmethod
     def into(
@@ -83,6 +86,7 @@ class Writing:
         """Return what is asked for of an array."""
         return Order(
             align_chunks=self.align_chunks,
+            partial_chunks=self.partial_chunks,
             write_empty_chunks=self.write_empty_chunks,
             resume=self.resume,
             checksums=self.checksums,

@@ -18,7 +18,7 @@ from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.nodes import open_place
 from xarray_n5.selection import normalize
-from xarray_n5.writing.planning import align
+from xarray_n5.writing.planning import align, check_region
 from xarray_n5.writing.resuming import forget_overlapped, resume, sweep_documents
 from xarray_n5.writing.sources import blocks_of, names_of
 from xarray_n5.writing.underway import Underway
@@ -121,6 +121,8 @@ def begin(
     if (order.mode == "w" and order.region is None) or again:
         check_independent(source, [order.store.place(order.path)])
     sides = _sides(source, order, there)
+    if order.region is not None and there is not None and order.partial_chunks == "error":
+        check_region(start, source.shape, there.shape, there.chunks, url=there.url)
     aligned = _aligned(source, sides, start, strict=not order.align_chunks)
     token = _token(source, order, sides, start, there)
     found = _go_on(there, source, aligned, order, token, start)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from xarray_n5.options import check_option
 from xarray_n5.storage import MemoryStore
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Compression
     from xarray_n5.storage import Store
     from xarray_n5.writing.underway import Underway
+
+PartialChunks: TypeAlias = Literal["error", "merge"]
+"""Whether a region may cut stored chunks, which are then read, merged and replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class Order:
     dialect: str | Iterable[str] | None = None
     layout: Mapping[str, Any] | None = None
     align_chunks: bool = True
+    partial_chunks: PartialChunks = "error"
     write_empty_chunks: bool = True
     edge_chunks: EdgeChunks = "truncate"
     format: str | None = None
@@ -47,6 +52,7 @@ class Order:
     """What receipts call the axes."""
 
     def __post_init__(self) -> None:
+        check_option("partial_chunks", self.partial_chunks, "error", "merge")
         fixed = ("chunks", "attributes", "axes", "dialect", "layout")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.region is not None and given:

@@ -65,6 +65,43 @@ def align(
     return tuple(high - low for low, high in pairwise(edges))
 
 
+def check_region(
+    start: Sequence[int],
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    chunks: Sequence[int],
+    *,
+    url: str = "",
+    names: Sequence[str] = (),
+) -> None:
+    """Raise where a region cuts stored chunks, other than at the end of the array.
+
+    Parameters
+    ----------
+    start, shape
+        The first element of the region, and how many it has, along each axis.
+    sizes, chunks
+        The shape of the array, and of its stored chunks.
+    url, names
+        How the error calls the array and its axes.
+
+    Raises
+    ------
+    AlignmentError
+        Naming the axis and the nearest region that cuts none.
+    """
+    if not all(shape):
+        return
+    for axis, (first, count, size, chunk) in enumerate(
+        zip(start, shape, sizes, chunks, strict=True)
+    ):
+        stop = first + count
+        if first % chunk or (stop % chunk and stop != size):
+            shown = f"{axis} ({names[axis]!r})" if axis < len(names) else ""
+            region = slice(first, stop)
+            raise AlignmentError.of_region(url, axis, region, chunk, size, shown)
+
+
 def touched(start: int, size: int, chunk: int) -> range:
     """Return the chunks along an axis that a piece of it touches.
 

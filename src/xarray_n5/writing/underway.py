@@ -96,9 +96,11 @@ class Underway:
         self.plan(facts)
         self.store.delete_tree(self.folder, _MARK)
 
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Leave the mark, with some facts for those who find it."""
+    def begin(self, facts: Mapping[str, Any], *, planned: bool = False) -> None:
+        """Leave the mark, with some facts for those who find it; also where it was `planned`."""
         self.store.set(self._key, json.dumps({**facts, "run": self.run}).encode())
+        if planned:
+            self.forget_plan()
 
     def going_on(self, facts: Mapping[str, Any]) -> Underway:
         """Return the write as it began."""
