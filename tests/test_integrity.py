@@ -69,7 +69,11 @@ def test_receipts_of_a_region_are_about_its_chunks() -> None:
     store: Any = CountingStore()
     to_n5(VALUES, store, "a", chunks=4)
     receipts: Any = to_n5(
-        VALUES[:2, :1, :], store, "a", region=(slice(2, 4), slice(4, 5), slice(None))
+        VALUES[:2, :1, :],
+        store,
+        "a",
+        region=(slice(2, 4), slice(4, 5), slice(None)),
+        partial_chunks="merge",
     )
     assert [receipts[dim].values.tolist() for dim in receipts.dims] == [[0], [1], [0, 1]]
 
@@ -200,13 +204,15 @@ def test_no_digests_no_comparison(tmp_path: Path) -> None:
 def test_digests_follow_regions_and_sizes(tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path, "a", chunks=4, checksums=True)
     region = (slice(1, 3), slice(2, 6), slice(0, 1))
-    to_n5(VALUES[:2, :4, :1] * 3, tmp_path, "a", region=region)
+    to_n5(VALUES[:2, :4, :1] * 3, tmp_path, "a", region=region, partial_chunks="merge")
     assert states(verify(tmp_path, "a").compute()) == {"ok": 12}
     array = open_array(tmp_path, "a", mode="r+")
     array.resize((7, 9, 12))
     assert set(states(verify(tmp_path, "a").compute())) == {"ok", "missing"}
     tail = np.ones((7, 9, 4), "u2")
-    to_n5(tail, tmp_path, "a", region=(slice(None), slice(None), slice(8, 12)))
+    to_n5(
+        tail, tmp_path, "a", region=(slice(None), slice(None), slice(8, 12)), partial_chunks="merge"
+    )
     assert set(states(verify(tmp_path, "a").compute())) == {"ok"}
     assert [each.name for each in (tmp_path / "a/.digests").iterdir()] == ["all.npz"]
 
@@ -257,7 +263,12 @@ def test_digests_of_regions_that_are_written_at_once_are_all_kept(tmp_path: Path
 def test_digests_of_chunks_that_are_being_written_are_not_known(tmp_path: Path) -> None:
     to_n5(np.arange(1, 11, dtype="i4"), tmp_path, "a", chunks=5, checksums=True)
     total: Any = to_n5(
-        da.full(6, 99, chunks=3, dtype="i4"), tmp_path, "a", region=slice(2, 8), compute=False
+        da.full(6, 99, chunks=3, dtype="i4"),
+        tmp_path,
+        "a",
+        region=slice(2, 8),
+        partial_chunks="merge",
+        compute=False,
     )
     begin(tmp_path, "a")
     (tmp_path / "a/1").write_bytes((tmp_path / "a/0").read_bytes())
@@ -332,11 +343,11 @@ def test_parts_that_share_a_damaged_chunk_are_both_written_again(tmp_path: Path)
     to_n5(np.zeros(10, "i4"), tmp_path, "a", chunks=4)
     parts = [slice(0, 6), slice(6, 10)]
     for part in parts:
-        to_n5(values[part], tmp_path, "a", region=part)
+        to_n5(values[part], tmp_path, "a", region=part, partial_chunks="merge")
     (tmp_path / "a/1").write_bytes(b"xx")
     repair(tmp_path, "a")
     for part in parts:
-        to_n5(values[part], tmp_path, "a", region=part, resume=True)
+        to_n5(values[part], tmp_path, "a", region=part, resume=True, partial_chunks="merge")
     assert open_array(tmp_path, "a")[...].tolist() == values.tolist()
 
 

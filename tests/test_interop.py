@@ -443,7 +443,14 @@ def test_a_region_stored_by_dask_in_what_others_wrote_is_read_by_them(
         source = da.from_array(x[inner(x.shape)], chunks=2)
         region = inner(x.shape)
         writes.append(
-            xarray_n5.to_n5(source, tmp_path / "theirs.n5", path, region=region, compute=False)
+            xarray_n5.to_n5(
+                source,
+                tmp_path / "theirs.n5",
+                path,
+                region=region,
+                partial_chunks="merge",
+                compute=False,
+            )
         )
     compute(writes, scheduler="threads")
     assert read_here(tmp_path / "theirs.n5", changed) == digests(changed)
@@ -553,7 +560,13 @@ def test_writing_elements_changes_no_document(foreign: tuple[Path, str]) -> None
     before = {file: file.read_bytes() for file in container.rglob("attributes.json")}
     array = xarray_n5.open_array(container, path, mode="r+")
     array[1:3, 1:3] = 7
-    xarray_n5.to_n5(array[3:5], container, path, region=(slice(2, 4), slice(None), slice(None)))
+    xarray_n5.to_n5(
+        array[3:5],
+        container,
+        path,
+        region=(slice(2, 4), slice(None), slice(None)),
+        partial_chunks="merge",
+    )
     assert {file: file.read_bytes() for file in container.rglob("attributes.json")} == before
 
 

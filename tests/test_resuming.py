@@ -107,7 +107,9 @@ WRITES: dict[str, tuple[Callable[[Any], None], Callable[..., Any]]] = {
     ),
     "region": (
         array,
-        lambda store, **more: to_n5(BLOCKS, store, "a", region=(slice(1, 7), slice(3, 9)), **more),
+        lambda store, **more: to_n5(
+            BLOCKS, store, "a", region=(slice(1, 7), slice(3, 9)), partial_chunks="merge", **more
+        ),
     ),
     "same array": (
         array,
@@ -141,7 +143,7 @@ WRITES: dict[str, tuple[Callable[[Any], None], Callable[..., Any]]] = {
         lambda store, **more: (
             lazy(9, 2)[["count"]]
             .drop_vars(["time", "name", "step", "uneven", "x"])
-            .n5.to_n5(store, "g", region={"time": slice(1, 3)}, **more)
+            .n5.to_n5(store, "g", region={"time": slice(1, 3)}, partial_chunks="merge", **more)
         ),
     ),
     "tree": (
@@ -403,7 +405,7 @@ TOP = (slice(0, 3), slice(0, 10))
 def test_chunks_that_another_made_for_its_own_are_written_again(tmp_path: Path) -> None:
     to_n5(SQUARES, tmp_path, "a", chunks=5, compute=False)
     begin(tmp_path, "a")
-    to_n5(SQUARES[:3], tmp_path, "a", region=TOP)
+    to_n5(SQUARES[:3], tmp_path, "a", region=TOP, partial_chunks="merge")
     to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
 
@@ -413,7 +415,7 @@ def test_a_repaired_chunk_is_not_done_because_a_part_of_it_is(tmp_path: Path, re
     to_n5(SQUARES, tmp_path, "a", chunks=5)
     os.truncate(tmp_path / "a/1/0", 5)
     repair(tmp_path, "a")
-    to_n5(SQUARES[:3], tmp_path, "a", region=TOP, resume=resume)
+    to_n5(SQUARES[:3], tmp_path, "a", region=TOP, resume=resume, partial_chunks="merge")
     to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
     assert not list((tmp_path / "a").glob(".writing*"))
@@ -422,7 +424,8 @@ def test_a_repaired_chunk_is_not_done_because_a_part_of_it_is(tmp_path: Path, re
 def test_a_part_does_not_end_what_is_whole(tmp_path: Path) -> None:
     to_n5(SQUARES, tmp_path, "a", chunks=5, compute=False)
     begin(tmp_path, "a")
-    to_n5(SQUARES[:7], tmp_path, "a", region=(slice(0, 7), slice(0, 10)))
+    region = (slice(0, 7), slice(0, 10))
+    to_n5(SQUARES[:7], tmp_path, "a", region=region, partial_chunks="merge")
     to_n5(SQUARES, tmp_path, "a", chunks=5, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path, "a")[...], SQUARES)
 

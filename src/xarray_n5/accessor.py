@@ -79,12 +79,10 @@ class DatasetAccessor:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
 
         It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``, of Zarr
-        also from ``xr.open_zarr``, as whose Datasets it is written there (the attribute
-        `multiscales`, written for OME-NGFF viewers, then shows up among the attributes). In N5,
-        times, masks, scales, booleans and texts are encoded as xarray encodes them for netCDF.
-        Coordinates that scale and offset give exactly
-        stand in the axes of the variables, where every reader of N5 finds them; others are arrays
-        beside them.
+        also from ``xr.open_zarr`` (with the attribute `multiscales`, if OME-NGFF is written). In
+        N5, times, masks, scales, booleans and strings are encoded as xarray does for netCDF.
+        Coordinates that scale and offset give exactly are written to the axes of the variables,
+        where every reader of N5 finds them; others are arrays beside them.
 
         Parameters
         ----------
@@ -100,19 +98,16 @@ class DatasetAccessor:
             By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
             :func:`~xarray_n5.create_array`), and what xarray's own coders take, such as "dtype",
             "scale_factor", "_FillValue", "units", "calendar".
-            What a variable was opened with counts where nothing is given.
+            By default as it was opened.
         compute
-            Whether to compute Dask's arrays now. Metadata, and variables in memory, are written at
-            once in any case. Until the first deferred block is computed, the write is only planned:
-            its arrays read as fill values and can be filled by `region`; then what was planned is
-            revoked, and computing it raises.
+            Whether to compute Dask's arrays now; metadata, and variables in memory, are written at
+            once. What is deferred reads as fill values, and is revoked where `region` writes first.
         append_dim
             Write behind what is there along this dimension: every array that has it grows, and
             only the new part is written, as what is there is encoded.
         region
             Write into a part of what is there: a slice for each dimension, or "auto" to find the
-            part by its coordinates. Variables without these dimensions are to be dropped;
-            coordinates that have these values already are not written again.
+            part by its coordinates. Variables without these dimensions are to be dropped.
         align_chunks, partial_chunks, write_empty_chunks
             As in :func:`~xarray_n5.to_n5`.
         storage_options
@@ -121,8 +116,7 @@ class DatasetAccessor:
             How axes are written; by default as TensorStore, Neuroglancer and Fiji read them. In
             Zarr, where coordinates are arrays: "ngff" to describe images on their group, too.
         format
-            The container's format: "n5", "zarr2" or "hdf5"; by default that of the container, or
-            of a new one what its name tells: ``*.zarr``, ``*.h5``, else N5.
+            "n5", "zarr2" or "hdf5"; by default that of the container, or by a new one's name.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
 

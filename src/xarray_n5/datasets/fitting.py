@@ -12,7 +12,7 @@ from dask.base import is_dask_collection
 from xarray_n5.datasets.packing import told_of, unpack_attributes
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.group import open_group
-from xarray_n5.writing.planning import align
+from xarray_n5.writing.planning import align, check_region
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -47,7 +47,7 @@ def group_to_fill(path: str, how: Writing, append_dim: str | None) -> Group:
         raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
 
 
-def appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, slice]:
+def _appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, slice]:
     """Return where along a dimension a dataset goes, behind what is stored."""
     if dim not in dataset.dims or dim not in stored.dims:
         known = sorted(map(str, {*dataset.dims} & {*stored.dims}))
@@ -66,8 +66,12 @@ def check_not_there(dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str)
         raise NodeExistsError(url, dim, f"{len(ours)} places at the end, the very same", hint)
 
 
-def places_of(dataset: xr.Dataset, stored: xr.Dataset, region: Region | None) -> dict[str, slice]:
-    """Return where along each dimension of a region, or of all there is, a dataset goes."""
+def places_of(
+    dataset: xr.Dataset, stored: xr.Dataset, region: Region | None, append_dim: str | None
+) -> dict[str, slice]:
+    """Return where a dataset goes along the dimensions of a region, of all, or behind what is."""
+    if append_dim is not None:
+        return _appended(dataset, stored, append_dim)
     if region is None:
         return {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
     if not isinstance(region, Mapping) and region != "auto":
@@ -180,6 +184,19 @@ def fitting(
     return dataset.drop_vars(apart)
 
 
+def without_unchanged(
+    dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]
+) -> xr.Dataset:
+    """Return a dataset without the indexes that are the same in the part of what is stored."""
+    unchanged = [
+        dim
+        for dim in dataset.indexes
+        if dim in stored.indexes
+        if dataset.indexes[dim].equals(stored.indexes[dim][places.get(str(dim), slice(None))])
+    ]
+    return dataset.drop_vars(unchanged)
+
+
 def _same(dataset: xr.Dataset, stored: xr.Dataset, name: Hashable) -> bool:
     return bool(dataset.variables[name].equals(stored.variables[name]))  # type: ignore[no-untyped-call]
 
@@ -253,14 +270,19 @@ def _cure(name: str, key: str, want: str) -> str:
 
 
 def check_alignment(packed: Packed, array: Array, start: list[int], how: Writing) -> None:
-    """Raise where Dask's blocks cut stored chunks, if they must not."""
+    """Raise where the region, or Dask's blocks, cut stored chunks, if they must not."""
+    if how.partial_chunks == "error":
+        sides = (packed.data.shape, array.shape, array.chunks)
+        shape, sizes, chunks = (side[: len(start)] for side in sides)
+        names = tuple(map(str, packed.dims))
+        check_region(start, shape, sizes, chunks, url=array.url, names=names)
     if how.align_chunks or not is_dask_collection(packed.data):
         return
     start = [*start, *[0] * (array.ndim - len(start))]
-    for axis, (sizes, side, first) in enumerate(
+    for axis, (blocks, side, first) in enumerate(
         zip(packed.data.chunks, array.chunks, start, strict=True)
     ):
-        align(sizes, side, first, axis=axis, strict=True)
+        align(blocks, side, first, axis=axis, strict=True)
 
 
 def _plain(value: Any) -> str:

@@ -15,7 +15,6 @@ from xarray_n5.dask import to_n5
 from xarray_n5.datasets.building import Options, build
 from xarray_n5.datasets.encoding import axis_of, encode_into
 from xarray_n5.datasets.fitting import (
-    appended,
     check_alignment,
     check_not_there,
     check_numbers,
@@ -24,6 +23,7 @@ from xarray_n5.datasets.fitting import (
     fitting,
     group_to_fill,
     places_of,
+    without_unchanged,
 )
 from xarray_n5.datasets.multiscales import still_true
 from xarray_n5.datasets.notes import NOTES, note_of, told_by
@@ -36,7 +36,6 @@ from xarray_n5.group import create_array
 from xarray_n5.paths import join
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
-from xarray_n5.writing.planning import check_region
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
@@ -78,12 +77,12 @@ def update(
     stored, arrays = _open(group)
     if append_dim is not None and began:
         stored = stored.isel({append_dim: slice(0, began["start"])})
-    places = _places(dataset, stored, append_dim, region)
+    places = places_of(dataset, stored, region, append_dim)
     if append_dim is not None and how.resume and not began:
         check_not_there(dataset, stored, append_dim, group.url)
     whole = append_dim is None and region is None
     written = fitting(dataset, stored, places, append_dim, whole=whole)
-    written = written if region is None else _without_unchanged(written, stored, places)
+    written = written if region is None else without_unchanged(written, stored, places)
     # Where arrays grow, one task merges the last chunk.
     merging = "merge" if append_dim is not None else how.partial_chunks
     how = replace(how, whole=mark, partial_chunks=merging)
@@ -116,27 +115,6 @@ def update(
         for name, each in packed.items()
     }
     return together(begun, path, mark)
-
-
-def _without_unchanged(
-    dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]
-) -> xr.Dataset:
-    """Return a dataset without the indexes that are the same in the part of what is stored."""
-    unchanged = [
-        dim
-        for dim in dataset.indexes
-        if dim in stored.indexes
-        if dataset.indexes[dim].equals(stored.indexes[dim][places.get(str(dim), slice(None))])
-    ]
-    return dataset.drop_vars(unchanged)
-
-
-def _places(
-    dataset: xr.Dataset, stored: xr.Dataset, append_dim: str | None, region: Region | None
-) -> dict[str, slice]:
-    if append_dim is not None:
-        return appended(dataset, stored, append_dim)
-    return places_of(dataset, stored, region)
 
 
 def _beside(
@@ -184,16 +162,7 @@ def _checked(
         check_numbers(name, found[name], arrays[name], parents.get(name))
         where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
         check_alignment(found[name], arrays[name], where, how)
-        if how.partial_chunks == "error" and places:
-            _check_region(found[name], arrays[name], where)
     return found
-
-
-def _check_region(packed: Packed, array: Array, where: Sequence[int]) -> None:
-    """Raise where a region cuts chunks of an array along the dimensions of a variable."""
-    sides = (packed.data.shape, array.shape, array.chunks)
-    shape, sizes, chunks = (side[: len(where)] for side in sides)
-    check_region(where, shape, sizes, chunks, url=array.url, names=tuple(map(str, packed.dims)))
 
 
 def _check_sources(

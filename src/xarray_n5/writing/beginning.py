@@ -18,9 +18,9 @@ from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.nodes import open_place
 from xarray_n5.selection import normalize
-from xarray_n5.writing.planning import align, check_region
+from xarray_n5.writing.planning import check_region
 from xarray_n5.writing.resuming import forget_overlapped, resume, sweep_documents
-from xarray_n5.writing.sources import blocks_of, names_of
+from xarray_n5.writing.sources import aligned_blocks, blocks_of, names_of
 from xarray_n5.writing.underway import Underway
 from xarray_n5.writing.writes import Write
 
@@ -123,7 +123,7 @@ def begin(
     sides = _sides(source, order, there)
     if order.region is not None and there is not None and order.partial_chunks == "error":
         check_region(start, source.shape, there.shape, there.chunks, url=there.url)
-    aligned = _aligned(source, sides, start, strict=not order.align_chunks)
+    aligned = aligned_blocks(source, sides, start, strict=not order.align_chunks)
     token = _token(source, order, sides, start, there)
     found = _go_on(there, source, aligned, order, token, start)
     if found is not None and found.write is not None and not only_check and not order.deferred:
@@ -138,7 +138,7 @@ def begin(
         if marked:
             write = _write(target, order, token, aligned, start, fresh=fresh)
             begun.append(replace(write, planned=write.deferred))
-            _mark(begun[0])
+            begun[0].leave_mark()
 
     target = (
         _make(source, order, sides, announce) if there is None or order.region is None else there
@@ -146,12 +146,6 @@ def begin(
     if not begun:
         announce(target, fresh=False)
     return Begun(aligned, target.bare(), start, begun[0] if begun else None)
-
-
-def _mark(write: Write) -> None:
-    """Leave the mark of a write that begins, or is planned."""
-    leave = write.underway.plan if write.planned else write.underway.begin
-    leave(write.facts())
 
 
 def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:
@@ -293,14 +287,3 @@ def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) ->
             f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
         )
     return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
-
-
-def _aligned(
-    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
-) -> da.Array:
-    """Return `source` in blocks of which no two share a stored chunk."""
-    blocks = tuple(
-        align(sizes, side, first, axis=axis, strict=strict)
-        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
-    )
-    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))

@@ -12,6 +12,7 @@ import xarray as xr
 from xarray_n5.chunkmaps import dims_or_numbers
 from xarray_n5.errors import MetadataError
 from xarray_n5.selection import as_texts
+from xarray_n5.writing.planning import align
 
 
 def blocks_of(arr: Any) -> da.Array:
@@ -53,3 +54,14 @@ def names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
         return tuple(map(str, arr.dims))
     names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
     return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
+
+
+def aligned_blocks(
+    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
+) -> da.Array:
+    """Return `source` in blocks of which no two share a stored chunk."""
+    blocks = tuple(
+        align(sizes, side, first, axis=axis, strict=strict)
+        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
+    )
+    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))

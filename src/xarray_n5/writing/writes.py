@@ -72,6 +72,11 @@ class Write:
             "began": now(),
         }
 
+    def leave_mark(self) -> None:
+        """Leave the mark of a write that begins, or is planned."""
+        leave = self.underway.plan if self.planned else self.underway.begin
+        leave(self.facts())
+
     def is_whole(self) -> bool:
         """Return whether all of the array, as it is now, is written."""
         shape = self.target.renewed().shape
