@@ -203,8 +203,7 @@ class DataArrayAccessor:
     def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
         """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
-        Parameters are those of :meth:`DatasetAccessor.to_n5`. A DataArray without a name is
-        stored under the name that xarray gives it.
+        Parameters are those of :meth:`DatasetAccessor.to_n5`; a name, if there is none, xarray's.
         """
         name = self._array.name
         dataset = self._array.to_dataset(name=_NAMELESS if name is None else name)
