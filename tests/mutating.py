@@ -399,7 +399,7 @@ def main(count: int, only: str) -> None:
             chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same in each run
             data = damage(chance, kind, good, other)
             store.items[kind.key] = data
-            signal.alarm(30)
+            signal.alarm(120)
             how, found = outcome(kind, store, expected)
             signal.alarm(0)
             digest.update(how.encode() + found)

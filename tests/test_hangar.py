@@ -10,6 +10,7 @@ import pickle
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -770,9 +771,15 @@ def test_samples_of_a_commit_are_in_order(tmp_path: Path) -> None:
     keys = ["f:c:b", "f:c:#10", "f:c:#9", "n:parts:#1:left"]
     pairs = {key: f"0={number}" for number, key in enumerate(keys)}
     text = "$".join([*(f"{key} {value}" for key, value in pairs.items()), "s:c:f 1=00"])
+    references = {
+        "a=1:ref": numcodecs.Blosc("zstd").encode(text.encode()),
+        "a=2:ref": b"short",
+        "a=3:ref": struct.pack("<BBBBIII", 2, 1, 0x81, 1, 1 << 30, 1 << 18, 64) + bytes(48),
+        "a=4:ref": struct.pack("<BBBBIII", 2, 1, 2, 1, 1 << 20, 1 << 20, 64) + bytes(48),
+    }
     stored: dict[str, dict[str, bytes]] = {
         "branch": {"head": b"branch:main", "branch:main": b"a=1"},
-        "ref": {"a=1:ref": numcodecs.Blosc("zstd").encode(text.encode()), "a=2:ref": b"short"},
+        "ref": references,
         "hash": {f"h:0={n}": record.encode() for n, record in enumerate(records)},
         "stage_hash": {},
         "stage_ref": {"f:c:lost": b"0=9"},
@@ -795,6 +802,10 @@ def test_samples_of_a_commit_are_in_order(tmp_path: Path) -> None:
         hangar_records(tmp_path, "STAGED")
     with pytest.raises(MetadataError, match="commit a=2: 5 bytes that Blosc did not make"):
         hangar_records(tmp_path, "a=2")
+    with pytest.raises(MetadataError, match=f"commit a=3: the blosc frame holds {1 << 30} bytes"):
+        hangar_records(tmp_path, "a=3")
+    with pytest.raises(MetadataError, match="commit a=4: "):
+        hangar_records(tmp_path, "a=4")
 
 
 def test_places_that_hold_nothing_are_named(tmp_path: Path) -> None:
