@@ -21,12 +21,15 @@ from xarray_n5.storage import STORES
 SOURCE = Path(xarray_n5.__file__).parent
 
 LADDER = [
+    {"printable"},
     {"alerts", "errors", "options", "datasets.notes"},
+    {"parsing"},
     {
         "parallel",
         "paths",
         "selection",
         "datasets.misspelt",
+        "datasets.unpacking",
         "units",
         "views.drawings",
         "views.markup",

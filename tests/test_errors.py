@@ -285,6 +285,27 @@ def what_is_around_is_closed() -> None:
     xarray_n5.open_array(Closed(str(Path("new.n5").resolve())), "setup0/timepoint0/s0").axes  # noqa: B018
 
 
+def a_name_hides_a_command() -> None:
+    names = ["x\x1b[2J", "y", "z"]
+    xarray_n5.open_array(array("new.n5/a", axes=names, resolution=[1, 1, 1])).geometry()
+
+
+def a_name_is_a_path() -> None:
+    array("new.n5/a", axes=["x/y", "y", "z"], resolution=[1, 1, 1])
+    xr.open_datatree("new.n5", engine="n5")
+
+
+def a_note_is_odd() -> None:
+    note = {"attributes": {"b": {"$": "junk", "value": [1]}}}
+    xr.open_dataset(array("new.n5/a", _XARRAY=note), engine="n5")
+
+
+def digests_are_damaged() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", checksums=True)
+    Path("new.n5/a/.digests/all.npz").write_bytes(b"nothing")
+    xarray_n5.verify("new.n5", "a")
+
+
 def an_axis_is_long() -> None:
     more = {"dimensions": [1 << 28], "blockSize": [1 << 20], "resolution": [4], "units": ["nm"]}
     array("new.n5/a", **more, axes=["x"])
@@ -397,6 +418,10 @@ WARNINGS: list[Callable[[], None]] = [
     units_of_an_image_differ,
     the_xml_is_damaged,
     what_is_around_is_closed,
+    a_name_hides_a_command,
+    a_name_is_a_path,
+    a_note_is_odd,
+    digests_are_damaged,
     an_axis_is_long,
     an_axis_ends_nowhere,
     places_are_uneven,

@@ -262,7 +262,7 @@ def test_a_damaged_summary_is_told_and_stops_nothing(tmp_path: Path) -> None:
     to_n5(np.ones(3), tmp_path, "a", format="zarr2")
     for content in ("{", "[]", '{"metadata": null}'):
         (tmp_path / ".zmetadata").write_text(content)
-        with pytest.warns(UserWarning, match=r"\.zmetadata is damaged"):
+        with pytest.warns(UserWarning, match=r"\.zmetadata is corrupt"):
             open_array(tmp_path, "a", mode="r+").resize((5,))
 
 

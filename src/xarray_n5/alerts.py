@@ -6,15 +6,20 @@ import inspect
 import warnings
 from typing import TYPE_CHECKING
 
+from xarray_n5 import printable
+
 if TYPE_CHECKING:
     from types import FrameType
+
+ODD = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a value of an unexpected kind may raise, which is then ignored with a warning."""
 
 _INSIDE = frozenset({"xarray_n5", "xarray_n5_engine", "xarray", "dask"})
 """Packages whose lines tell a user nothing."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of what is odd, but does not stop anything.
+    """Warn of what is odd, but does not stop anything; safe to print, whatever a file holds.
 
     Parameters
     ----------
@@ -26,7 +31,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_inside(frame):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level - 1 if frame is None else level)
+    level = level - 1 if frame is None else level
+    warnings.warn(printable.message(message), category, stacklevel=level)
 
 
 def _is_inside(frame: FrameType) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from xarray_n5.documents import get_documents, set_documents
 from xarray_n5.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 from xarray_n5.metadata import GroupMetadata, check_factors, lists_levels
+from xarray_n5.parsing import MOST_NESTED, is_deep
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class NodeAttributes(MutableMapping[str, Any]):
         is_array: bool = False,
     ) -> None:
         self._store, self._path, self._format = store, path, form
-        self._items = dict(items)
+        self._items = items  # replaced by each change, never changed in place
         self._writable, self._changed, self._is_array = writable, changed, is_array
 
     def __getitem__(self, key: str) -> Any:
@@ -52,7 +53,7 @@ class NodeAttributes(MutableMapping[str, Any]):
         return len(self._items)
 
     def __repr__(self) -> str:
-        return repr(self._items)
+        return repr(dict(self._items))
 
     def __setitem__(self, key: str, value: object) -> None:
         self.update({key: value})
@@ -123,11 +124,17 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     result = {}
     for key, value in attributes.items():
+        if isinstance(value, dict | list | tuple) and is_deep(value):
+            raise MetadataError(
+                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} deep, which "
+                "readers refuse; flatten it"
+            )
         try:
             text = json.dumps(value, default=_plain, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise MetadataError(
-                f"{where}: the attribute {key!r} is {value!r}, which JSON cannot hold ({error})"
+                f"{where}: the attribute {key!r} is {value!r:.200}, which JSON "
+                f"cannot hold ({error})"
             ) from error
         result[str(key)] = json.loads(text)
     return result

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
+from xarray_n5.printable import printable
 from xarray_n5.units import split_unit, unit_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Axis:
             where = ", ".join([*self.labels[:_SHOWN], *more])
         elif self.placed:
             where = f"{self.offset:g} + {self.step:g} i {self.unit or '(no unit)'}"
-        return f"{self.name or '(no name)'}: {where}"
+        return printable(f"{self.name or '(no name)'}: {where}")
 
     @property
     def step(self) -> float:
@@ -146,7 +147,7 @@ class Geometry:
             lines += ["affine: " + ", ".join(f"{n:g}" for n in row) for row in self.affine]
         width = max((len(field) for field in self.sources), default=0)
         lines += [f"{field:{width}} from {where}" for field, where in self.sources.items()]
-        return "\n    ".join(lines)
+        return "\n    ".join(map(printable, lines))
 
     @property
     def ndim(self) -> int:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from xarray_n5.alerts import warn
 from xarray_n5.array import Array
-from xarray_n5.coordinates import dims_of
+from xarray_n5.coordinates import Room, dims_of
 from xarray_n5.datasets.building import build
 from xarray_n5.datasets.images import PART, together
 from xarray_n5.datasets.notes import is_dataset
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.images import Image
     from xarray_n5.group import Group
 
+
+_MOST = 1 << 28
+"""How many samples of a whole tree get coordinates: 2 GiB of them."""
 
 _OF_ALL_LEVELS = frozenset({"multiscales", "downsamplingFactors", "scales"})
 """Attributes of a pyramid's group that say which levels there are."""
@@ -95,9 +99,10 @@ def open_groups(
         raise ValueError("level= is for open_dataset; a tree has all levels")
     root = _open(url, path, storage_options, form, options, whole=True)
     unwanted = frozenset(drop)
+    room = Room(_MOST)
 
     def dataset(name: str, image: Image) -> xr.Dataset:
-        built = build({name: image}, {}, unwanted, decoders, options)
+        built = _in_tree(build({name: image}, {}, unwanted, decoders, options, room))
         built.encoding["source"] = image.first.url
         return built
 
@@ -112,7 +117,8 @@ def open_groups(
         below: dict[str, xr.Dataset] = {}
         if is_dataset(node.attrs) or is_like_dataset(node):
             arrays = pick(node, level=None, without=unwanted, **options.looking)
-            whole = build(arrays, dict(node.attrs), unwanted, decoders, options)
+            whole = build(arrays, dict(node.attrs), unwanted, decoders, options, room)
+            whole = _in_tree(whole)
             for name, group in node.groups().items():
                 below |= visit(group, f"{stem}/{name}", part=False)
             return {place: whole, **below}
@@ -176,6 +182,20 @@ def _variables_apart(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
     for each in found.values():
         each.encoding["source"] = dataset.encoding.get("source")
     return found
+
+
+def _in_tree(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset whose names a DataTree takes for names, not for paths."""
+    names = {*dataset.dims, *dataset.variables}
+    new: dict[str, str] = {}
+    for name in sorted(each for each in names if isinstance(each, str) and "/" in each):
+        new[name] = name.replace("/", "_")
+        while new[name] in names or new[name] in [*new.values()][:-1]:
+            new[name] += "_"
+    if not new:
+        return dataset
+    warn(f"{list(new)} are not names in a tree; they are called {list(new.values())}")
+    return dataset.rename(new)
 
 
 def _open(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from xarray_n5.errors import MetadataError
 from xarray_n5.group import open_array
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def whole_grid(array: Array) -> tuple[range, ...]:
     """Return the whole chunk grid, if it is one that memory holds."""
     counts = array.grid.counts
     if array.grid.size > MOST:
-        raise ValueError(
+        raise MetadataError(
             f"{array.url} has {counts} chunks, too many for a map of all; "
             "open_array(...).stored_chunks() lists those that are stored"
         )

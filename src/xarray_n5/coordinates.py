@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,8 +16,27 @@ from xarray_n5.units import written_unit
 
 Origin: TypeAlias = Literal["center", "corner"]
 
-_LONGEST = 1 << 27
-"""The longest axis that gets coordinates: 1 GiB of them."""
+MOST = 1 << 27
+"""How many samples of one Dataset get coordinates: 1 GiB of them."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How many samples may still get coordinates, so that small files cannot fill memory."""
+
+    left: int = field(default_factory=lambda: MOST)
+
+    def take(self, size: int) -> bool:
+        """Return whether there is room for an axis of a size, which is then taken."""
+        fits = size <= self.left
+        self.left -= size if fits else 0
+        return fits
+
+
+_WIDE = 1 << 20
+_SPARSE = 4
+"""How much wider an array of strings may be than its strings, in characters: by how many at
+least, and by which factor."""
 
 _EVEN = 1e-6
 """By how much of a step an evenly spaced coordinate may be off, for rounding."""
@@ -40,7 +60,10 @@ def dims_of(geometry: Geometry) -> tuple[str, ...]:
 
 
 def coords_of(
-    geometry: Geometry, shape: tuple[int, ...], origin: Origin = "center"
+    geometry: Geometry,
+    shape: tuple[int, ...],
+    origin: Origin = "center",
+    room: Room | None = None,
 ) -> dict[str, xr.Variable]:
     """Return a coordinate for each axis of which anything is known but its name.
 
@@ -53,6 +76,8 @@ def coords_of(
     origin
         Where place 0 lies in the first voxel of the base level: at its centre, or at its corner.
         All levels of a pyramid move by the same half of a base voxel.
+    room
+        How many samples may get coordinates; axes that are too long for it get none, and warn.
 
     Returns
     -------
@@ -60,15 +85,19 @@ def coords_of(
         One-dimensional variables by dimension: float64 places, or texts.
     """
     check_option("origin", origin, "center", "corner")
-    found = {}
+    found: dict[str, xr.Variable] = {}
+    room = Room() if room is None else room
     for name, axis, size in zip(names(geometry.axes), geometry.axes, shape, strict=True):
         if not axis.placed:
             continue
-        if size > _LONGEST:
-            warn(f"axis {name!r} has {size} samples, too many for coordinates; it gets none")
+        if not room.take(size):
+            warn(
+                f"axis {name!r} has {size} samples, too many for coordinates in memory; it gets "
+                "none"
+            )
             continue
         values = _values(axis, size, origin)
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        if values.dtype.kind == "f" and not np.isfinite(values[[0, -1]] if size else values).all():
             warn(f"axis {name!r} ends at places that are no finite numbers; it gets no coordinates")
             continue
         encoding: dict[str, Any] = {}
@@ -155,10 +184,20 @@ def _step(values: np.ndarray, stored: float | None) -> float | None:
 
 def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
     if axis.labels is not None:
-        return np.array(axis.labels)
+        return _labels(axis.labels)
     offset = axis.offset + (axis.base[0] / 2 if origin == "corner" else 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        return offset + axis.step * np.arange(size, dtype=np.float64)
+        values = np.arange(size, dtype=np.float64)
+        values *= axis.step
+        values += offset
+        return values
+
+
+def _labels(labels: tuple[str, ...]) -> np.ndarray:
+    """Return labels as an array of strings; as objects where one long label would fill memory."""
+    width = max(map(len, labels), default=0)
+    sparse = width * len(labels) > _WIDE + _SPARSE * sum(map(len, labels))
+    return np.array(labels, object if sparse else None)
 
 
 def _attributes(axis: Axis) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from xarray_n5.alerts import warn
+from xarray_n5.alerts import ODD, warn
 from xarray_n5.errors import UnsafePathError
+from xarray_n5.parsing import parse_object
 from xarray_n5.paths import join
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _ALL = ".zmetadata"
 """The document of a Zarr group that repeats all others below it."""
+
+_MOST_BYTES = 1 << 28
+"""The largest of such documents."""
 
 _CONSOLIDATED = frozenset({".zarray", ".zgroup", ".zattrs"})
 
@@ -61,11 +65,11 @@ def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | No
     if document is None:
         return None
     try:
-        whole = json.loads(document)
+        whole = parse_object(document, _ALL, _MOST_BYTES)
         keys = list(whole["metadata"])
         version = whole["zarr_consolidated_format"]
-    except (ValueError, TypeError, KeyError) as error:
-        warn(f"{join(store.url, _ALL)} is damaged, and not listened to ({error!r})")
+    except ODD as error:
+        warn(f"{join(store.url, _ALL)} is corrupt; ignored ({error!r})")
         return None
     if version != 1:
         warn(f"{join(store.url, _ALL)} has the version {version!r}, not 1; it is not listened to")
@@ -150,10 +154,10 @@ def _renew(
     gone: Collection[str] | None,
 ) -> None:
     try:
-        whole = json.loads(document)
+        whole = parse_object(document, key, _MOST_BYTES)
         known = dict(whole["metadata"])
-    except (ValueError, TypeError, KeyError) as error:
-        warn(f"{join(store.url, key)} is damaged, and not kept true ({error!r}); remove it")
+    except ODD as error:
+        warn(f"{join(store.url, key)} is corrupt and not updated ({error!r}); remove it")
         return
     below = f"{path}/" if path else ""
     if gone is None:

@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
+from xarray_n5.printable import message
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -73,6 +75,9 @@ class N5Error(Exception):
         # Exceptions pickle as type(*args), which facts in the signature would break;
         # errors must travel from a worker to the client whole.
         return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+    def __str__(self) -> str:
+        return message(super().__str__())
 
 
 def _rebuild(kind: type[N5Error], args: tuple[object, ...], facts: dict[str, object]) -> N5Error:

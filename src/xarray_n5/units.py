@@ -97,7 +97,8 @@ _NO_UNIT = frozenset(
 
 _LONGEST_ABBREVIATION = 3
 
-_NUMBERED = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*(\D.*?)\s*")
+_NUMBERED = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([^\d\s].*)")
+"""A number and a unit. No character fits two parts of it: the time that it takes is linear."""
 
 
 def _spellings() -> Iterator[tuple[str, Unit]]:
@@ -172,7 +173,7 @@ def split_unit(text: str | None) -> tuple[float, str | None]:
     >>> split_unit("4nm"), split_unit("nm"), split_unit("3 wishes")
     ((4.0, 'nm'), (1.0, 'nm'), (1.0, '3 wishes'))
     """
-    parts = _NUMBERED.fullmatch(text) if text is not None else None
+    parts = _NUMBERED.fullmatch(text.strip()) if text is not None else None
     if parts is None or unit_of(parts[2]) is None or float(parts[1]) == 0:
         return 1.0, text
     return float(parts[1]), parts[2]

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from xarray_n5_cli.computing import computing, storing, workers_of
-from xarray_n5_cli.failing import one_line, scrubbed
+from xarray_n5_cli.failing import one_line, say, scrubbed
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 
@@ -118,7 +118,7 @@ def copy(
             storage_options=for_url(target, dst_options),
         )
         if begun.ended:
-            click.echo(f"nothing to resume: {scrubbed(dst)} is there, and whole")
+            say(f"nothing to resume: {scrubbed(dst)} is there, and whole")
             return
         with progress(begun.chunks):
             begun.now()

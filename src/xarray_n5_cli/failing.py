@@ -37,7 +37,7 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
         context = click.get_current_context()
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
-            click.echo(f"Warning: {told_of(message)}", err=True)
+            say(f"Warning: {told_of(message)}", err=True)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -59,6 +59,7 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
 def told_of(problem: BaseException | str) -> str:
     """Return a problem in one line, without secrets, in the words of the command that runs."""
     from xarray_n5.errors import ResumeError
+    from xarray_n5.printable import printable
 
     context = click.get_current_context()
     secrets = sorted(_texts(context.params), key=len, reverse=True)
@@ -66,7 +67,14 @@ def told_of(problem: BaseException | str) -> str:
     if isinstance(problem, ResumeError):
         text = text.format(path=problem.path or "/", url=problem.url, began=problem.began)
     line = " ".join(text.split()) or type(problem).__name__
-    return scrubbed(as_options(line, context.command), secrets)
+    return printable(scrubbed(as_options(line, context.command), secrets))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines without control characters: names in files must not command a terminal."""
+    from xarray_n5.printable import printable
+
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
 def as_options(text: str, command: click.Command) -> str:

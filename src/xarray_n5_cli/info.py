@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line
+from xarray_n5_cli.failing import one_line, say
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))
         return
-    click.echo(_text(node))
+    say(_text(node))
     for key, value in facts["attributes"].items():
-        click.echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
+        say(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
 
 
 def _text(node: Array | Group) -> str:

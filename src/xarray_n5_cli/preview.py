@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from xarray_n5_cli.failing import one_line
+from xarray_n5_cli.failing import one_line, say
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
@@ -97,4 +97,4 @@ def preview(
     node = open_node(container, inner, storage_options=for_url(container, options))
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
-    click.echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")
+    say(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

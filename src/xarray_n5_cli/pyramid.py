@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from xarray_n5_cli.computing import computing, storing, workers_of
-from xarray_n5_cli.failing import one_line, scrubbed
+from xarray_n5_cli.failing import one_line, say, scrubbed
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 from xarray_n5_cli.verify import counted
 
@@ -110,11 +110,11 @@ def pyramid(
         except NodeExistsError:
             if asked["mode"] == "w" or not asked["resume"] or not _is_there(source, **asked):
                 raise
-            click.echo(f"nothing to resume: the levels of {scrubbed(dst or src)} are there, whole")
+            say(f"nothing to resume: the levels of {scrubbed(dst or src)} are there, whole")
             return
     for name, level in done.children.items():
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
-        click.echo(f"{name}: {counted(chunks, 'chunk')}, {format_bytes(nbytes)}")
+        say(f"{name}: {counted(chunks, 'chunk')}, {format_bytes(nbytes)}")
 
 
 def _is_there(

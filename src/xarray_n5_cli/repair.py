@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from xarray_n5_cli.failing import one_line, told_of
+from xarray_n5_cli.failing import one_line, say, told_of
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 from xarray_n5_cli.verify import counted
 
@@ -47,10 +47,10 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
         head = "" if isinstance(walk.root, Array) else f"{found.path or '/'}: "
         if isinstance(found.node, Array):
             how: Literal["remove", "quarantine"] = "remove" if remove else "quarantine"
-            click.echo(f"{head}{_mended(store, found.path, how, missing=missing)}")
+            say(f"{head}{_mended(store, found.path, how, missing=missing)}")
         else:
             broken = True
-            click.echo(f"{head}{told_of(found.problem)}")
+            say(f"{head}{told_of(found.problem)}")
     if broken:
         raise click.exceptions.Exit(1)
 

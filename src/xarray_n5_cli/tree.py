@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, told_of
+from xarray_n5_cli.failing import one_line, say, told_of
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
     walk = Walk.at(container, inner, for_url(container, options))
     drawing = _Drawing(walk, chunks=chunks, pretty="utf" in str(sys.stdout.encoding).lower())
     for line in drawing.lines(depth):
-        click.echo(line)
+        say(line)
     if drawing.broken:
         raise click.exceptions.Exit(1)
 

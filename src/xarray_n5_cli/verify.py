@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, told_of
+from xarray_n5_cli.failing import one_line, say, told_of
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
         why = "there is nothing to verify: is that the right place?"
         raise NodeNotFoundError(walk.store.url, walk.root.path, "array", why)
     for problem in _problems(reports):
-        click.echo(problem, err=True)
+        say(problem, err=True)
     if any(map(_is_bad, reports)):
         raise click.exceptions.Exit(1)
 
@@ -110,7 +110,7 @@ def _show(reports: list[dict[str, Any]]) -> None:
 
     width = max((len(report["path"] or "/") for report in reports), default=0)
     for report in reports:
-        click.echo(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
+        say(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
         _some([f"{state}: {key}" for key, state in report["damaged"].items()])
         _some([f"stray: {join(report['path'], key)}" for key in report["stray"]])
 
@@ -128,9 +128,9 @@ def _counts(report: dict[str, Any]) -> str:
 
 def _some(lines: list[str]) -> None:
     for line in lines[:_SHOWN]:
-        click.echo(f"    {line}")
+        say(f"    {line}")
     if len(lines) > _SHOWN:
-        click.echo(f"    ... and {len(lines) - _SHOWN} more")
+        say(f"    ... and {len(lines) - _SHOWN} more")
 
 
 def _problems(reports: list[dict[str, Any]]) -> list[str]:

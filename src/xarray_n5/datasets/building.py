@@ -11,11 +11,12 @@ import xarray as xr
 from xarray.core import indexing
 
 from xarray_n5.compression import to_json
-from xarray_n5.coordinates import coords_of, dims_of
+from xarray_n5.coordinates import Room, coords_of, dims_of
 from xarray_n5.datasets.decoding import decode
 from xarray_n5.datasets.lazy import LazyArray, LazyStack, LazyText
-from xarray_n5.datasets.notes import is_text, meant_by_users, note_of
-from xarray_n5.datasets.packing import NAMELESS, is_native, told_of, unpack_attributes
+from xarray_n5.datasets.notes import is_text, meant_by_users, note_of, told_by
+from xarray_n5.datasets.packing import NAMELESS, is_native, told_of
+from xarray_n5.datasets.unpacking import unpack_attributes
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.node import units_of_values
@@ -58,8 +59,9 @@ def build(
     drop: Container[str],
     decoders: Mapping[str, bool | None],
     options: Options,
+    room: Room | None = None,
 ) -> xr.Dataset:
-    """Return images as variables of one Dataset.
+    """Return images as variables of one Dataset, whose coordinates take the `room` that is left.
 
     Raises
     ------
@@ -79,6 +81,7 @@ def build(
     images = {name: image for name, image in images.items() if keys[name] not in drop}
     _check_sizes(images, dims)
     variables: dict[str, xr.Variable] = {}
+    room = Room() if room is None else room
     coords: dict[str, xr.Variable] = {}
     for name, image in images.items():
         variables[keys[name]] = _variable(image, dims[name], geometries[name], options)
@@ -89,16 +92,20 @@ def build(
             dim: xr.Variable((dim,), np.array(numbers))
             for dim, numbers in zip(outer, image.numbers, strict=False)
         }
-        places |= coords_of(geometries[name], image.shape, options.origin)
-        note = note_of(image.first.attrs)
-        if "axes" in note:
+        # Coordinates that arrays share are in memory once.
+        shared = sum(coords[dim].size for dim in dims[name] if dim in coords)
+        there = Room(room.left + shared)
+        places |= coords_of(geometries[name], image.shape, options.origin, there)
+        told = told_by(image.first.attrs)
+        if told is not None:
             # Who wrote it knows which of the axes had a coordinate.
-            places = {dim: values for dim, values in places.items() if dim in note["axes"]}
+            places = {dim: values for dim, values in places.items() if dim in told}
+        room.take(sum(places[dim].size for dim in places.keys() - coords.keys()))
         for dim, values in places.items():
             if not _at_one_place(coords.setdefault(dim, values), values):
                 raise ValueError(_clash(image.first, f"their {dim!r} lies at different places"))
     encoded = any("_ARRAY_DIMENSIONS" in image.first.attrs for image in images.values())
-    attributes = unpack_attributes(without_variables(attributes))
+    attributes = unpack_attributes(without_variables(attributes), "the group")
     decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
@@ -125,7 +132,7 @@ def _variable(
     image: Image, dims: tuple[str, ...], geometry: Geometry, options: Options
 ) -> xr.Variable:
     array = image.first
-    lazy: LazyArray | LazyStack = (LazyText if is_text(array.attrs) else LazyArray)(array.bare())
+    lazy: LazyArray | LazyStack = (LazyText if _is_text(array) else LazyArray)(array.bare())
     if image.numbers:
         lazy = LazyStack(image, options.missing)
     # What is not in the coordinates stays in the attributes.
@@ -137,7 +144,7 @@ def _variable(
     attributes = {key: value for key, value in image.attributes.items() if key not in known}
     if geometry.affine is not None:
         attributes.setdefault("affine", [number for row in geometry.affine for number in row])
-    attributes = unpack_attributes(attributes)
+    attributes = unpack_attributes(attributes, array.path or "/")
     if "_FillValue" in (told_there := told_of(array)):
         attributes.setdefault("_FillValue", told_there["_FillValue"])
     axes = dims or ("_",) * len(lazy.shape)
@@ -162,6 +169,11 @@ def _is_variable(array: Array) -> bool:
     return bool(note_of(array.attrs)) or is_native(array)
 
 
+def _is_text(array: Array) -> bool:
+    """Return whether an array's numbers are characters, as its note says, and can be."""
+    return is_text(array.attrs) and array.dtype == np.uint8 and array.ndim > 0
+
+
 def _written_as(name: str) -> Any:
     return None if name == NAMELESS else name
 
@@ -175,7 +187,7 @@ def _check_sizes(images: Mapping[str, Image], dims: Mapping[str, tuple[str, ...]
     sizes: dict[str, int] = {}
     for name, image in images.items():
         # How long the texts of a variable may be is its own affair.
-        shared = dims[name][:-1] if is_text(image.first.attrs) else dims[name]
+        shared = dims[name][:-1] if _is_text(image.first) else dims[name]
         for dim, size in zip(shared, image.shape, strict=False):
             if sizes.setdefault(dim, size) != size:
                 raise ValueError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.alerts import warn
+from xarray_n5.alerts import ODD, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ def decode(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of the others, which it does not see alone
                 decoder({name: variable.copy(deep=False)}, {}, **chosen)
-        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        except ODD as error:
             if any(asked.values()):
                 raise
             del whole[name]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from dask.base import is_dask_collection
 
-from xarray_n5.datasets.packing import told_of, unpack_attributes
+from xarray_n5.datasets.packing import told_of
+from xarray_n5.datasets.unpacking import unpack_attributes
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.group import open_group
 from xarray_n5.writing.planning import align, check_region
@@ -246,7 +247,8 @@ def check_numbers(
     """
     if packed.data.dtype != array.dtype:
         raise ValueError(f"{name!r} is stored as {array.dtype}, not as {packed.data.dtype}")
-    before, after = (unpack_attributes(each) for each in (told_of(array), packed.told))
+    before = unpack_attributes(told_of(array), array.url)
+    after = unpack_attributes(packed.told, name)
     for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
         have, want = (_plain(each.get(key)) for each in (before, after))
         if parent and key in {"units", "calendar"} and "None" in {have, want}:

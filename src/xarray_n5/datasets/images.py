@@ -77,7 +77,9 @@ class Image:
         """The attributes that all arrays have alike."""
         shared = dict(self.first.attrs)
         for array in self.arrays.values():
-            shared = {k: v for k, v in shared.items() if k in array.attrs and array.attrs[k] == v}
+            if array is not self.first:
+                own = array.attrs
+                shared = {k: v for k, v in shared.items() if k in own and own[k] == v}
         return shared
 
     def named(

@@ -18,13 +18,33 @@ NOTES = frozenset({NOTE, HIDDEN, COPIED})
 
 
 def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the note among attributes; an empty one where there is none.
+    """Return the note among attributes, without odd members; an empty one where there is none.
 
-    >>> note_of({"_XARRAY": {"axes": ["x"]}, "title": "a"})
+    >>> note_of({"_XARRAY": {"axes": ["x"], "own": 5}, "title": "a"})
     {'axes': ['x']}
     """
     found = attributes.get(NOTE, attributes.get(HIDDEN))
-    return found if isinstance(found, Mapping) else {}
+    if not isinstance(found, Mapping):
+        return {}
+    return {key: value for key, value in found.items() if _is_proper(key, value)}
+
+
+def odd_members(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the members of a note that cannot be what this package wrote, and are ignored."""
+    found = attributes.get(NOTE, attributes.get(HIDDEN, {}))
+    if not isinstance(found, Mapping):
+        return {NOTE if NOTE in attributes else HIDDEN: found}
+    return {key: value for key, value in found.items() if not _is_proper(key, value)}
+
+
+def _is_proper(key: str, value: object) -> bool:
+    match key:
+        case "attributes":
+            return isinstance(value, Mapping)
+        case "axes" | "own":
+            return isinstance(value, list) and all(isinstance(item, str) for item in value)
+        case _:
+            return True
 
 
 def is_text(attributes: Mapping[str, Any]) -> bool:
@@ -37,13 +57,11 @@ def is_dataset(attributes: Mapping[str, Any]) -> bool:
     return bool(note_of(attributes).get("dataset"))
 
 
-def told_by(attributes: Mapping[str, Any]) -> Collection[str]:
-    """Return the coordinates of a Dataset that an array's axes tell, and nothing else does."""
-    told = note_of(attributes).get("axes")
-    return told if isinstance(told, list) else ()
+def told_by(attributes: Mapping[str, Any]) -> Collection[str] | None:
+    """Return the coordinates that an array's axes alone describe; None where no note lists them."""
+    return note_of(attributes).get("axes")
 
 
 def meant_by_users(attributes: Mapping[str, Any]) -> Collection[str]:
     """Return the attributes that are their user's, whatever a dialect would read in them."""
-    own = note_of(attributes).get("own")
-    return own if isinstance(own, list) else ()
+    return frozenset(note_of(attributes).get("own", ()))

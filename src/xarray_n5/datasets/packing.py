@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xarray.coding import strings
 
-from xarray_n5.datasets.notes import NOTE, NOTES, is_text, note_of
+from xarray_n5.datasets.notes import NOTE, NOTES, is_text
+from xarray_n5.datasets.unpacking import MARK
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import MetadataError
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 NAMELESS = "__values__"
 """The array of a variable whose name is None; xarray's netCDF has the same."""
-
-_MARK = "$"
-"""The member of a JSON object that says of which type its value is."""
 
 _WIDEST = 8
 """How many bytes a number of JSON holds."""
@@ -130,15 +128,6 @@ def pack_attributes(
     return plain | ({NOTE: whole} if whole else {})
 
 
-def unpack_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as they were given to :func:`pack_attributes`."""
-    plain = {key: value for key, value in attributes.items() if key not in NOTES}
-    noted = note_of(attributes).get("attributes")
-    if isinstance(noted, Mapping):
-        plain |= {key: _from_json(value) for key, value in noted.items()}
-    return plain
-
-
 def told_of(array: Array) -> dict[str, Any]:
     """Return an array's attributes; as xarray's own Zarr keeps it, the fill value among them."""
     told = dict(array.attrs)
@@ -169,12 +158,12 @@ def to_json(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _numbers(value)
     if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
-        return {_MARK: "bytes" if isinstance(value, bytes) else "float", "value": _texts(value)}
+        return {MARK: "bytes" if isinstance(value, bytes) else "float", "value": _texts(value)}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("the keys of its mappings must be texts")
         inner = {key: to_json(item) for key, item in value.items()}
-        return {_MARK: "mapping", "value": list(inner.items())} if _MARK in inner else inner
+        return {MARK: "mapping", "value": list(inner.items())} if MARK in inner else inner
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
     if value is None or isinstance(value, str | bool | int | float):
@@ -190,7 +179,7 @@ def _numbers(value: np.ndarray | np.generic) -> Any:
     natural = value.dtype.name in {"int64", "float64", "bool"} or value.dtype.kind == "U"
     simple = natural and inner == value.tolist()
     shape = {"shape": value.shape} if value.ndim > 1 and not value.size else {}
-    return inner if simple and not shape else {_MARK: value.dtype.str, "value": inner, **shape}
+    return inner if simple and not shape else {MARK: value.dtype.str, "value": inner, **shape}
 
 
 def _texts(value: Any) -> Any:
@@ -204,33 +193,10 @@ def _texts(value: Any) -> Any:
     return value
 
 
-def _from_json(value: Any) -> Any:  # noqa: PLR0911 - a line for each kind
-    if isinstance(value, list):
-        return [_from_json(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    kind = value.get(_MARK)
-    if kind is None:
-        return {key: _from_json(item) for key, item in value.items()}
-    if kind == "mapping":
-        return {key: _from_json(item) for key, item in value["value"]}
-    if kind == "float":
-        return float(value["value"])
-    if kind == "bytes":
-        return str(value["value"]).encode("latin-1")
-    dtype = np.dtype(str(kind))
-    if dtype.kind not in "biufSU":
-        raise ValueError(f"{kind!r} is no type of an attribute")
-    items = value["value"]
-    if dtype.kind == "S":
-        items = np.char.encode(np.array(items, dtype=str), "latin-1")
-    return np.array(items, dtype=dtype).reshape(value.get("shape", np.shape(items)))[()]
-
-
 def _plain(value: Any) -> Any:
     """Return what of a value JSON holds without notes, or None."""
-    if isinstance(value, dict) and _MARK in value:
-        if value[_MARK] == "mapping":
+    if isinstance(value, dict) and MARK in value:
+        if value[MARK] == "mapping":
             return None
         value = value["value"]
         bare = value

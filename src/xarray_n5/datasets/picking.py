@@ -108,6 +108,8 @@ def is_like_dataset(group: Group) -> bool:
         dims = array.attrs.get("_ARRAY_DIMENSIONS")
         if not isinstance(dims, list) or len(dims) != array.ndim:
             return False
+        if not all(isinstance(dim, str) for dim in dims):
+            return False
         if any(sizes.setdefault(d, s) != s for d, s in zip(dims, array.shape, strict=True)):
             return False
     return bool(arrays)

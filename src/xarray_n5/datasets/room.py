@@ -90,7 +90,7 @@ def check_free(path: str, how: Writing) -> None:
             raise NodeExistsError(array.url, "", "an array", "it cannot hold other nodes")
     above = existing("/".join(parts[:-1]), how)
     for array in above.arrays().values() if above else ():
-        if parts[-1] in told_by(array.attrs):
+        if parts[-1] in (told_by(array.attrs) or ()):
             hint = "a group cannot be called like it"
             raise NodeExistsError(array.url, parts[-1], "a coordinate, told by its axes", hint)
 

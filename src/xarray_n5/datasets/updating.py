@@ -255,7 +255,7 @@ def _forget(array: Array, dim: str, how: Writing) -> None:
     if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
         return
     note = dict(note_of(array.attrs))
-    note["axes"] = [each for each in told_by(array.attrs) if each != dim]
+    note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
     array.attrs[how.packing.note] = note
     axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):

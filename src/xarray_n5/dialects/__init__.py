@@ -11,7 +11,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.alerts import warn
+from xarray_n5.alerts import ODD, warn
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.dialects.canonical import Canonical
@@ -114,7 +114,7 @@ def hear(node: Node, dialect: str | Iterable[str] | None = None) -> tuple[Geomet
     for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
             heard = each.read(node)
-        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        except ODD as error:
             # Most errors name the attribute themselves.
             told = any(repr(key) in str(error) for key in each.keys) or not each.keys
             keys = "" if told else f" ({', '.join(each.keys)})"

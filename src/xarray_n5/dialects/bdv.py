@@ -26,6 +26,7 @@ from xarray_n5.dialects.levels import (
     factors_of,
     view_of,
 )
+from xarray_n5.parsing import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +112,10 @@ def _parse(document: bytes) -> Project:
         for affine in view.findall("ViewTransform/affine"):
             step = np.eye(_NDIM + 1)
             step[:_NDIM] = np.reshape(_numbers("affine", affine.text), (_NDIM, _NDIM + 1))
-            whole = whole @ step
+            with np.errstate(all="ignore"):
+                whole = whole @ step
+        if not np.isfinite(whole).all():
+            raise ValueError("an affine has numbers that are too large")
         at = _whole(view.get("timepoint")), _whole(view.get("setup"))
         registrations[at] = whole[:_NDIM]
     voxels = {}
@@ -138,6 +142,8 @@ def _root(document: bytes) -> Element:
     """Return the root of an XML file, which must define nothing."""
     from xml.etree import ElementTree as ET
 
+    if len(document) > MOST_BYTES:
+        raise ValueError(f"it has {len(document)} bytes, expected at most {MOST_BYTES}")
     if re.search(rb"<!\s*(DOCTYPE|ENTITY)", document.replace(b"\0", b"")):
         raise ValueError("it has a document type of its own, which is not read")
     try:

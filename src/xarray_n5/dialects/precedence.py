@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects.levels import SAME
+from xarray_n5.printable import printable
 from xarray_n5.units import unit_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,21 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
         result = _renamed(result, named[0])
         against += [_against_names(named[0], other) for other in named[1:]]
     spoken = tuple(name for name, _ in said)
-    return replace(result, spoken=spoken), [text for text in against if text]
+    result, hidden = _without_hidden_names(result)
+    return replace(result, spoken=spoken), [text for text in against if text] + hidden
+
+
+def _without_hidden_names(geometry: Geometry) -> tuple[Geometry, list[str]]:
+    """Return the geometry without names that hold control characters, and what is odd about them.
+
+    Names of dimensions are printed by xarray as they are.
+    """
+    names = [axis.name for axis in geometry.axes if axis.name and printable(axis.name) != axis.name]
+    if not names:
+        return geometry, []
+    axes = (replace(a, name=None) if a.name in names else a for a in geometry.axes)
+    told = f"the names of axes {names} hold control characters and are ignored"
+    return replace(geometry, axes=tuple(axes)), [told]
 
 
 def _sources(said: Said, fields: tuple[str, ...]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from xarray_n5.formats import n5_chunk
 from xarray_n5.formats.numbers import index_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.parsing import parse_object
 from xarray_n5.writing.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ VERSION = "2.0.0"
 """What new containers say: every Java release opens it; a later one would lock some out."""
 
 _NEWEST = 4
+_MOST_AXES = 64
+"""How many numpy has."""
+
 _MAX_BYTES = (1 << 31) - 1
 """The size of a chunk that Java can still hold (README: "cannot be larger than 2GB")."""
 
@@ -145,7 +149,7 @@ class N5:
     def check_container(self, documents: Documents, where: str) -> None:
         """Warn where the root's ``n5`` names a major version that nobody had written yet."""
         version = _parse(documents, where).get("n5")
-        found = re.match(r"\d+", version) if isinstance(version, str) else None
+        found = re.match(r"\d{1,9}", version) if isinstance(version, str) else None
         if found and int(found.group()) > _NEWEST:
             warn(
                 f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold "
@@ -206,15 +210,7 @@ def _parse(documents: Documents, where: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         # Java takes the platform's charset where nobody tells it another.
         text = document.decode("latin-1")
-    try:
-        members = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(
-            f"{where}: not JSON ({error}); restore the file, or remove it for a plain group"
-        ) from error
-    if not isinstance(members, dict):
-        raise MetadataError(f"{where}: holds a JSON {type(members).__name__}, not an object")
-    return members
+    return parse_object(text, where)
 
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
@@ -247,6 +243,8 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
             f"{where}: 'dimensions' {list(shape[::-1])} and 'blockSize' {list(chunks[::-1])} "
             "differ in length"
         )
+    if len(shape) > _MOST_AXES:
+        raise MetadataError(f"{where}: {len(shape)} 'dimensions', expected at most {_MOST_AXES}")
     dtype, content = _element(members["dataType"], where)
     if members.get("isLabelMultiset") is True:
         content = Content.LABEL_MULTISETS

@@ -18,6 +18,7 @@ from xarray_n5.formats.zarr2_chunk import Layout
 from xarray_n5.formats.zarr2_codecs import compressor_to_json, parse_compressor, parse_filters
 from xarray_n5.formats.zarr2_values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.parsing import parse_object
 from xarray_n5.writing.planning import auto_chunks
 
 if TYPE_CHECKING:
@@ -206,14 +207,7 @@ def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
 def _parse(documents: Documents, name: str, where: str) -> dict[str, Any]:
     if name not in documents:
         return {}
-    at = where.replace(_ARRAY, name)
-    try:
-        members = json.loads(documents[name])
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(f"{at}: not JSON ({error}); restore the file") from error
-    if not isinstance(members, dict):
-        raise MetadataError(f"{at}: holds a JSON {type(members).__name__}, not an object")
-    return members
+    return parse_object(documents[name], where.replace(_ARRAY, name))
 
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:

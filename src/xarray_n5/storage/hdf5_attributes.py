@@ -8,12 +8,12 @@ Source: n5-hdf5 2.2.1; 1.4.2 keeps objects as texts of their own.
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.parsing import MOST_NESTED, is_deep, parse_json
 from xarray_n5.storage.hdf5_scales import (
     LABELS,
     NETCDF,
@@ -40,11 +40,6 @@ LEVEL = "downsamplingFactors"
 
 _LARGEST = 64_000
 """How many bytes fit into an attribute."""
-
-_DEEPEST = 256
-"""How many lists and objects of JSON may be nested."""
-
-_BRACKETS = re.compile(r"[][{}]")
 
 
 def read_attributes(node: Any) -> dict[str, Any]:
@@ -86,24 +81,12 @@ def _as_json(value: Any) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    if text[:1] in {"{", "["} and not _is_deep(text):
+    if text[:1] in {"{", "["}:
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return parse_json(text, "")
+        except MetadataError:
             return text
     return text
-
-
-def _is_deep(text: str) -> bool:
-    """Return whether JSON is nested too deeply to be read; brackets in its strings count, too."""
-    if max(text.count("["), text.count("{")) <= _DEEPEST // 2:
-        return False
-    depth = 0
-    for bracket in _BRACKETS.finditer(text):
-        depth += 1 if bracket[0] in "[{" else -1
-        if depth > _DEEPEST:
-            return True
-    return False
 
 
 def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
@@ -181,9 +164,9 @@ def _check_room(rest: Mapping[str, Any], where: str) -> None:
             f"{where}: the attributes {sorted(rest)} take {len(text)} bytes as JSON, and HDF5 has "
             f"room for {_LARGEST}; keep them elsewhere"
         )
-    if _is_deep(text):
+    if is_deep(rest):
         raise MetadataError(
-            f"{where}: the attributes {sorted(rest)} are nested more than {_DEEPEST} levels deep; "
+            f"{where}: the attributes {sorted(rest)} are nested more than {MOST_NESTED} deep; "
             "write them less deep"
         )
 

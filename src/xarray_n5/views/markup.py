@@ -8,6 +8,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from xarray_n5.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -34,7 +36,7 @@ def text(words: str, *, faint: bool = False) -> str:
     >>> text("<b>"), text("of 3", faint=True)
     ('&lt;b&gt;', '<span style="opacity: 0.65; font-weight: normal">of 3</span>')
     """
-    shown = escape(shorten(words))
+    shown = escape(printable(shorten(words)))
     return f'<span style="{_FAINT}">{shown}</span>' if faint else shown
 
 

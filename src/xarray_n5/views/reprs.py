@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dask.utils import format_bytes
 
+from xarray_n5.printable import printable
 from xarray_n5.views.drawings import chunk_picture
 from xarray_n5.views.markup import side_by_side, table, text, titled
 
@@ -25,15 +26,16 @@ SHOWN = 40
 
 
 def as_text(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a title, and a line for each row.
+    """Return a title, and a line for each row, all of it safe to print.
 
     >>> print(as_text("<Thing>", [("size", "3"), ("colour", "red")]))
     <Thing>
         size    3
         colour  red
     """
-    width = max((len(label) for label, _ in rows), default=0)
-    return "\n".join([title, *(f"    {label:{width}}  {text}" for label, text in rows)])
+    lines = [(printable(label), printable(text)) for label, text in rows]
+    width = max((len(label) for label, _ in lines), default=0)
+    return "\n".join([printable(title), *(f"    {one:{width}}  {more}" for one, more in lines)])
 
 
 def as_html(title: str, rows: Sequence[tuple[str, str]]) -> str:

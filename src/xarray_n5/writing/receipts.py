@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import xxhash
 
+from xarray_n5.alerts import ODD
+from xarray_n5.parsing import parse_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -114,7 +117,7 @@ class Receipts:
             If it holds something else.
         """
         try:
-            found = json.loads(document)
+            found = parse_json(document, "receipts", len(document))
             digests = [int(each, 16) for each in found["digests"]]
             rows = list(
                 zip(found["indices"], found["sizes"], digests, found["seconds"], strict=True)
@@ -122,6 +125,6 @@ class Receipts:
             read = cls.of(rows, ndim, "")
             names = tuple(dict.fromkeys(map(str, found["writers"])))
             writers = np.array([names.index(str(each)) for each in found["writers"]], np.int32)
-        except (TypeError, KeyError, ValueError) as error:
+        except ODD as error:
             raise ValueError(f"no receipts: {error}") from error
         return cls(read.indices, read.sizes, read.digests, read.seconds, writers, names)

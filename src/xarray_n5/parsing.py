@@ -1,0 +1,92 @@
+"""Parse JSON documents that anybody may have written.
+
+The one place where bytes become JSON values: bounded in size, and in depth, since what walks
+through nested values later must not run out of stack.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from xarray_n5.errors import MetadataError
+
+MOST_BYTES = 1 << 26
+"""The largest document of a node: 64 MiB."""
+
+MOST_NESTED = 128
+"""How deep lists and objects may be nested."""
+
+
+def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any:
+    """Return the value that a JSON document holds.
+
+    Parameters
+    ----------
+    document
+        The document, or its text.
+    where
+        The document's name, for errors.
+    most
+        How many bytes it may have.
+
+    Raises
+    ------
+    MetadataError
+        If it is not JSON, is larger than `most` or nested deeper than `MOST_NESTED`.
+
+    Examples
+    --------
+    >>> parse_json(b'{"a": [1]}', "here")
+    {'a': [1]}
+    """
+    if len(document) > most:
+        raise MetadataError(f"{where}: {len(document)} bytes of JSON, expected at most {most}")
+    try:
+        value = json.loads(document)
+        deep = _brackets(document) > MOST_NESTED and is_deep(value)
+    except RecursionError:
+        deep = True
+    except ValueError as error:
+        raise MetadataError(f"{where}: not JSON ({error}); restore the file") from error
+    if deep:
+        raise MetadataError(
+            f"{where}: JSON that is nested more than {MOST_NESTED} deep; restore the file"
+        )
+    return value
+
+
+def parse_object(document: bytes | str, where: str, most: int = MOST_BYTES) -> dict[str, Any]:
+    """Return the members of the JSON object that a document holds; see :func:`parse_json`.
+
+    Raises
+    ------
+    MetadataError
+        Also if it holds a value of another kind.
+    """
+    members = parse_json(document, where, most)
+    if not isinstance(members, dict):
+        raise MetadataError(
+            f"{where}: expected a JSON object, got a {type(members).__name__}; restore the file"
+        )
+    return members
+
+
+def is_deep(value: Any) -> bool:
+    """Return whether lists and mappings are nested more than `MOST_NESTED` deep."""
+    level = _inside([value])
+    for _ in range(MOST_NESTED):
+        level = [inner for outer in level for inner in _inside(outer)]
+    return bool(level)
+
+
+def _inside(value: Any) -> list[Any]:
+    """Return the lists and mappings directly in another one."""
+    items = value.values() if isinstance(value, dict) else value
+    return [item for item in items if isinstance(item, dict | list | tuple)]
+
+
+def _brackets(document: bytes | str) -> int:
+    if isinstance(document, str):
+        return document.count("[") + document.count("{")
+    return document.count(b"[") + document.count(b"{")

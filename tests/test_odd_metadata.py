@@ -1,0 +1,530 @@
+"""Odd metadata only warns, huge metadata is refused, and nothing in it commands a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import textwrap
+import warnings
+import zipfile
+from itertools import product
+from pathlib import Path
+from subprocess import run
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+import xarray_n5
+from tests.exhaustive import EXHAUSTIVE
+from xarray_n5.units import split_unit
+from xarray_n5_cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ARRAY = {"dimensions": [4], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}
+
+CUBE = {**ARRAY, "dimensions": [4, 5, 6], "blockSize": [2, 2, 2]}
+
+ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202eevil\r\n\u2028"
+"""Retitles and clears a terminal, colours what follows, turns it round, ends the line."""
+
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+def node(container: Path, path: str = "a", /, **members: Any) -> str:
+    """Write a document by hand, and return its container."""
+    return text_node(container, json.dumps(members), path)
+
+
+def text_node(container: Path, text: str, path: str = "a") -> str:
+    folder = container / path
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "attributes.json").write_text(text)
+    return str(container)
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def within(code: str, *arguments: object, megabytes: int = 1500, seconds: float = 60) -> str:
+    """Run a program whose memory and time are limited, and return what it prints."""
+    head = f"""
+        import resource, sys, warnings
+        import numpy, xarray as xr, xarray_n5
+        warnings.simplefilter("ignore")
+        resource.setrlimit(resource.RLIMIT_AS, ({megabytes} << 20, {megabytes} << 20))
+    """
+    program = textwrap.dedent(head) + textwrap.dedent(code)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+
+
+# Odd values
+
+ODD: list[Any] = [
+    *(None, True, 0, -1, 1e308, 10**30, "", "x", "NaN", [], [[]], [None], [True], {}, {"a": 1}),
+    *([1, 2], ["x"], [{}], [[1, 2], [3]], [-1], [0], {"dimensions": [1], "unit": 5}),
+    *([["x"]], [ESCAPES], {"$": "junk"}, {"$": "float"}, {"$": "mapping", "value": 5}, "9" * 5000),
+]
+
+KEYS = (
+    *("axes", "units", "resolution", "offset", "pixelResolution", "downsamplingFactors"),
+    *("transform", "spatialTransform", "coordinateArrays", "multiscales", "scales"),
+    *("affineTransform", "_ARRAY_DIMENSIONS", "DIMENSION_LABELS", "_XARRAY", "_nc_note", "ome"),
+    *("isLabelMultiset", "painteraData", "multiScale", "omero", "n5", "coordinates", "bounds"),
+    *("_FillValue", "scale_factor", "add_offset", "calendar", "maxId", "xOrigin", "pixelWidth"),
+    *("unit", "fov", "channels", "metadata", "translate", "order", "min", "dtype"),
+)
+
+
+def look_at_all(container: str) -> None:
+    xr.open_dataset(container, engine="n5", group="a")
+    xr.open_dataset(container, engine="n5")
+    repr(xr.open_datatree(container, engine="n5"))
+    group = xarray_n5.open_group(container)
+    repr(group)
+    group._repr_html_()
+    xarray_n5.open_array(container, "a").geometry()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", KEYS)
+def test_odd_attributes_never_stop_opening(tmp_path: Path, key: str) -> None:
+    few = ODD if EXHAUSTIVE else ODD[KEYS.index(key) % 3 :: 3]
+    for number, (value, on_array) in enumerate(product(few, (True, False))):
+        container = tmp_path / f"{number}.n5"
+        members = {key: value} if key not in ARRAY else {}
+        node(container, **{**ARRAY, **(members if on_array else {})})
+        node(container, "", **({} if on_array else members))
+        look_at_all(str(container))
+
+
+STRUCTURE: list[Any] = [
+    *ODD,
+    *([4, 4], [1 << 62], [1 << 70], ["4"], [4.5], [1] * 65, "<f4", "|O", [["a", "<i4"]], "<M8[5Y]"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        *(("attributes.json", key) for key in ("dimensions", "blockSize", "dataType")),
+        *(("attributes.json", key) for key in ("compression", "codecs", "isLabelMultiset")),
+        *((".zarray", key) for key in ("shape", "chunks", "dtype", "fill_value", "zarr_format")),
+        *((".zarray", key) for key in ("order", "filters", "compressor", "dimension_separator")),
+    ],
+)
+def test_odd_structure_is_an_n5_error(tmp_path: Path, name: str, key: str) -> None:
+    zarr = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "compressor": None}
+    zarr |= {"fill_value": 0, "order": "C", "filters": None}
+    usual = zarr if name == ".zarray" else ARRAY
+    for number, value in enumerate(STRUCTURE):
+        folder = tmp_path / f"{number}.{'zarr' if name == '.zarray' else 'n5'}" / "a"
+        folder.mkdir(parents=True)
+        (folder / name).write_text(json.dumps({**usual, key: value}))
+        try:
+            array = xarray_n5.open_array(folder.parent, "a")
+            repr(array)
+            array[(slice(0, 1),) * array.ndim]
+            xarray_n5.verify(folder.parent, "a")
+        except xarray_n5.N5Error:
+            pass
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        5,
+        {"attributes": 5},
+        {"axes": 5, "own": 5},
+        {"axes": [["x"]], "own": [{}]},
+        {"dtype": "S1"},
+        {"attributes": {"b": {"$": "float"}}},
+        {"attributes": {"b": {"$": "O", "value": [1]}}},
+        {"attributes": {"b": {"$": "bytes", "value": "\u4e00"}}},
+        {"attributes": {"b": {"$": "<i4", "value": [[1], [2, 3]]}}},
+    ],
+)
+def test_an_odd_note_is_ignored_with_a_warning(tmp_path: Path, note: Any) -> None:
+    good = {"title": "kept", "_ARRAY_DIMENSIONS": ["y"]}
+    container = node(tmp_path / "c.n5", **{**ARRAY, **good, "dataType": "uint16"}, _XARRAY=note)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        opened = xr.open_dataset(container, engine="n5", group="a")
+    assert opened["a"].dims == ("y",)
+    assert opened["a"].attrs == {"title": "kept"}
+    assert bool(given) == (note != {"dtype": "S1"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert xr.open_datatree(container, engine="n5")["a/a"].shape == (4,)
+
+
+def test_attributes_of_every_kind_are_still_read_from_the_note(tmp_path: Path) -> None:
+    attributes = {
+        "bytes": b"\xff\0",
+        "wide": np.array(["a", "bb"]),
+        "raw": np.array([b"a", b"\xff"], "S4"),
+        "small": np.float32(0.5),
+        "empty": np.zeros((0, 3), "i2"),
+        "axes": ["mine"],
+        "nan": float("nan"),
+    }
+    xr.Dataset({"a": ("x", np.ones(3), attributes)}).n5.to_n5(tmp_path / "c.n5")
+    opened = xr.open_dataset(tmp_path / "c.n5", engine="n5")["a"].attrs
+    for key, value in attributes.items():
+        np.testing.assert_equal(opened[key], value)
+        assert np.asarray(opened[key]).dtype == np.asarray(value).dtype
+
+
+def test_a_name_with_a_slash_is_kept_by_a_dataset_and_changed_in_a_tree(tmp_path: Path) -> None:
+    container = node(tmp_path / "c.n5", **CUBE, axes=["a/b", "a_b", "z"], resolution=[1, 2, 3])
+    assert xr.open_dataset(container, engine="n5", group="a")["a"].dims == ("z", "a_b", "a/b")
+    with pytest.warns(UserWarning, match="not names in a tree"):
+        tree = xr.open_datatree(container, engine="n5")
+    assert tree["a"].dataset["a"].dims == ("z", "a_b", "a_b_")
+
+
+# Documents
+
+DEEP = {
+    "attributes.json": lambda inner: json.dumps(ARRAY)[:-1] + f', "x": {inner}}}',
+    ".zattrs": lambda inner: f'{{"x": {inner}}}',
+    ".zarray": lambda inner: inner,
+}
+
+
+@pytest.mark.parametrize("depth", [200, 900, 100_000])
+@pytest.mark.parametrize("name", DEEP)
+def test_json_that_is_nested_too_deep_is_refused_naming_the_file(
+    tmp_path: Path, name: str, depth: int
+) -> None:
+    xarray_n5.create_array(
+        tmp_path, "a", shape=(4,), dtype="u1", format="n5" if name[0] == "a" else "zarr2"
+    )
+    (tmp_path / "a" / name).write_text(DEEP[name](nested(depth)))
+    with pytest.raises(xarray_n5.MetadataError, match=f"{name}: .*deep"):
+        xarray_n5.open_array(tmp_path, "a")
+
+
+def test_json_that_is_too_deep_for_readers_is_not_written(tmp_path: Path) -> None:
+    value: list[Any] = []
+    for _ in range(2000):
+        value = [value]
+    array = xarray_n5.create_array(tmp_path, "a", shape=(4,), dtype="u1")
+    for depth in (500, 2000):
+        inner = value
+        for _ in range(2000 - depth):
+            inner = inner[0]
+        with pytest.raises(xarray_n5.MetadataError):
+            array.attrs["deep"] = inner
+    assert dict(xarray_n5.open_array(tmp_path, "a").attrs) == {}
+
+
+def test_a_huge_document_is_refused_naming_the_file(tmp_path: Path) -> None:
+    document = json.dumps({**ARRAY, "x": "A" * (64 << 20)})
+    container = text_node(tmp_path / "c.n5", document)
+    with pytest.raises(xarray_n5.MetadataError, match=r"attributes\.json: .*bytes of JSON"):
+        xarray_n5.open_array(container, "a")
+
+
+def test_a_deep_summary_of_zarr_is_ignored_with_a_warning(tmp_path: Path) -> None:
+    xarray_n5.create_array(tmp_path, "a", shape=(4,), dtype="u1", format="zarr2")
+    (tmp_path / ".zmetadata").write_text(nested(100_000))
+    with pytest.warns(UserWarning, match="corrupt"):
+        xarray_n5.create_array(tmp_path, "b", shape=(4,), dtype="u1", format="zarr2")
+
+
+def test_a_deep_document_does_not_stop_other_engines(tmp_path: Path) -> None:
+    (tmp_path / "attributes.json").write_text(nested(100_000))
+    with pytest.raises(ValueError, match=r"did not find a match|specify an engine"):
+        xr.open_dataset(tmp_path)
+
+
+def test_transforms_are_read_as_deep_as_documents_go(tmp_path: Path) -> None:
+    inner: dict[str, Any] = {"type": "scale", "scale": [2.0]}
+    for _ in range(60):
+        inner = {"type": "sequence", "transformations": [inner]}
+    container = node(tmp_path / "c.n5", **ARRAY, spatialTransform={"transform": inner})
+
+    def opened(frames: int) -> xr.Dataset:
+        if frames:
+            return opened(frames - 1)
+        return xr.open_dataset(container, engine="n5", group="a")
+
+    assert opened(200)["x"].to_numpy().tolist() == [0, 2, 4, 6]
+
+
+# Memory and time
+
+
+@pytest.mark.filterwarnings("ignore:.*too many for coordinates")
+@pytest.mark.parametrize("open_all", [xr.open_dataset, xr.open_datatree])
+def test_coordinates_are_limited_in_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_all: Callable[..., Any]
+) -> None:
+    for limit in ("xarray_n5.coordinates.MOST", "xarray_n5.backend._MOST"):
+        monkeypatch.setattr(limit, 30)
+    for number in range(3):
+        axes = [f"{axis}{number}" for axis in "xyz"]
+        long = {**CUBE, "dimensions": [12, 12, 12], "axes": axes}
+        node(tmp_path / "c.n5", f"a{number}", **long, resolution=[1, 1, 1])
+    opened = open_all(tmp_path / "c.n5", engine="n5")
+    groups = opened.subtree if isinstance(opened, xr.DataTree) else [opened]
+    assert sum(each.size for group in groups for each in group.coords.values()) == 24
+
+
+@pytest.mark.filterwarnings("error")
+def test_arrays_that_share_an_axis_need_room_for_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.coordinates.MOST", 20)
+    for name in "abcd":
+        node(tmp_path / "c.n5", name, **ARRAY, resolution=[1])
+    opened = xr.open_dataset(tmp_path / "c.n5", engine="n5")
+    assert [each.dims for each in opened.values()] == [("x",)] * 4
+    assert opened["x"].to_numpy().tolist() == [0, 1, 2, 3]
+
+
+@linux
+def test_long_axes_do_not_fill_memory(tmp_path: Path) -> None:
+    sizes = [1 << 27 if EXHAUSTIVE else 1 << 40] * 6
+    long = {**ARRAY, "dimensions": sizes, "blockSize": [64] * 6, "resolution": [1] * 6}
+    code = 'print(len(xr.open_dataset(sys.argv[1], engine="n5", group="a").coords))'
+    printed = within(code, node(tmp_path / "c.n5", **long), megabytes=3500)
+    assert int(printed) == (1 if EXHAUSTIVE else 0)
+
+
+@linux
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"_XARRAY": {"attributes": {"x": {"$": "S1000000000", "value": ["a", "b"]}}}},
+        {"_XARRAY": {"attributes": {"x": {"$": "U500000000", "value": ["a"] * 3}}}},
+        {"_XARRAY": {"attributes": {f"x{i}": {"$": "U9000000", "value": "a"} for i in range(200)}}},
+        {"axes": ["x"], "coordinateArrays": {"x": ["a"] * 3 + ["b" * 20_000_000] + ["a"] * 96}},
+        {"multiscales": [{"axes": [{"name": "x"}], "datasets": [{"path": "s0"}] * 100_000}]},
+    ],
+    ids=["S", "U", "many U", "labels", "levels"],
+)
+def test_small_attributes_do_not_fill_memory(tmp_path: Path, members: dict[str, Any]) -> None:
+    own = {**ARRAY, "dimensions": [100]} if "axes" in members else ARRAY
+    node(tmp_path / "c.n5", **own, **members)
+    within('xr.open_dataset(sys.argv[1], engine="n5", group="a")', tmp_path / "c.n5")
+
+
+@linux
+def test_opening_takes_time_in_proportion_to_the_attributes(tmp_path: Path) -> None:
+    node(tmp_path / "c.n5", **ARRAY, **{f"k{number}": number for number in range(100_000)})
+    code = """
+        ds = xr.open_dataset(sys.argv[1], engine="n5", group="a")
+        print(len(ds["a"].attrs))
+        xarray_n5.open_array(sys.argv[1], "a")._repr_html_()
+    """
+    # A second or two; when it grew with the square, it was an hour.
+    assert within(code, tmp_path / "c.n5", seconds=60) == "100000\n"
+
+
+@pytest.mark.parametrize("text", ["1" + " " * 100_000 + "a\nb", " " * 100_000, "1" * 100_000])
+def test_units_are_parsed_in_linear_time(text: str) -> None:
+    assert split_unit(text) == (1.0, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(" 4 nm ", (4.0, "nm")), ("1e3um", (1e3, "um")), (".5 s", (0.5, "s")), ("4", (1.0, "4"))],
+)
+def test_units_keep_the_number_before_them(text: str, expected: tuple[float, str]) -> None:
+    assert split_unit(text) == expected
+
+
+# Digests
+
+
+def digests(**columns: Any) -> bytes:
+    file = io.BytesIO()
+    usual = {"indices": [[0], [1]], "xxh64": np.zeros(2, "u8"), "shape": [16], "time": 0}
+    given: Any = {key: np.asarray(value) for key, value in (usual | columns).items()}
+    np.savez(file, **given)
+    return file.getvalue()
+
+
+def claimed(count: int, *, stored: int) -> bytes:
+    """Digests whose first column claims `count` numbers, of which `stored` are there."""
+    file, head = io.BytesIO(), io.BytesIO()
+    facts = {"descr": "<i8", "fortran_order": False, "shape": (count, 1)}
+    np.lib.format.write_array_header_1_0(head, facts)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as whole:
+        whole.writestr("indices.npy", head.getvalue() + bytes(8 * stored))
+    return file.getvalue()
+
+
+class Loaded:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+DIGESTS: dict[str, Callable[[], bytes]] = {
+    "nothing": lambda: b"",
+    "no zip": lambda: b"PK\3\4 no zip",
+    "negative": lambda: digests(indices=[[-5], [0]]),
+    "one axis too many": lambda: digests(indices=[[0, 0], [0, 1]]),
+    "texts": lambda: digests(indices=[["a"], ["b"]]),
+    "fractions": lambda: digests(indices=[[0.5], [1.0]]),
+    "too many": lambda: digests(xxh64=np.zeros(3, "u8")),
+    "a time of texts": lambda: digests(time="now"),
+    "a claim": lambda: claimed(1 << 40, stored=0),
+    "a bomb": lambda: claimed(1 << 22, stored=1 << 22),
+}
+
+
+@pytest.mark.parametrize("kind", DIGESTS)
+def test_odd_digests_are_ignored_with_a_warning(tmp_path: Path, kind: str) -> None:
+    xarray_n5.to_n5(da.arange(16, chunks=8), tmp_path, "a", checksums=True)
+    (tmp_path / "a/.digests/all.npz").write_bytes(DIGESTS[kind]())
+    with pytest.warns(UserWarning, match=r"all\.npz: not digests of this array"):
+        found = xarray_n5.verify(tmp_path, "a")
+    assert found.state.values.tolist() == ["ok", "ok"]
+    assert not found.attrs["digests"]
+
+
+def test_digests_are_never_unpickled(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.arange(16, chunks=8), tmp_path, "a", checksums=True)
+    evil = np.array([Loaded(tmp_path / "run")], object)
+    (tmp_path / "a/.digests/all.npz").write_bytes(digests(indices=evil))
+    with pytest.warns(UserWarning, match="not digests"):
+        xarray_n5.verify(tmp_path, "a").load()
+    assert not (tmp_path / "run").exists()
+
+
+# Terminals and pages
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A container whose every string is hostile to terminals and pages."""
+    container = tmp_path / "c.n5"
+    for text, name in ((ESCAPES, "e"), (MARKUP.replace("/", "\u2215"), "m")):
+        node(container, "", n5=text, **{text: text})
+        node(container, text.replace("\n", ""), **{text: {text: [text]}})
+        axes = {"axes": [text, f"y{text}", "z"], "units": [text, text, "um"]}
+        node(container, f"{name}a", **CUBE, **axes, resolution=[1, 2, 3], **{text: text})
+        node(container, f"{name}l", **CUBE, coordinateArrays={"x": [text] * 4})
+        node(container, f"{name}u", **{**CUBE, "dataType": text})
+        node(container, f"{name}c", **{**CUBE, "compression": {"type": text}})
+        node(container, f"{name}d", **{**CUBE, "dimensions": text})
+        node(container, f"{name}t", **CUBE, transform={"axes": [text], "units": [text]})
+    return container
+
+
+def is_safe(text: str) -> bool:
+    return all(line.isprintable() for line in text.split("\n")) and "evil\n" not in text
+
+
+COMMANDS = [
+    ["tree"],
+    ["tree", "--chunks"],
+    ["info"],
+    ["info", "ea"],
+    ["info", "el"],
+    ["info", "eu"],
+    ["info", "ea", "--json"],
+    ["verify"],
+    ["verify", "--json"],
+    ["repair"],
+    ["tree", ESCAPES],
+    ["preview", "ea"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: ascii(" ".join(command))[:20])
+def test_commands_print_no_control_characters(hostile: Path, command: list[str]) -> None:
+    name, *others = command
+    made = ["-o", str(hostile.parent / "made.png")] if name == "preview" else []
+    result = CliRunner().invoke(main, [name, str(hostile), *others, *made])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.output
+    assert is_safe(result.output), ascii(result.output)
+
+
+def test_copying_prints_no_control_characters(hostile: Path) -> None:
+    result = CliRunner().invoke(main, ["copy", str(hostile), str(hostile.parent / "o.n5")])
+    assert is_safe(result.output), ascii(result.output)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_text_reprs_hold_no_control_characters(hostile: Path) -> None:
+    group = xarray_n5.open_group(hostile)
+    shown = [repr(group)]
+    for name in ("ea", "el", "et"):
+        array = xarray_n5.open_array(hostile, name)
+        geometry = array.geometry()
+        shown += [repr(array), repr(geometry), repr(array.axes), *map(str, geometry.axes)]
+        shown += [repr(xr.open_dataset(hostile, engine="n5", group=name).n5)]
+    assert all(map(is_safe, shown)), list(map(ascii, shown))
+
+
+def test_errors_and_warnings_hold_no_control_characters(hostile: Path) -> None:
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for path in ("eu", "ec", "ed", f"e{ESCAPES}"):
+            with pytest.raises(xarray_n5.N5Error) as caught:
+                xarray_n5.open_array(hostile, path)
+            assert str(caught.value).isprintable()
+        xr.open_datatree(hostile, engine="n5")
+        xarray_n5.open_array(hostile, "et").geometry()
+    assert given
+    assert all(str(each.message).isprintable() for each in given)
+
+
+def test_messages_are_short_whatever_a_file_holds(tmp_path: Path) -> None:
+    container = node(tmp_path / "c.n5", **{**ARRAY, "dimensions": ["4"] * 100_000})
+    with pytest.raises(xarray_n5.MetadataError, match="dimensions") as caught:
+        xarray_n5.open_array(container, "a")
+    assert len(str(caught.value)) <= 4000
+    node(tmp_path / "c.n5", **ARRAY, axes=["x"] * 100_000, resolution=[1])
+    with pytest.warns(UserWarning, match="ignored") as given:
+        xarray_n5.open_array(container, "a").geometry()
+    assert all(len(str(each.message)) <= 4000 for each in given)
+
+
+def test_letters_of_all_languages_are_printed_as_they_are(tmp_path: Path) -> None:
+    node(tmp_path / "c.n5", **ARRAY, axes=["größe"], units=["µm"], resolution=[2])
+    result = CliRunner().invoke(main, ["tree", str(tmp_path / "c.n5")])
+    assert "größe 2 µm" in result.output
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pages_show_no_markup_of_files(hostile: Path) -> None:
+    group = xarray_n5.open_group(hostile)
+    pages = [group._repr_html_()]
+    for name in ("ma", "ml", "mt"):
+        pages.append(group[name]._repr_html_())
+        opened = xr.open_dataset(hostile, engine="n5", group=name)
+        pages += [opened.n5._repr_html_(), opened._repr_html_()]
+    assert not any("<script" in page or "<img" in page for page in pages)
