@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.errors import (
-    ChunkError,
-    MetadataError,
-    MissingChunkError,
-    VarlengthChunkError,
-)
+from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, VarlengthChunkError
 from xarray_n5.metadata import Varlength
 from xarray_n5.paths import join
 from xarray_n5.selection import outer
-from xarray_n5.storage import Remembered, set_many
+from xarray_n5.storage import Remembered, bounded, set_many
 from xarray_n5.structure import check_array
 
 if TYPE_CHECKING:
@@ -72,12 +67,18 @@ class Chunks:
         store = self.store.store if isinstance(self.store, Remembered) else self.store
         return replace(self, store=store, metadata=self.metadata.bare())
 
+    @property
+    def source(self) -> Store:
+        """The store, which takes no more for a chunk than the metadata allow."""
+        one = self.store.batch == 1
+        return self.store if one else bounded(self.store, self.metadata.most_stored)
+
     # One chunk
 
     def load(self, index: Index) -> np.ndarray | None:
         """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
         key = self.key(index)
-        return self.decoded(key, self.store.get(key))
+        return self.decoded(key, self.source.get(key))
 
     def decoded(self, key: str, data: bytes | None) -> np.ndarray | None:
         """Return what the bytes at a key hold, None where there are none."""

@@ -18,7 +18,7 @@ from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
 from xarray_n5.group import open_array
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, is_own, join
-from xarray_n5.storage import peek_many
+from xarray_n5.storage import bounded, peek_many
 from xarray_n5.writing.digests import read_digests
 from xarray_n5.writing.planning import group_chunks
 from xarray_n5.writing.receipts import digest
@@ -154,7 +154,7 @@ def _look_at(
     facts = np.zeros(expected.shape, _FACTS)
     start = tuple(side.start for side in where)
     indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
-    store = array.container
+    store = bounded(array.container, array.metadata.most_stored)
     if not deep:
         looked = peek_many(store, map(array.chunk_key, indices), _HEAD)
         for spot, index, head in zip(np.ndindex(facts.shape), indices, looked, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -65,6 +66,16 @@ class Content(Enum):
         return self in {Content.NUMBERS, Content.TEXTS}
 
 
+_ENCODED = 8
+"""How many times its own size a chunk may take when stored: filters may widen numbers."""
+
+_SMALL = 1 << 24
+"""How many bytes a chunk may take beside that: 16 MiB; chunks of other shapes are read, too."""
+
+_VARYING = 1 << 30
+"""How many bytes a chunk may take whose elements have no fixed size: 1 GiB."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayMetadata:
     """What is known of an array without reading its chunks."""
@@ -107,6 +118,13 @@ class ArrayMetadata:
         Where Zarr names no fill value, zarr-python 2 shows whatever the memory held before.
         """
         return getattr(self.layout, "filled", True)
+
+    @property
+    def most_stored(self) -> int:
+        """How many bytes a stored chunk may have, generously: more are not fetched."""
+        most = _ENCODED * math.prod(self.chunks) * self.dtype.itemsize + _SMALL
+        plain = self.content.is_writable and not self.dtype.hasobject
+        return most if plain else max(most, _VARYING)
 
     def bare(self) -> ArrayMetadata:
         """Return the metadata without attributes: all that a chunk needs to be read."""

@@ -135,9 +135,9 @@ def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | N
     if not first:
         return
     stored = False
-    one = [(first[0], chunks.store.get(first[0]))] if len(first) == 1 else None
+    one = [(first[0], chunks.source.get(first[0]))] if len(first) == 1 else None
     ahead = ahead_of(chunks.store, chunks.metadata)
-    for key, data in one or chunks.store.fetch(chain(first, keys), ahead):
+    for key, data in one or chunks.source.fetch(chain(first, keys), ahead):
         stored = stored or data is not None
         yield chunks.decoded(key, data)
     if not stored:

@@ -7,6 +7,7 @@ not at all, and anything but "not found" raises.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from xarray_n5.paths import join
@@ -37,6 +38,7 @@ __all__ = [
     "MemoryStore",
     "Remembered",
     "Store",
+    "bounded",
     "fresh",
     "open_container",
     "open_store",
@@ -223,6 +225,16 @@ def fresh(store: Store) -> Store:
     if isinstance(store, Remembered):
         return fresh(store.store)
     return store.fresh() if isinstance(store, FsspecStore) else store
+
+
+def bounded(store: Store, most: int) -> Store:
+    """Return a store that reads no more than `most` bytes for a key from a web server.
+
+    It is for chunks, which are never remembered.
+    """
+    if isinstance(store, Remembered):
+        return bounded(store.store, most)
+    return replace(store, limit=most) if isinstance(store, FsspecStore) else store
 
 
 def peek_many(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:

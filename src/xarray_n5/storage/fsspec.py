@@ -27,6 +27,7 @@ from xarray_n5.storage.filesystems import (
     url_of,
     whole,
 )
+from xarray_n5.storage.http import DOCUMENT, at_most
 from xarray_n5.storage.listings import forget, found_below, names, remove_folder
 from xarray_n5.storage.reaching import reach
 from xarray_n5.storage.retrying import Retries
@@ -50,8 +51,8 @@ _RETRIES = Retries()
 class FsspecStore:
     """A path on an fsspec filesystem.
 
-    Only a file that is not found is a missing key. A refused or broken request raises: fsspec's
-    ``on_error="omit"`` would turn it into zeros. What may pass is asked for again, a few times.
+    Only a file that is not found is a missing key; a refused or broken request raises. What may
+    pass is asked for again, a few times.
     """
 
     fs: AbstractFileSystem
@@ -64,6 +65,8 @@ class FsspecStore:
     """How often a request is made again that failed for what may pass."""
     copies: bool = True
     """Whether reads take what a caching filesystem keeps; all else asks the one behind it."""
+    limit: int = field(default=DOCUMENT, compare=False, repr=False)
+    """How many bytes a web server may send for a key; more are an error."""
     batch: ClassVar[int] = 256
     """How many keys are worth asking for at once, at most."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
@@ -139,7 +142,8 @@ class FsspecStore:
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key` in one request."""
         path, fs = self._path(key), self._reader
-        return self._asking(fs).for_what_may_be("read", key, lambda: whole(fs, path))
+        with at_most(self.limit):
+            return self._asking(fs).for_what_may_be("read", key, lambda: whole(fs, path))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently where the filesystem can."""
@@ -152,7 +156,8 @@ class FsspecStore:
 
         async def later(key: str) -> bytes | None:
             path = self._path(key)
-            return await asking.later("read", key, lambda: read(path, **how))  # type: ignore[misc]
+            with at_most(self.limit):
+                return await asking.later("read", key, lambda: read(path, **how))  # type: ignore[misc]
 
         return asking.several(keys, ahead, later, self.get)
 
@@ -171,10 +176,7 @@ class FsspecStore:
         self._change((key, self._path(key), data))
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
-        """Iterate over keys of which the bytes have been put, None removed; more are under way.
-
-        Where one fails, those that have begun are waited for before that is raised.
-        """
+        """Iterate over keys of which the bytes have been put, or removed where None is given."""
         return self._change_many(((key, self._path(key), data) for key, data in items), ahead)
 
     def _change(self, change: _Change) -> str:
@@ -231,10 +233,7 @@ class FsspecStore:
         deque(self.set_many(((key, None) for key in keys), self.batch), maxlen=0)
 
     def delete_tree(self, prefix: str, first: str) -> None:
-        """Remove everything under `prefix`, `first` before all else.
-
-        By their full names: fsspec takes a name with a star for a pattern.
-        """
+        """Remove everything under `prefix`, `first` before all else, by full names: no patterns."""
         path, fs = self._path(prefix), self._source
         self.delete([join(prefix, first)])
         forget(fs, path, below=True)

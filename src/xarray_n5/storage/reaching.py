@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MissingPackageError, RefusedError, RequestError
 from xarray_n5.storage.failures import is_missing, is_refused, is_transient
+from xarray_n5.storage.http import with_client
 from xarray_n5.storage.secrets import hide, hide_all
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def reach(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str
     from fsspec.core import url_to_fs
 
     try:
-        fs, root = url_to_fs(url, **options)
+        fs, root = url_to_fs(url, **with_client(url, options))
     except ImportError as error:
         for protocol in re.findall(r"(\w+)(?=::|://)", url):
             if protocol in _EXTRAS:

@@ -33,6 +33,9 @@ class Retries:
     longest: float = 5.0
     """How many seconds pass at most."""
 
+    within: float = 60.0
+    """After how many seconds a request is not made again: a slow server is asked once."""
+
     def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
         """Iterate over the seconds between requests: half of each pause is drawn by lot.
 
@@ -43,22 +46,24 @@ class Retries:
 
     def run(self, request: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
         """Return what a request returns; raise what the last one raised."""
+        end = time.monotonic() + self.within
         for delay in self.delays():
             try:
                 return request()
             except Exception as error:
-                if not _is_worth_it(error):
+                if not _is_worth_it(error) or time.monotonic() > end:
                     raise
             wait(delay)
         return request()
 
     async def run_async(self, request: Callable[[], Awaitable[T]]) -> T:
         """Return what a request returns; others go on while it waits."""
+        end = time.monotonic() + self.within
         for delay in self.delays():
             try:
                 return await request()
             except Exception as error:
-                if not _is_worth_it(error):
+                if not _is_worth_it(error) or time.monotonic() > end:
                     raise
             await asyncio.sleep(delay)
         return await request()
