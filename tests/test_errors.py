@@ -230,6 +230,14 @@ def a_transform_begins_with_x() -> None:
     xarray_n5.open_array(array("new.n5/a", transform={"axes": ["x", "y", "z"], **lists})).axes  # noqa: B018
 
 
+def a_transform_is_the_base_levels() -> None:
+    transform = {"axes": ["z", "y", "x"], "units": ["nm"] * 3, "scale": [40, 4, 4]}
+    node("new.n5/em", scales=[[1, 1, 1], [2, 2, 1]])
+    for level in ("s0", "s1"):
+        array(f"new.n5/em/{level}", transform=transform)
+    _ = xarray_n5.open_array("new.n5", "em/s1").axes
+
+
 def a_level_has_no_factors() -> None:
     node("new.n5/em", resolution=[4, 4, 40])
     array("new.n5/em/s0")
@@ -412,6 +420,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_dialect_makes_no_sense,
     a_dialect_is_silent,
     a_transform_begins_with_x,
+    a_transform_is_the_base_levels,
     a_level_has_no_factors,
     axes_of_an_image_have_no_order,
     imagej_has_origins,

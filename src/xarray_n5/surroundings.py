@@ -13,12 +13,12 @@ from xarray_n5.documents import get_all_documents, get_documents
 from xarray_n5.errors import MetadataError
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.paths import join
-from xarray_n5.storage import SUFFIX, SUFFIXES
+from xarray_n5.storage import SUFFIX, SUFFIXES, Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.formats import Format
+    from xarray_n5.formats import Documents, Format
     from xarray_n5.metadata import Attributes, Metadata
     from xarray_n5.storage import Store
 
@@ -27,6 +27,12 @@ _GENERATIONS = 3
 
 _COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
 """The path of a level that has a base level beside it."""
+
+_LEVEL = re.compile(r"s?\d+")
+"""The name of a level."""
+
+_OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
+"""Attributes of a group of levels."""
 
 _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
 """What comes down from all groups above in Neuroglancer, where that is asked for."""
@@ -52,13 +58,16 @@ def look_around(
     like
         An array in the same group, around which has been looked already.
     """
+    inside, most = bool(path), _GENERATIONS
+    if not inside and _LEVEL.fullmatch(store.name):
+        store, path, most = _within_groups(store, form)
     coarse = _COARSE.fullmatch(path)
     if like is not None and not coarse:
         other = like.other(path, metadata.attributes, metadata.shape)
         return replace(other, dtype=metadata.dtype)
     parts = path.split("/")[:-1]
     groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
-    wanted = groups if inherit else groups[:_GENERATIONS]
+    wanted = groups if inherit and inside else groups[:most]
     others = [*wanted, *([join(coarse[1] or "", "s0")] if coarse else [])]
     found = _read(store, form, others)
     parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
@@ -68,11 +77,42 @@ def look_around(
         path=path,
         parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
         beside=like.beside if like else {},
-        xml=xml_beside(store) if view_of(path) else None,
+        xml=xml_beside(store) if inside and view_of(path) else None,
         format=form.lists(lambda: get_documents(store, "", form)),
         dtype=metadata.dtype,
     )
     return over_base(node, found[-1], others[-1]) if coarse else node
+
+
+def _within_groups(store: Store, form: Format) -> tuple[Store, str, int]:
+    """Return where a level lies that a URL leads to: a store above, its path there, its groups.
+
+    A container need not be called ``*.n5``, as many in buckets are not. The directories above are
+    asked for documents in one batch, and count as groups up to the first that has none.
+    """
+    stores: list[Store] = []
+    names, above = [store.name], store.above()
+    while above is not None and len(stores) < _GENERATIONS:
+        stores.append(above)
+        names.append(above.name)
+        above = above.above()
+    if not stores:
+        return store, "", 0
+    top, count = Remembered(stores[-1]), len(stores)
+    paths = ["/".join(names[depth:count][::-1]) for depth in range(1, count + 1)]
+    try:
+        several = get_all_documents(top, [*paths, join(paths[0], "s0")], form)[:-1]
+    except PermissionError:
+        return store, "", 0  # nothing says that those directories belong to a container
+    depth = next((n for n, each in enumerate(several) if not each), count)
+    if not depth or not (store.name.startswith("s") or _is_multiscale(several[0])):
+        return store, "", 0
+    return top, "/".join(names[:count][::-1]), depth
+
+
+def _is_multiscale(documents: Documents) -> bool:
+    """Return whether a group's documents describe levels, which may be called by numbers."""
+    return any(f'"{key}"'.encode() in data for data in documents.values() for key in _OF_LEVELS)
 
 
 def over_base(node: Node, base: Metadata | None, path: str) -> Node:

@@ -143,6 +143,18 @@ def canonical_unit(text: str | None) -> str | None:
     return None if unit is None else unit.symbol
 
 
+def ratio(text: str | None, other: str | None) -> float | None:
+    """Return how many of another unit one is, or None where they cannot be compared.
+
+    >>> ratio("um", "nm"), ratio("nm", "s")
+    (1000.0, None)
+    """
+    one, two = unit_of(text), unit_of(other)
+    if one is None or two is None or one.quantity != two.quantity:
+        return None
+    return float(Fraction(str(one.size)) / Fraction(str(two.size)))
+
+
 def si_scale(scale: float, text: str | None) -> tuple[float, str]:
     """Return a length in a unit that is metres, seconds or hertz with an SI prefix.
 

@@ -18,6 +18,7 @@ from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.defaults import default_attributes, default_pyramid
 from xarray_n5.dialects.dimension_labels import DimensionLabels
+from xarray_n5.dialects.funlib import Funlib
 from xarray_n5.dialects.imagej import ImageJ
 from xarray_n5.dialects.levels import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
@@ -57,6 +58,7 @@ DIALECTS: dict[str, Dialect] = {
     Bdv.name: Bdv(),
     N5Viewer.name: N5Viewer(),
     Canonical.name: Canonical(),
+    Funlib.name: Funlib(),
     TensorStore.name: TensorStore(),
     Neuroglancer.name: Neuroglancer(),
     Paintera.name: Paintera(),

@@ -6,13 +6,14 @@ together. ``translate`` is where the centre of voxel 0 lies. Source: janelia-cel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.alerts import warn
 from xarray_n5.axes import Axis, Geometry, names
-from xarray_n5.dialects.levels import axis, factors_in, listings, over, steps
+from xarray_n5.dialects.levels import axis, factors_in, factors_of, listings, over, steps
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
+from xarray_n5.dialects.origins import by_axis, moved
 from xarray_n5.dialects.values import numbers, texts, whole_number
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class Cosem:
             own, key = listed.get("transform"), "multiscales of the group"
         if base is None and node.base is not None:
             base = node.base.attributes.get("transform")
-        found = _parse(own, node, key)
-        return None if found is None else over(_warned(found, own, node), _parse(base, node, key))
+        found, under = _parse(own, node, key), _parse(base, node, key)
+        if found is None:
+            return None
+        return moved(over(_at_level(_warned(found, own, node), under, node), under), node)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
         """Return the attribute in C order, saying so, and the level's own ``pixelResolution``.
@@ -127,6 +130,33 @@ def _parse(transform: object, node: Node, key: str) -> Geometry | None:
     said |= {"units": key} if any(units) else {}
     geometry = Geometry(tuple(axes), said | {"scale": key, "offset": key})
     return geometry.transpose() if orders == {"F"} else geometry
+
+
+def _at_level(geometry: Geometry, base: Geometry | None, node: Node) -> Geometry:
+    """Return a level's geometry, where BossDB repeats the base level's: by the group's factors."""
+    factors = factors_of(node, own=False)
+    if base is None or factors is None or all(factor == 1 for factor in factors):
+        return geometry
+    pairs = list(zip(geometry.axes, base.axes, strict=True))
+    if not all(own.step == under.step for own, under in pairs):
+        return geometry
+    ordered = by_axis(geometry, node.parents[0] if node.parents else {}, factors)
+    warn(
+        f"{node.path}: 'transform' has the scale of the base level, but the group lists "
+        f"{list(factors)} as the factors of this level; the factors are used"
+    )
+    axes = tuple(
+        replace(
+            own,
+            scale=own.step * factor,
+            offset=own.offset
+            + (under.step * (factor - 1) / 2 if own.offset == under.offset else 0.0),
+        )
+        if own.scale is not None
+        else own
+        for (own, under), factor in zip(pairs, ordered, strict=True)
+    )
+    return replace(geometry, axes=axes)
 
 
 def _warned(geometry: Geometry, transform: Any, node: Node) -> Geometry:

@@ -25,6 +25,7 @@ from xarray_n5.dialects.levels import (
     resolution_in,
     steps,
 )
+from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.transforms import matrix
 from xarray_n5.dialects.values import numbers, texts
 
@@ -77,7 +78,7 @@ class N5Viewer:
             )
             said |= {"scale": f"{said['scale']}, {_LAST}", "offset": _LAST}
         axes, affine = axes_under(names, units or (unit,) * ndim, rows, factors)
-        return Geometry(axes, said, affine=affine)
+        return moved(Geometry(axes, said, affine=affine), node)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
         """Return the base level's resolution with its one unit, and the level's factors."""
@@ -108,7 +109,9 @@ def _level(
     """Return the base level's resolution, where it is known, and the level's factors."""
     if scales is None:
         return None, factors_of(node)
-    if "transform" in node.attributes and "downsamplingFactors" not in node.attributes:
+    if {"transform", _KEY} <= node.attributes.keys() and (
+        "downsamplingFactors" not in node.attributes
+    ):
         return scales, None  # COSEM's: the level's own resolution
     scales, factors = base_and_factors(node, _KEY, scales)
     if factors is not None or node.base is None:

@@ -17,6 +17,7 @@ from xarray_n5.dialects.levels import (
     factors_of,
     steps,
 )
+from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.units import si_scale
@@ -77,7 +78,7 @@ class Neuroglancer:
         if isinstance(labels, dict):
             axes = _labelled(axes, labels, node.shape)
             said |= {"labels": at("coordinateArrays")} if any(a.labels for a in axes) else {}
-        return Geometry(axes, said)
+        return moved(Geometry(axes, said), node)
 
     def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
         """Return the attributes of a single array, which are TensorStore's, and its labels."""

@@ -73,6 +73,11 @@ def units_of_values(attributes: Attributes) -> bool:
     return isinstance(text, str) and ("resolution" not in attributes or unit_of(text) is None)
 
 
+def is_of_funlib(attributes: Attributes) -> bool:
+    """Return whether an array's lists are those of funlib.persistence, in C order everywhere."""
+    return bool({"voxel_size", "axis_names"} & attributes.keys())
+
+
 class Dialect(Protocol):
     """A convention for axes."""
 

@@ -18,12 +18,19 @@ from xarray_n5.dialects.levels import (
     factors_if_any,
     steps,
 )
+from xarray_n5.dialects.node import is_of_funlib
 from xarray_n5.dialects.values import numbers, whole_number
+from xarray_n5.units import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects import Node
+    from xarray_n5.metadata import Attributes
+
+
+_UNITS = ("unit", "resolution_unit", "offset_unit")
+"""Keys of the one unit; the last two are CellMap's, on crops for training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +38,7 @@ class Paintera:
     """Base resolution and offset, with at most one unit, times how much a level is downsampled."""
 
     name: ClassVar[str] = "paintera"
-    keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", "unit", "downsamplingFactors")
+    keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
 
     def read(self, node: Node) -> Geometry | None:
         """Return the axes, or None where ``axes`` or ``units`` tell of another dialect."""
@@ -39,7 +46,9 @@ class Paintera:
         own = node.attributes
         if {"axes", "units"} & own.keys() or {"axes", "units"} & group.keys():
             return None
-        keys = ("resolution", "offset", "unit")
+        if is_of_funlib(own) and "resolution" not in own:
+            return None
+        keys = ("resolution", "offset", "unit", "resolution_unit", "offset_unit")
         around = {key: group[key] for key in keys if key in group}
         placed = {"resolution", "offset"} & own.keys()
         if not placed and not {"resolution", "offset"} & around.keys():
@@ -52,11 +61,12 @@ class Paintera:
         ndim = len(node.shape)
         scales = numbers("resolution", found.get("resolution"), ndim) or (1.0,) * ndim
         starts = numbers("offset", found.get("offset"), ndim, positive=False, filler=0.0)
-        unit = found["unit"] if isinstance(found.get("unit"), str) else None
+        unit, starts = _unit_of(found, starts)
         scales, factors = base_and_factors(node, "resolution", scales)
         if not placed and not check_level(node, factors):
             return None
-        said = {"scale": at("resolution")} | ({"units": at("unit")} if unit else {})
+        said = {"scale": at("resolution")}
+        said |= {"units": at(next(key for key in _UNITS if unit == found.get(key)))} if unit else {}
         if factors is not None:
             said["scale"] += ", downsamplingFactors"
         if starts is not None:
@@ -85,6 +95,26 @@ class Paintera:
         offsets = [whole_number(axis.base[1]) for axis in ordered.axes[::-1]]
         attributes = {"multiScale": True, "resolution": steps(ordered), "offset": offsets}
         return attributes | _unit(base)
+
+
+def _unit_of(
+    found: Attributes, starts: tuple[float, ...] | None
+) -> tuple[str | None, tuple[float, ...] | None]:
+    """Return the unit, and offsets in it: these may have a unit of their own.
+
+    Raises
+    ------
+    ValueError
+        If that cannot be converted.
+    """
+    unit = next((found[key] for key in _UNITS if isinstance(found.get(key), str)), None)
+    other = found.get("offset_unit")
+    if starts is None or other == unit or not isinstance(other, str):
+        return unit, starts
+    times = ratio(other, unit)
+    if times is None:
+        raise ValueError(f"'offset_unit' is {other!r}, but the unit of the resolution is {unit!r}")
+    return unit, tuple(start * times for start in starts)
 
 
 def _unit(geometry: Geometry) -> dict[str, Any]:

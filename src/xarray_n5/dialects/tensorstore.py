@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import axes_at_level, base_and_factors
+from xarray_n5.dialects.node import is_of_funlib
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.units import written_unit
 
@@ -33,6 +34,8 @@ class TensorStore:
         found = {key: node.attributes.get(key) for key in self.keys}
         if found["axes"] is found["units"] is None:
             return None  # a resolution alone is Paintera's
+        if found["axes"] is found["resolution"] is None and is_of_funlib(node.attributes):
+            return None
         names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
         # With all axes named, lists that are short are for the first of them, those of space.
         exact = found["axes"] is None

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _PLACES = ("resolution", "offset", "downsamplingFactors")
 """Paintera's lists."""
 
-_OTHERS = frozenset({"axes", "units", "pixelResolution", "saved_completely"})
+_OTHERS = frozenset(
+    {"axes", "units", "pixelResolution", "saved_completely", "voxel_size", "axis_names"}
+)
 """Attributes beside which such lists are another dialect's."""
 
 _LISTS = ("scale", "translation")

@@ -1,0 +1,98 @@
+"""``voxel_size``, ``offset`` and ``axis_names`` of funlib.persistence: DaCapo, Volara, daisy.
+
+Lists are in C order in every format, since they are attributes of zarr-python's arrays. Those of
+numbers and units leave out the axes of channels, which are marked by ``^`` or by ``types``. The
+names of the keys are the default ones. Source: funlib.persistence, arrays/metadata.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.axes import Geometry, names
+from xarray_n5.dialects.levels import axis
+from xarray_n5.dialects.node import is_of_funlib
+from xarray_n5.dialects.values import numbers, texts, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.dialects import Node
+
+_UNNAMED = re.compile(r"d\d+")
+"""What funlib.persistence calls axes that nobody named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Funlib:
+    """Names, units, voxel sizes and offsets of one array; final numbers."""
+
+    name: ClassVar[str] = "funlib"
+    keys: ClassVar[tuple[str, ...]] = ("voxel_size", "axis_names", "offset", "units", "types")
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes, or None where neither ``voxel_size`` nor ``axis_names`` is there."""
+        own, ndim = node.attributes, len(node.shape)
+        if not is_of_funlib(own):
+            return None
+        named = texts("axis_names", own.get("axis_names"), ndim, exact=True)
+        types = texts("types", own.get("types"), ndim, exact=True) or ("",) * ndim
+        count = _physical(own, named, types, ndim)
+        places = [
+            n for n in range(ndim) if not ("^" in (named or types)[n] or types[n] == "channel")
+        ]
+        places = places if len(places) == count else list(range(ndim - count, ndim))
+        units = texts("units", own.get("units"), count, exact=True) or ("",) * count
+        starts = numbers("offset", own.get("offset"), count, positive=False, exact=True)
+        scales = numbers("voxel_size", own.get("voxel_size"), count, exact=True)
+        placed = scales is not None or starts is not None or any(units)
+        axes = []
+        for n, name in enumerate(named or ("",) * ndim):
+            called = "" if _UNNAMED.fullmatch(name) else name.replace("^", "")
+            if n not in places:
+                axes.append(axis(called, None, None, kind="channel"))
+                continue
+            at = places.index(n)
+            scale = scales[at] if scales else 1.0 if placed else None
+            start = starts[at] if starts else 0.0
+            axes.append(axis(called, units[at], scale, start, kind=types[n]))
+        said = {"names": "axis_names"} if any(each.name for each in axes) else {}
+        said |= {"units": "units"} if any(units) else {}
+        said |= {"scale": "voxel_size"} if placed else {}
+        said |= {"offset": "offset"} if starts is not None else {}
+        return Geometry(tuple(axes), said)
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+        """Return the attributes; there are whole numbers only."""
+        channels = [axis.kind == "channel" for axis in geometry.axes]
+        physical = [each for each in geometry.axes if each.kind != "channel"]
+        found = [number for each in physical for number in (each.step, each.offset)]
+        if not all(number.is_integer() for number in found):
+            raise ValueError("'voxel_size' and 'offset' of funlib.persistence are whole numbers")
+        if any(each.step < 0 for each in physical):
+            raise ValueError("'voxel_size' is positive: no axis may run backwards")
+        called = zip(names(geometry.axes), channels, strict=True)
+        return {
+            "axis_names": [f"{name}^" if channel else name for name, channel in called],
+            "types": [each.kind or "space" for each in geometry.axes],
+            "units": [each.unit or "" for each in physical],
+            "voxel_size": [whole_number(each.step) for each in physical],
+            "offset": [whole_number(each.offset) for each in physical],
+        }
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
+        """Return no attributes: each level has all of its numbers."""
+        return {}
+
+
+def _physical(
+    attributes: Any, named: tuple[str, ...] | None, types: tuple[str, ...], ndim: int
+) -> int:
+    """Return how many axes have a place: as many as there are numbers, else those not marked."""
+    for key in ("voxel_size", "offset", "units"):
+        if isinstance(attributes.get(key), list):
+            return min(len(attributes[key]), ndim)
+    marked = zip(named or ("",) * ndim, types, strict=True)
+    return sum(not ("^" in name or kind == "channel") for name, kind in marked)
