@@ -422,6 +422,32 @@ def test_digests_are_never_unpickled(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+# XML
+
+GOOD = "<voxelSize><unit>um</unit><size>1 2 3</size></voxelSize>"
+
+XML = {
+    "entity": ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]>', GOOD.replace("um", "&x;")),
+    "laughs": ('<!DOCTYPE a [<!ENTITY x "lol"><!ENTITY y "&x;&x;">]>', GOOD.replace("1", "&y;")),
+    "elsewhere": ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd">', GOOD),
+    "deep": ("", GOOD + "<a>" * 10 + "<b>" * 10),
+    "digits": ("", GOOD.replace("</voxelSize>", "</voxelSize><id>" + "9" * 5000 + "</id>")),
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("kind", XML)
+def test_xml_with_a_document_type_is_ignored(tmp_path: Path, kind: str, encoding: str) -> None:
+    head, setup = XML[kind]
+    text = f"{head}<SpimData><ViewSetup>{setup}</ViewSetup></SpimData>"
+    view = {**ARRAY, "dimensions": [4, 4, 4], "blockSize": [4, 4, 4]}
+    node(tmp_path / "c.n5", "setup0/timepoint0/s0", **view)
+    (tmp_path / "c.xml").write_bytes(text.encode(encoding))
+    array = xarray_n5.open_array(tmp_path / "c.n5", "setup0/timepoint0/s0")
+    with pytest.warns(UserWarning, match="XML beside the container is ignored"):
+        assert all(axis.unit is None for axis in array.geometry().axes)
+
+
 # Terminals and pages
 
 
