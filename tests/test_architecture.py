@@ -40,7 +40,7 @@ LADDER = [
     {"axes"},
     {"grid", "pyramids.scaling"},
     {"compression", "storage"},
-    {"metadata", "writing.underway"},
+    {"consolidated", "metadata", "writing.underway"},
     {"dialects", "formats"},
     {"documents"},
     {"structure"},
@@ -185,8 +185,9 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
 )
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
-    # These two are mostly the documentation of what users call.
-    assert lines <= {"array.py": 495, "group.py": 560, "dask.py": 360}.get(path.name, 300)
+    # These are mostly the documentation of what users call.
+    large = {"accessor.py": 320, "array.py": 495, "group.py": 560, "dask.py": 360}
+    assert lines <= large.get(path.name, 300)
 
 
 def modules() -> list[str]:

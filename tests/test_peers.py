@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import xarray_n5
 from xarray_n5 import Axis, create_array, open_array, pyramid
@@ -203,5 +204,27 @@ def test_chunks_of_ome_ngff_images_are_nested(tmp_path: Path) -> None:
     chosen = {"image": {"chunks": 2, "layout": {"dimension_separator": "."}}}
     dataset.n5.to_n5(tmp_path / "d.zarr", encoding=chosen, mode="w")
     assert chunks_of(tmp_path / "d.zarr/image") == {"0.0", "1.0"}
-    again = xr.open_zarr(tmp_path / "d.zarr", consolidated=False)
+    again = xr.open_zarr(tmp_path / "d.zarr")
     xr.testing.assert_equal(again["image"], dataset["image"])
+
+
+def ome_image(group: Path) -> Any:
+    """An OME-NGFF 0.4 image as ome-zarr-models validates it."""
+    from ome_zarr_models.v04 import Image
+
+    return Image.from_zarr(zarr.open_group(group, mode="r", zarr_format=2)).ome_attributes
+
+
+def test_ome_zarr_models_validates_pyramids_and_datasets(tmp_path: Path) -> None:
+    space = [Axis(name=name, unit="nm", scale=4.0) for name in "yx"]
+    axes = [Axis(name="c", labels=("DNA", "actin")), *space]
+    data = np.zeros((2, 8, 8), "u2")
+    by: dict[str, Any] = {"factors": {"y": 2, "x": 2}, "levels": 1, "chunks": (1, 4, 4)}
+    pyramid(data, tmp_path / "p.zarr", axes=axes, format="zarr2", **by)
+    found = ome_image(tmp_path / "p.zarr")
+    (scale, translation) = found.multiscales[0].datasets[1].coordinateTransformations
+    assert [scale.scale, translation.translation] == [[1, 8, 8], [0, 2, 2]]
+    assert [channel.label for channel in found.omero.channels] == ["DNA", "actin"]
+    coords = {name: (name, 4.0 * np.arange(8), {"units": "um"}) for name in "yx"}
+    xr.Dataset({"image": (("y", "x"), data[0])}, coords).n5.to_n5(tmp_path / "d.zarr")
+    assert ome_image(tmp_path / "d.zarr").multiscales[0].axes[0].unit == "micrometer"

@@ -86,7 +86,7 @@ def test_both_engines_open_what_was_given(tmp_path: Path, chunked: bool) -> None
         found.n5.to_n5(tmp_path, "again", mode="w")
         xr.testing.assert_identical(theirs(tmp_path, "again"), dataset)
     assert {each.name for each in (tmp_path / "g").iterdir()} == {
-        *dataset.variables, ".zgroup", ".zattrs",
+        *dataset.variables, ".zgroup", ".zattrs", ".zmetadata",
     }  # fmt: skip
     note = json.loads((tmp_path / "g/text/.zattrs").read_text())
     assert note == {"_ARRAY_DIMENSIONS": ["x"], "coordinates": note["coordinates"]}

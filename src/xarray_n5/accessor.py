@@ -74,6 +74,7 @@ class DatasetAccessor:
         resume: bool | str = False,
         checksums: bool = False,
         fsync: bool = False,
+        consolidated: bool | None = None,
         **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable an array of a group, all of them in one computation.
@@ -119,6 +120,10 @@ class DatasetAccessor:
             "n5", "zarr2" or "hdf5"; by default that of the container, or by a new one's name.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
+        consolidated
+            Whether the group gets consolidated metadata, as of ``Dataset.to_zarr``. By default
+            in Zarr v2, unless a region or ``mode="r+"`` is written into what is there. Existing
+            consolidated metadata are updated in any case.
 
         Returns
         -------
@@ -156,6 +161,7 @@ class DatasetAccessor:
             resume=resume,
             checksums=checksums,
             fsync=fsync,
+            consolidated=consolidated,
         )
         place = path_in(how.form.name, group or "")
         if append_dim is None and region is None and mode != "r+":
@@ -233,6 +239,7 @@ class DataTreeAccessor:
         resume: bool | str = False,
         checksums: bool = False,
         fsync: bool = False,
+        consolidated: bool | None = None,
         **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the tree, each node a group; all data in one computation.
@@ -245,7 +252,7 @@ class DataTreeAccessor:
             As in :meth:`DatasetAccessor.to_n5`, for each node by itself; groups that are no nodes
             of the tree stay.
         url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format, \
-        resume, checksums, fsync
+        resume, checksums, fsync, consolidated
             As in :meth:`DatasetAccessor.to_n5`.
 
         Raises
@@ -273,6 +280,7 @@ class DataTreeAccessor:
             resume=resume,
             checksums=checksums,
             fsync=fsync,
+            consolidated=consolidated,
         )
         nodes = []
         for node in self._tree.subtree:

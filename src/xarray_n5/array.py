@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
 from xarray_n5.attributes import NodeAttributes
 from xarray_n5.dialects import geometry_of
-from xarray_n5.documents import get_documents, set_documents
+from xarray_n5.documents import change_documents, get_documents
 from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
 from xarray_n5.grid import ChunkGrid
 from xarray_n5.metadata import ArrayMetadata, Content
@@ -410,13 +411,12 @@ class Array:
         if not before.content.is_writable:
             raise ValueError(f"{self.url} holds {before.content.value}, which are read only")
         chunks = self._chunks
-        before_it = get_documents(chunks.store, self.path, chunks.format)
-        documents = chunks.format.with_shape(before_it, new, self._where)
         if any(map(operator.lt, new, before.shape)):
             self._drop_digests()
         stored = list(chunks.stored_indices())
         chunks.prepare(new, stored)
-        set_documents(chunks.store, self.path, documents)
+        resized = partial(chunks.format.with_shape, shape=new, where=self._where)
+        change_documents(chunks.store, self.path, chunks.format, resized)
         self._chunks = replace(chunks, metadata=replace(before, shape=new))
         self._chunks.trim(before, stored)
         self._invalidate()

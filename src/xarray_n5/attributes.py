@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.documents import get_documents, set_documents
+from xarray_n5.documents import change_documents, get_documents
 from xarray_n5.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 from xarray_n5.metadata import GroupMetadata, check_factors, lists_levels
 from xarray_n5.parsing import MOST_NESTED, is_deep
@@ -17,7 +17,7 @@ from xarray_n5.paths import join
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from xarray_n5.formats import Format
+    from xarray_n5.formats import Documents, Format
     from xarray_n5.storage import Store
 
 
@@ -91,20 +91,24 @@ class NodeAttributes(MutableMapping[str, Any]):
         if not self._writable:
             raise ReadOnlyError(self._store.url, self._path)
         where = join(self._store.url, self._path, self._format.documents[0])
-        before = get_documents(self._store, self._path, self._format)
-        node = self._format.read(before, where)
-        if self._is_array and isinstance(node, GroupMetadata):
-            raise NodeNotFoundError(self._store.url, self._path, "array")
-        if not self._is_array:
-            node = self._format.as_group(before, where)
-        if self._is_array and not lists_levels(node.attributes):
-            check_factors(new, where)
-        stored = dict(node.attributes)
-        items = {k: v for k, v in stored.items() if k not in gone} | as_json(new, where)
-        changed = self._format.with_attributes(before, items, where)
-        set_documents(self._store, self._path, changed)
-        self._items = items
-        self._changed(items)
+        proper = as_json(new, where)
+
+        def change(before: Documents) -> Documents:
+            node = self._format.read(before, where)
+            if self._is_array and isinstance(node, GroupMetadata):
+                raise NodeNotFoundError(self._store.url, self._path, "array")
+            if not self._is_array:
+                node = self._format.as_group(before, where)
+            if self._is_array and not lists_levels(node.attributes):
+                check_factors(new, where)
+            stored = dict(node.attributes)
+            items = {k: v for k, v in stored.items() if k not in gone} | proper
+            changed = self._format.with_attributes(before, items, where)
+            self._items = items
+            return changed
+
+        change_documents(self._store, self._path, self._format, change)
+        self._changed(dict(self._items))
 
 
 def attributes_of(store: Store, path: str, form: Format) -> NodeAttributes:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xarray_n5.documents import delete_node, get_all_documents, get_documents, set_documents
+from xarray_n5.documents import (
+    complete_documents,
+    delete_node,
+    get_all_documents,
+    get_documents,
+)
 from xarray_n5.errors import MetadataError, NodeExistsError, UnknownCompressionError
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata, check_factors
 from xarray_n5.nodes import FOREIGN
@@ -166,8 +171,7 @@ def make_room(
     if replacement is not None and (before or store.is_folder(path)):
         delete_node(store, path, form)
     for parent, documents in above.items():
-        at = _where(store, parent, form)
-        set_documents(store, parent, form.above(documents, at, fresh=fresh and not parent))
+        complete_documents(store, parent, form, documents, fresh=fresh and not parent)
     if path:
         return {}
     return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
@@ -213,10 +217,11 @@ def check_place(
 
 
 def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:
-    """Write what a directory lacks to be a group of the format, if it is nobody else's."""
-    check_alone(store, {**_ancestors(store, path, form), path: before}, form)
-    if lacking := form.above(before, _where(store, path, form), fresh=False):
-        set_documents(store, path, lacking)
+    """Write what a directory and those around it lack to be groups, if they are nobody else's."""
+    groups = {**_ancestors(store, path, form), path: before}
+    check_alone(store, groups, form)
+    for group, documents in groups.items():
+        complete_documents(store, group, form, documents, fresh=False)
 
 
 def check_alone(store: Store, places: Mapping[str, Documents], form: Format) -> None:

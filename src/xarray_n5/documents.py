@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.alerts import ODD, warn
+from xarray_n5.consolidated import DOCUMENTS, KEY, MOST_BYTES, dump, parsed, renew
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.parsing import parse_object
 from xarray_n5.paths import join
+from xarray_n5.storage import exclusive, fresh
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from xarray_n5.formats import Documents, Format
     from xarray_n5.storage import Store
 
-_ALL = ".zmetadata"
-"""The document of a Zarr group that repeats all others below it."""
-
-_MOST_BYTES = 1 << 28
-"""The largest of such documents."""
-
-_CONSOLIDATED = frozenset({".zarray", ".zgroup", ".zattrs"})
+_TRIES = 8
+"""How often documents are changed where somebody else changes them at the same time."""
 
 
 def get_documents(store: Store, path: str, form: Format) -> Documents:
@@ -61,18 +57,18 @@ def folders_in(store: Store, path: str, form: Format) -> tuple[str, ...]:
 
 def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | None:
     """Return the nodes in a group that a container's summary names; None where there is none."""
-    document = store.get(_ALL) if _CONSOLIDATED.issuperset(form.documents) else None
+    document = store.get(KEY) if DOCUMENTS.issuperset(form.documents) else None
     if document is None:
         return None
     try:
-        whole = parse_object(document, _ALL, _MOST_BYTES)
+        whole = parse_object(document, KEY, MOST_BYTES)
         keys = list(whole["metadata"])
         version = whole["zarr_consolidated_format"]
     except ODD as error:
-        warn(f"{join(store.url, _ALL)} is corrupt; ignored ({error!r})")
+        warn(f"{join(store.url, KEY)} is corrupt; ignored ({error!r})")
         return None
     if version != 1:
-        warn(f"{join(store.url, _ALL)} has the version {version!r}, not 1; it is not listened to")
+        warn(f"{join(store.url, KEY)} has the version {version!r}, not 1; it is not listened to")
         return None
     below = f"{path}/" if path else ""
     inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))
@@ -98,71 +94,90 @@ def _documents_or_error(store: Store, path: str, form: Format) -> Documents | Un
 
 def set_documents(store: Store, path: str, documents: Documents) -> None:
     """Write documents in their order: what makes a node one comes last."""
-    for name, data in documents.items():
-        store.set(join(path, name), data)
-    _consolidate(store, path, documents)
+    if documents:
+        replace_documents(store, path, {}, documents)
 
 
 def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
-    """Write a node's documents, and remove those that it has no more."""
+    """Write a node's documents, and remove those that it no longer has."""
     stale = sorted(before.keys() - after.keys())
-    for name, data in after.items():
+    with exclusive(store, path):
+        _write(store, path, after)
+        if stale:
+            store.delete([join(path, name) for name in stale])
+    renew(store, path, [*after, *stale])
+
+
+def change_documents(
+    store: Store, path: str, form: Format, change: Callable[[Documents], Documents]
+) -> None:
+    """Change documents of a node, without losing what others change at the same time.
+
+    Parameters
+    ----------
+    store, path, form
+        The node.
+    change
+        Returns the documents to write, of those that are stored. Where the store has no locks, it
+        is called again until nothing changes any more: another change may have come between.
+    """
+    for _ in range(_TRIES):
+        with exclusive(store, path) as alone:
+            before = get_documents(fresh(store), path, form)
+            written = change(before)
+            changed = {name: data for name, data in written.items() if before.get(name) != data}
+            _write(store, path, changed)
+        renew(store, path, list(written))
+        if alone or not changed:
+            return
+
+
+def complete_documents(
+    store: Store, path: str, form: Format, before: Documents, *, fresh: bool
+) -> None:
+    """Write what a group lacks, be it a fresh container's root; nothing that is there changes."""
+
+    def lacking(documents: Documents) -> Documents:
+        return form.above(documents, join(store.url, path, form.documents[0]), fresh=fresh)
+
+    if lacking(before):
+        change_documents(store, path, form, lacking)
+
+
+def _write(store: Store, path: str, documents: Documents) -> None:
+    for name, data in documents.items():
         store.set(join(path, name), data)
-    if stale:
-        store.delete([join(path, name) for name in stale])
-    _consolidate(store, path, after, stale)
 
 
 def delete_node(store: Store, path: str, form: Format) -> None:
     """Remove a node and all below it, its first document before all else."""
     store.delete_tree(path, form.documents[0])
-    if _CONSOLIDATED.issuperset(form.documents):
-        _consolidate(store, path, {}, None)
+    if DOCUMENTS.issuperset(form.documents):
+        renew(store, path, None)
 
 
-def _consolidate(
-    store: Store, path: str, written: Documents, gone: Collection[str] | None = ()
-) -> None:
-    """Keep a Zarr container's ``.zmetadata`` true, where it has one.
-
-    Parameters
-    ----------
-    store, path
-        The container and the node.
-    written
-        Documents that the node has now.
-    gone
-        Names of those that it has no more; None for the node and all below it.
-    """
-    if not _CONSOLIDATED.intersection([*written, *(gone or ())]) and gone is not None:
-        return
-    parts = path.split("/") if path else []
-    above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-    found = store.get_many([join(place, _ALL) for place in above])
-    for place, document in zip(above, found, strict=True):
-        if document is not None:
-            inner = path.removeprefix(place).lstrip("/")
-            _renew(store, join(place, _ALL), document, inner, written, gone)
+def consolidate(store: Store, path: str, form: Format) -> None:
+    """Write the consolidated metadata of a Zarr group: all documents of it and below it."""
+    with exclusive(store, path):
+        found: dict[str, Any] = {}
+        level = [path]
+        while level:
+            documents = dict(zip(level, get_all_documents(store, level, form), strict=True))
+            for node, own in documents.items():
+                inner = node.removeprefix(path).lstrip("/")
+                found |= parsed({join(inner, name): data for name, data in own.items()})
+            level = _inside(
+                store, [node for node in level if form.documents[0] not in documents[node]]
+            )
+        store.set(join(path, KEY), dump(dict(sorted(found.items()))))
 
 
-def _renew(
-    store: Store,
-    key: str,
-    document: bytes,
-    path: str,
-    written: Documents,
-    gone: Collection[str] | None,
-) -> None:
-    try:
-        whole = parse_object(document, key, _MOST_BYTES)
-        known = dict(whole["metadata"])
-    except ODD as error:
-        warn(f"{join(store.url, key)} is corrupt and not updated ({error!r}); remove it")
-        return
-    below = f"{path}/" if path else ""
-    if gone is None:
-        known = {name: value for name, value in known.items() if not name.startswith(below)}
-    for name in gone or ():
-        known.pop(join(path, name), None)
-    known |= {join(path, name): json.loads(data) for name, data in written.items()}
-    store.set(key, json.dumps({**whole, "metadata": known}, indent=4).encode())
+def _inside(store: Store, groups: Sequence[str]) -> list[str]:
+    """Return the paths of what may be nodes in groups."""
+    listings = store.list_many(groups) if groups else ()
+    return [
+        join(group, name)
+        for group, (folders, _) in zip(groups, listings, strict=True)
+        for name in folders
+        if not name.startswith(".")
+    ]

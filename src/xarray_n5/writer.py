@@ -111,6 +111,7 @@ def _begin(
     begun: dict[str, Begun] = {}
     for each, group in zip(plans, groups, strict=True):
         begun |= _write_group(each, group, replace(how, whole=mark), written)
+    how.consolidate(root, usual=True)
     return together(begun, root, mark)
 
 

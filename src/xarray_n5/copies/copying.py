@@ -17,8 +17,9 @@ from xarray_n5.copies.destinations import Destination
 from xarray_n5.copies.replicas import Changes, replica
 from xarray_n5.copies.translating import for_group
 from xarray_n5.dialects import Node
-from xarray_n5.documents import get_documents
+from xarray_n5.documents import consolidate, get_documents
 from xarray_n5.errors import ResumeError
+from xarray_n5.formats import Zarr2
 from xarray_n5.graphs import check_one_process
 from xarray_n5.group import create_group, open_node
 from xarray_n5.metadata import GroupMetadata
@@ -251,6 +252,8 @@ def _begin(
         group = create_group(target.store, path, mode="a", format=target.form.name)
         if attributes:
             group.attrs.update(attributes)
+    if target.form.name == Zarr2.name:
+        consolidate(target.store, target.path, target.form)
     return Copy(begun, together(begun, target.path, mark))
 
 

@@ -92,7 +92,6 @@ def update(
     packed = {name: each for name, each in packed.items() if name not in beside}
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
-    # Everything is checked; from here on, arrays change.
     facts: dict[str, Any] = {"by": writer_name(), "began": now()}
     if append_dim is None:
         mark.begin(facts, planned=bool(began))
@@ -114,6 +113,7 @@ def update(
         arrays[name].path: _write(arrays[name], stored.variables[name].dims, each, places, how)
         for name, each in packed.items()
     }
+    how.consolidate(path, usual=append_dim is not None)
     return together(begun, path, mark)
 
 

@@ -119,11 +119,11 @@ class N5:
         return _dump({**members, "dimensions": list(shape[::-1])}, where, members)
 
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
-        """Return a new root's document with a version; every directory is a group as it is."""
+        """Return a document where there is none: zarr-python 2 lists no group without one."""
         members = _parse(documents, where)
-        if not fresh or "n5" in members:
-            return {}
-        return _dump({"n5": VERSION, **members}, where, members)
+        if fresh and "n5" not in members:
+            return _dump({"n5": VERSION, **members}, where, members)
+        return {} if _DOCUMENT in documents else _dump({}, where)
 
     def _structure(self, metadata: ArrayMetadata, where: str) -> dict[str, Any]:
         name = metadata.dtype.name

@@ -9,7 +9,6 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.array import Array
-from xarray_n5.attributes import attributes_of
 from xarray_n5.axes import Axis, Geometry, as_geometry
 from xarray_n5.compression import Compression, resolve
 from xarray_n5.coordinates import geometry_from
@@ -57,10 +56,8 @@ def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
     """Give a base level that was there the factors that its new levels have, where it has none."""
     if stored is None:
         return
-    chunks = stored._chunks  # noqa: SLF001 - the array as it is stored
-    attributes = attributes_of(chunks.store, chunks.path, chunks.format)
-    if lacking := {k: v for k, v in factors_of_base(own).items() if k not in attributes}:
-        attributes.update(lacking)
+    if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
+        open_array(stored.container, stored.path, mode="r+").attrs.update(lacking)
 
 
 def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from xarray_n5.storage.hdf5 import Hdf5Store
 from xarray_n5.storage.hdf5_birth import SUFFIXES
 from xarray_n5.storage.hdf5_links import FOLLOW
 from xarray_n5.storage.local import LocalStore
+from xarray_n5.storage.locking import exclusive
 from xarray_n5.storage.memory import MemoryStore
 from xarray_n5.storage.remembered import Remembered
 
@@ -39,6 +40,7 @@ __all__ = [
     "Remembered",
     "Store",
     "bounded",
+    "exclusive",
     "fresh",
     "open_container",
     "open_store",

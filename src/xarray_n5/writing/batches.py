@@ -12,8 +12,8 @@ from dask.base import compute as compute_now
 from dask.base import tokenize
 
 from xarray_n5.datasets.packings import packing_of
-from xarray_n5.documents import get_all_documents
-from xarray_n5.formats import get_format
+from xarray_n5.documents import consolidate, get_all_documents
+from xarray_n5.formats import Zarr2, get_format
 from xarray_n5.graphs import check_one_process
 from xarray_n5.nodes import format_to_write
 from xarray_n5.options import check_option
@@ -57,10 +57,16 @@ class Writing:
     """Whether Dask's arrays are computed later; all else is written at once."""
     whole: Underway | None = None
     """The mark of all together, where they have one."""
+    consolidated: bool | None = None
+    """Whether a group gets consolidated metadata; None for where xarray writes them, too."""
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
         check_option("partial_chunks", self.partial_chunks, "error", "merge")
+        if self.consolidated and self.form.name != Zarr2.name:
+            raise ValueError(
+                f"consolidated=True is for Zarr v2; {self.form.name} has no consolidated metadata"
+            )
 
     @classmethod
     def into(
@@ -94,6 +100,13 @@ class Writing:
             whole=self.whole,
             **options,
         )
+
+    def consolidate(self, path: str, *, usual: bool) -> None:
+        """Write the consolidated metadata of a group, if asked for or, where not, if `usual`."""
+        wanted = usual if self.consolidated is None else self.consolidated
+        if wanted and self.form.name == Zarr2.name:
+            store, inner = open_container(self.url, path, self.storage_options)
+            consolidate(fresh(store), inner, self.form)
 
     def mark(self, path: str, *facts: Any) -> Underway:
         """Return the mark of a write into a group, which is made of what is written."""
