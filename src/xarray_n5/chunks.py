@@ -70,8 +70,7 @@ class Chunks:
     @property
     def source(self) -> Store:
         """The store, which takes no more for a chunk than the metadata allow."""
-        one = self.store.batch == 1
-        return self.store if one else bounded(self.store, self.metadata.most_stored)
+        return bounded(self.store, self.metadata.most_stored)
 
     # One chunk
 

@@ -7,6 +7,7 @@ not at all, and anything but "not found" raises.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -230,13 +231,20 @@ def fresh(store: Store) -> Store:
 
 
 def bounded(store: Store, most: int) -> Store:
-    """Return a store that reads no more than `most` bytes for a key from a web server.
+    """Return a store that reads no more than `most` bytes for a key, from a disk or the web.
 
     It is for chunks, which are never remembered.
     """
     if isinstance(store, Remembered):
         return bounded(store.store, most)
+    if isinstance(store, LocalStore):
+        return _bounded_local(store, most)
     return replace(store, limit=most) if isinstance(store, FsspecStore) else store
+
+
+@functools.lru_cache(maxsize=64)
+def _bounded_local(store: LocalStore, most: int) -> LocalStore:
+    return replace(store, limit=most)  # which costs as much as a good part of reading a small chunk
 
 
 def peek_many(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:

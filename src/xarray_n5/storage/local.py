@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from xarray_n5.paths import join, meant_by, partial_key
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from xarray_n5.compression import Buffer
     from xarray_n5.storage import Listing
 
+_LARGEST = 1 << 30
+
 _LOCAL = re.compile(r"(?:file|local)://")
 
 
@@ -56,6 +58,8 @@ class LocalStore:
     """Whether a write waits until it would outlive a power cut."""
     follow_links: bool = False
     """Whether links that leave the directory are read, and listed; never written through."""
+    limit: int = field(default=_LARGEST, compare=False, repr=False)
+    """How many bytes of a file are read: no more than documents or, see `bounded`, chunks have."""
     batch: ClassVar[int] = 1
     """How many keys are worth asking for at once: files come one by one."""
     formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
@@ -104,6 +108,8 @@ class LocalStore:
             return None
         file, size = opened
         try:
+            # What is larger than it can be, such as a sparse file, is read as if it were cut off.
+            size = min(size, self.limit + 1)
             data = os.read(file, size)
             while len(data) < size and (more := os.read(file, size - len(data))):
                 data += more
