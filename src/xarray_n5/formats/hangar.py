@@ -147,7 +147,7 @@ def _rows_of(dataset: Any, run: Run, shape: tuple[int, ...]) -> np.ndarray:
     if rows.size:
         try:
             dataset.read_direct(rows.reshape(sizes), where)
-        except OSError as error:
+        except (OSError, RuntimeError, ValueError) as error:
             record = str(run.record(0, shape))
             why = f"{error}, in {len(rows)} rows from this one on"
             raise ChunkError("decode", run.path, record, why) from error

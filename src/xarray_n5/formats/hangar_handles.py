@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import closing, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
 from xarray_n5.storage import hdf5_library as library
+from xarray_n5.storage.hdf5_library import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +68,15 @@ class Handles:
                     "another process"
                 )
             with closing(_open(path)) as file:
-                yield file
+                try:
+                    yield file
+                except FAILURES as error:
+                    if isinstance(error, N5Error):
+                        raise
+                    raise MetadataError(
+                        f"{path}: HDF5 cannot read it ({error}): it is damaged, or not Hangar's; "
+                        "restore it"
+                    ) from error
 
 
 def place_of(path: str) -> tuple[int, int]:
@@ -75,6 +85,8 @@ def place_of(path: str) -> tuple[int, int]:
         found = os.stat(path)  # noqa: PTH116 - once for each read
     except FileNotFoundError as error:
         raise NodeNotFoundError(path, "", "HDF5 file") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise MetadataError(f"{path}: expected a regular file; name another one")
     return found.st_dev, found.st_ino
 
 

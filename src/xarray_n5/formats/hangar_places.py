@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import NodeNotFoundError, PathError
+from xarray_n5.storage.secrets import hide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,8 @@ def find_files(places: Place | Iterable[Place]) -> list[str]:
     NodeNotFoundError
         If there are none.
     PathError
-        If a place is not on this machine's file systems.
+        If a place is not on this machine's file systems, or a file in a folder is a symbolic link
+        that leads out of the folder, or out of its repository.
     """
     several = [places] if isinstance(places, (str, os.PathLike)) else list(places)
     found = [file for place in several for file in _at(place)]
@@ -40,7 +42,9 @@ def find_files(places: Place | Iterable[Place]) -> list[str]:
 def _at(place: Place) -> list[str]:
     text = os.fspath(place)
     if "://" in text:
-        raise PathError(f"{text!r}: Hangar's files are read from local paths only; copy them first")
+        raise PathError(
+            f"{hide(text)!r}: Hangar's files are read from local paths only; copy them first"
+        )
     path = Path(text).absolute()
     if not path.is_dir():
         if not path.exists():
@@ -52,7 +56,26 @@ def _at(place: Place) -> list[str]:
     if not files:
         hint = "files called *.hdf5 are looked for in it, and in the folders that it holds"
         raise NodeNotFoundError(text, "", "HDF5 file", hint)
+    root = _root_of(folder)
+    for file in files:
+        _check_inside(file, root)
     return [str(file) for file in sorted(files, key=_age)]
+
+
+def _root_of(folder: Path) -> Path:
+    """Return the repository that a folder is in, else the folder: Hangar links within it."""
+    return next((each for each in (folder, *folder.parents) if each.name == ".hangar"), folder)
+
+
+def _check_inside(file: Path, root: Path) -> None:
+    """Raise where a file in a folder is a symbolic link that leads out of it, or to nothing."""
+    if not file.exists():
+        raise NodeNotFoundError(str(file), "", "HDF5 file", "it is a link to nothing; remove it")
+    if not file.resolve().is_relative_to(root.resolve()):
+        raise PathError(
+            f"{file}: it is a symbolic link to {file.resolve()}, out of {root}; if you trust it, "
+            "give that file itself"
+        )
 
 
 def _age(file: Path) -> tuple[int, str]:

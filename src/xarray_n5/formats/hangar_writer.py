@@ -26,6 +26,7 @@ from xarray_n5.formats.hangar_layout import (
 )
 from xarray_n5.formats.hangar_options import filters
 from xarray_n5.formats.hangar_records import Record
+from xarray_n5.storage.secrets import hide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 RENAMES_OPEN_FILES = os.name != "nt"
 """Whether a file may be renamed while it is open: Windows refuses it."""
+
+BOUNDS = ("v110", "v110")
+"""The version of HDF5 whose structures files have: the one that Hangar's h5py reads."""
 
 _LETTERS = string.ascii_lowercase + string.digits
 
@@ -90,7 +94,7 @@ class HangarWriter:
     ) -> None:
         if "://" in os.fspath(folder):
             raise PathError(
-                f"{os.fspath(folder)!r}: Hangar's files are written on local disks only"
+                f"{hide(os.fspath(folder))!r}: Hangar's files are written on local disks only"
             )
         self._folder = Path(folder).absolute()
         if any(".hangar" in each for each in (self._folder.parts, _names(self._folder))):
@@ -208,7 +212,7 @@ class HangarWriter:
             partial = self._folder / f".{uid}.partial"
             try:
                 # "x" makes a file or fails: none that exists is touched.
-                file = self._hdf5.File(partial, "x", libver="latest")
+                file = self._hdf5.File(partial, "x", libver=BOUNDS)
             except FileExistsError:
                 continue
             if not self._path(uid).exists():
@@ -270,7 +274,7 @@ class HangarWriter:
 def _reopened(h5py: Any, path: Path) -> Any:
     """Open a file for a single writer from the first; h5py alone would open it for itself first."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
+    access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
     flags = h5py.h5f.ACC_RDWR | h5py.h5f.ACC_SWMR_WRITE
     return h5py.File(h5py.h5f.open(os.fsencode(path), flags, fapl=access))

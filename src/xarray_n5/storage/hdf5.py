@@ -21,7 +21,7 @@ from xarray_n5.storage.found import Found
 from xarray_n5.storage.hdf5_beside import forget_former, is_kept, tidy
 from xarray_n5.storage.hdf5_birth import is_hdf5, stamp_of
 from xarray_n5.storage.hdf5_chunks import MASK, Place
-from xarray_n5.storage.hdf5_library import hdf5
+from xarray_n5.storage.hdf5_library import FAILURES, hdf5
 from xarray_n5.storage.hdf5_links import FOLLOW, place_of
 from xarray_n5.storage.hdf5_nodes import (
     DOCUMENTS,
@@ -139,7 +139,7 @@ class Hdf5Store:
             stored, index = chunk
             try:
                 place = stored.place(index, lambda: file.node(path))
-            except files.FAILURES as error:
+            except FAILURES as error:
                 if isinstance(error, N5Error):
                     raise
                 why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"

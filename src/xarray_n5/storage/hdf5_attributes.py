@@ -14,10 +14,10 @@ import numpy as np
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.parsing import MOST_NESTED, is_deep, parse_json
+from xarray_n5.storage.hdf5_library import FAILURES
 from xarray_n5.storage.hdf5_scales import (
     LABELS,
     NETCDF,
-    ODD,
     SCALE,
     check_reserved,
     is_scale,
@@ -53,7 +53,7 @@ def read_attributes(node: Any) -> dict[str, Any]:
             continue
         try:
             value = _as_json(value_of(node, key))
-        except ODD:
+        except FAILURES:
             continue  # references, structures, types that numpy does not have, damaged ones
         if key == ROOT and isinstance(value, dict):
             inner = value

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.errors import MetadataError, N5Error, OneWriterError, PathError
 from xarray_n5.storage.hdf5_birth import BOUNDS, born, flush_file, stamp_of
 from xarray_n5.storage.hdf5_chunks import index_of
-from xarray_n5.storage.hdf5_library import hdf5
+from xarray_n5.storage.hdf5_library import FAILURES, hdf5
 from xarray_n5.storage.hdf5_links import members_of, node_in, outside
 from xarray_n5.storage.hdf5_stored import Stored
 
@@ -34,9 +34,6 @@ _PATIENCE = 2.0
 _LEFT = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
 
 _WHAT = "HDF5 files"
-
-FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-"""What h5py raises of damaged files."""
 
 _MOST_FILES = 32
 """Of how many files is kept what is known."""

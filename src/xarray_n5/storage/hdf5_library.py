@@ -7,6 +7,9 @@ from typing import Any
 
 from xarray_n5.errors import MissingPackageError
 
+FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
+"""What h5py raises of damaged files, and of types that numpy does not have."""
+
 
 def hdf5(what: str, *, filters: bool = False) -> Any:
     """Return h5py.

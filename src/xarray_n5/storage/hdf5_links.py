@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from xarray_n5.errors import PathError
+from xarray_n5.storage.hdf5_library import FAILURES
 from xarray_n5.storage.hdf5_scales import is_empty_scale
 
 FOLLOW = "follow_external"
@@ -180,7 +181,7 @@ def _is_member(group: Any, name: str, above: set[tuple[int, int]], *, follow: bo
         node = node_in(group, name, follow=True) if follow else member_of(group, name)
     except PathError:
         return True
-    except (OSError, RuntimeError):
+    except FAILURES:
         return False  # a link that leads nowhere
     if isinstance(node, h5py.Group):
         return name not in HIDDEN and place_of(node) not in above

@@ -17,8 +17,9 @@ from xarray_n5.storage.hdf5_attributes import (
     write_attributes,
 )
 from xarray_n5.storage.hdf5_chunks import DEFLATE, SHUFFLE, filters_of, index_of
+from xarray_n5.storage.hdf5_library import FAILURES
 from xarray_n5.storage.hdf5_links import check_inside, node_in, outside
-from xarray_n5.storage.hdf5_stored import fill_chunk, store_chunk
+from xarray_n5.storage.hdf5_replaced import fill_chunk, store_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,7 +74,7 @@ def _describe(file: KnownFile, path: str, dataset: Any) -> dict[str, Any]:
     try:
         why = _unreadable(dataset) or (None if file.follow else outside(dataset))
         return {"unreadable": why} if why else _members(file, path, dataset)
-    except (TypeError, ValueError, OSError, RuntimeError, OverflowError, MemoryError) as error:
+    except FAILURES as error:
         return {"unreadable": f"HDF5 cannot describe it ({error}); {_H5PY}"}
 
 

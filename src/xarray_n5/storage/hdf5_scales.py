@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.storage.hdf5_library import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LARGEST_READ = 1 << 24
 """How many bytes an attribute may take to be read."""
-
-ODD = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-"""What h5py raises of attributes that are damaged, or of types that numpy does not have."""
 
 SCALE = frozenset({"CLASS", "NAME", "REFERENCE_LIST"})
 """What HDF5 itself keeps on the coordinates of other datasets."""
@@ -50,7 +48,7 @@ def _plain(node: Any, name: str) -> bytes:
     """Return a string attribute's bytes; none if it is missing or of another type."""
     try:
         found = value_of(node, name) if name in node.attrs else b""
-    except ODD:
+    except FAILURES:
         return b""
     if isinstance(found, str):
         return found.encode("utf-8", "replace")
@@ -90,7 +88,7 @@ def _each(dataset: Any, key: str, count: int) -> list[Any]:
         return []
     try:
         found = value_of(dataset, key)
-    except ODD:
+    except FAILURES:
         return []
     return list(found) if isinstance(found, np.ndarray) and found.shape == (count,) else []
 
@@ -104,7 +102,7 @@ def _name_of(dataset: Any, references: Any) -> str:
         return ""
     try:
         name = h5py.h5r.get_name(first, dataset.file.id) or b""
-    except ODD:
+    except FAILURES:
         return ""
     return str(text_of(name)).rpartition("/")[2]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import zlib
 from array import array
 from dataclasses import dataclass
 from itertools import product
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.storage.hdf5_chunks import (
+    DEFLATE,
     MASK,
     PLAIN,
     Place,
@@ -20,12 +23,15 @@ from xarray_n5.storage.hdf5_chunks import (
     offset_of,
     plain_bytes,
 )
+from xarray_n5.storage.hdf5_library import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xarray_n5.compression import Buffer
     from xarray_n5.grid import Index
+
+_OVERHEAD = 1 << 16
+"""How many bytes filters may add to a chunk, besides as many again as its elements have."""
 
 _ENOUGH = 8
 """After how many chunks of an array it is worth asking where all of them lie."""
@@ -88,8 +94,10 @@ class Stored:
     """How many chunks there are along each axis."""
     whole: int
     """How many bytes the elements of a whole chunk have."""
-    filtered: bool = False
-    """Whether chunks have filters."""
+    filtered: int = 0
+    """How many filters chunks have."""
+    inflated: bool = False
+    """Whether the filter that is undone first is DEFLATE."""
     offset: int | None = None
     """Where they begin, if they are one run."""
     listed: bool = True
@@ -103,14 +111,15 @@ class Stored:
     def of(cls, dataset: Any) -> Stored:
         """Return what is known of a dataset."""
         chunked, shape = dataset.chunks is not None, dataset.shape
-        chunks = dataset.chunks or contiguous_chunks(shape)
+        chunks, filters = dataset.chunks or contiguous_chunks(shape), filters_of(dataset)
         return cls(
             shape=shape,
             chunks=chunks,
             dtype=dataset.dtype,
             counts=tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True)),
             whole=math.prod(chunks) * dataset.dtype.itemsize,
-            filtered=bool(filters_of(dataset)),
+            filtered=len(filters),
+            inflated=bool(filters) and filters[-1][0] == DEFLATE,
             chunked=chunked,
             direct=is_known(dataset),
             source=dataset.file.filename,
@@ -133,13 +142,50 @@ class Stored:
             if found is not None or not self.listed:
                 return found
             at = self.all_places(dataset).get(number)
+            self._check_size(0 if at is None else at[1])
             place = None if at is None else Place(self.source, *at)
             bare = place is not None and self._is_bare(index, place.mask, place.size)
             return self._decoded(index, dataset) if bare else place
         if self.direct:
             return self._run(index)
+        if self.chunked:
+            self._check_stream(index, dataset)
         there = not self.chunked or self.dtype.hasobject or self.exists(index, dataset)
         return self._decoded(index, dataset) if there else None
+
+    @property
+    def most(self) -> int:
+        """How many bytes of the file a chunk takes at most: no filter makes it much longer."""
+        return 2 * self.whole + _OVERHEAD
+
+    def _check_size(self, size: int) -> None:
+        if size > self.most:
+            raise ValueError(
+                f"the chunk has {size} bytes in the file, its elements have {self.whole}: the file "
+                "is damaged"
+            )
+
+    def _check_stream(self, index: Index, dataset: Callable[[], Any]) -> None:
+        """Raise where HDF5, which has no limit, would inflate a chunk far beyond its elements.
+
+        Only the filter that is undone first is looked at, where it is DEFLATE.
+        """
+        if not self.inflated:
+            return
+        start = tuple(i * side for i, side in zip(index, self.chunks, strict=True))
+        try:
+            mask, data = dataset().id.read_direct_chunk(start)
+        except FAILURES:
+            return  # it is not stored, or HDF5 will say what is wrong
+        self._check_size(len(data))
+        if not mask >> (self.filtered - 1) & 1:
+            stream = zlib.decompressobj()
+            try:
+                stream.decompress(data, self.most)
+            except zlib.error as error:
+                raise ValueError(str(error)) from error
+            if stream.unconsumed_tail:
+                raise ValueError(f"the compressed stream holds more than {self.most} bytes")
 
     def _decoded(self, index: Index, dataset: Callable[[], Any]) -> bytes:
         return plain_bytes(dataset(), self.selection(index), self.chunks)
@@ -170,8 +216,10 @@ class Stored:
             return None
         start = tuple(i * side for i, side in zip(index, self.chunks, strict=True))
         try:
-            mask, data = dataset().id.read_direct_chunk(start)
-        except (OSError, RuntimeError, MemoryError, ValueError):
+            room = np.empty(self.most, np.uint8)  # of which only what is read takes memory
+            mask, found = dataset().id.read_direct_chunk(start, out=room)
+            data = bytes(found)
+        except (OSError, RuntimeError, MemoryError, ValueError, OverflowError):
             return None  # it is not stored, or something is wrong: where it lies will tell
         if data and self._is_bare(index, mask, len(data)):
             return self._decoded(index, dataset)
@@ -205,7 +253,11 @@ class Stored:
                 if (data := self._ask(index, dataset)) is not None:
                     yield index, len(data) - MASK
         elif self.exists((0,) * len(self.shape), dataset):
+            end = os.stat(self.source).st_size  # noqa: PTH116
             for index in product(*map(range, self.counts)):
+                place = self._run(index)
+                if place is not None and place.offset >= end:
+                    return  # the file claims more than it has
                 yield index, self.whole
 
     def _run(self, index: Index) -> Place | None:
@@ -229,50 +281,3 @@ def _is_listed(dataset: Any) -> bool:
     """
     unlimited = [axis for axis, most in enumerate(dataset.maxshape) if most is None]
     return dataset.chunks is None or len(unlimited) != 1 or unlimited == [0]
-
-
-def store_chunk(dataset: Any, index: Index, data: Buffer) -> None:
-    """Store a chunk: as it is where filters are undone without HDF5, else through them."""
-    stored, plain = Stored.of(dataset), memoryview(data)[MASK:]
-    mask = int.from_bytes(memoryview(data)[:MASK], "little")
-    if stored.direct and stored.chunked and mask != PLAIN:
-        start = tuple(i * side for i, side in zip(index, stored.chunks, strict=True))
-        _replace(dataset, start, bytes(plain), mask)
-        return
-    where = stored.selection(index)
-    elements = np.frombuffer(plain, dataset.dtype).reshape(stored.chunks)
-    dataset[where or ()] = elements[tuple(slice(each.stop - each.start) for each in where)]
-
-
-def _replace(dataset: Any, start: tuple[int, ...], data: bytes, mask: int) -> None:
-    """Store a chunk's bytes with their filter mask.
-
-    HDF5 keeps the mask of a chunk that it replaces by as many bytes, so it must see another size
-    first.
-    """
-    filtered = bool(dataset.id.get_create_plist().get_nfilters())
-    if filtered and _mask_of(dataset, start, len(data)) not in {None, mask}:
-        dataset.id.write_direct_chunk(start, data + b"\0", mask)
-    dataset.id.write_direct_chunk(start, data, mask)
-
-
-def _mask_of(dataset: Any, start: tuple[int, ...], size: int) -> int | None:
-    """Return the filter mask of a stored chunk of a certain size; None where there is none."""
-    try:
-        mask, data = dataset.id.read_direct_chunk(start)
-    except (OSError, RuntimeError, ValueError, MemoryError):
-        return None
-    return mask if len(data) == size else None
-
-
-def fill_chunk(dataset: Any, index: Index) -> None:
-    """Make a chunk hold the fill value, past all filters: who reads it needs none."""
-    stored = Stored.of(dataset)
-    whole = np.full(stored.chunks, dataset.fillvalue, dataset.dtype)
-    if stored.direct and stored.chunked:
-        count = dataset.id.get_create_plist().get_nfilters()
-        start = tuple(i * side for i, side in zip(index, stored.chunks, strict=True))
-        _replace(dataset, start, whole.tobytes(), (1 << count) - 1)
-        return
-    where = stored.selection(index)
-    dataset[where or ()] = whole[tuple(slice(each.stop - each.start) for each in where)]

@@ -1,0 +1,340 @@
+"""Damaged and hostile HDF5 files: right data or an error of the package, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.exhaustive import cases
+from xarray_n5 import (
+    ChunkError,
+    HangarWriter,
+    N5Error,
+    PathError,
+    from_hangar,
+    open_array,
+    to_hangar,
+    to_n5,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("hdf5plugin")
+resource = pytest.importorskip("resource")
+
+SEEDS = cases(60, 5000)
+
+_MEMORY = 4 << 30
+"""Bytes of address space of a process that reads damaged files."""
+
+_SECONDS = 20
+"""How long one file may take; the process is ended then, wherever it is."""
+
+MUTATE = """
+import random, signal, sys, warnings
+warnings.simplefilter("ignore")
+good, folder = open(sys.argv[1], "rb").read(), sys.argv[2]
+
+def mutated(seed):
+    dice, data = random.Random(seed), bytearray(good)
+    if dice.random() < 0.1:
+        data = data[: dice.randrange(len(data))]
+    for _ in range(dice.randrange(1, 20) if data else 0):
+        place = dice.randrange(len(data) if dice.random() < 0.5 else min(len(data), 6000))
+        data[place] = dice.choice([0, 255, 1, 0x7F, 0x80, dice.randrange(256)])
+    path = f"{folder}/{seed}.h5"
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+"""
+
+READ = (
+    MUTATE
+    + """
+import os
+import xarray_n5
+
+def attempt(ask):
+    try:
+        ask()
+    except xarray_n5.N5Error:
+        return "refused"
+    except Exception as error:
+        print("odd", seed, type(error).__name__, str(error)[:100], flush=True)
+        return "odd"
+    return "read"
+
+def read(path, name):
+    node = xarray_n5.open_group(path)[name]
+    if isinstance(node, xarray_n5.Array):
+        if node.size < 1 << 20:
+            assert node[...].shape == node.shape
+            xarray_n5.verify(path, name).compute()
+    else:
+        list(node)
+    dict(node.attrs)
+
+for seed in range(int(sys.argv[3]), int(sys.argv[4])):
+    print("seed", seed, flush=True)
+    path = mutated(seed)
+    signal.alarm(SECONDS)
+    names = []
+    found = [attempt(lambda: names.extend(xarray_n5.open_group(path)))]
+    found += [attempt(lambda: read(path, name)) for name in names]
+    found.append(attempt(lambda: repr(xarray_n5.open_group(path))))
+    signal.alarm(0)
+    print("found", *found, flush=True)
+    os.unlink(path)
+"""
+)
+
+READ_BY_H5PY = (
+    MUTATE
+    + """
+import h5py
+signal.alarm(SECONDS)
+path = mutated(int(sys.argv[3]))
+def read(ask):
+    try:
+        return ask()
+    except Exception:
+        return []
+with h5py.File(path) as file:
+    for name in read(lambda: list(file)):
+        node = read(lambda: file[name])
+        read(lambda: node[...] if getattr(node, "size", 0) < 1 << 20 else None)
+        read(lambda: node.id.get_num_chunks())
+        read(lambda: node.id.chunk_iter(lambda chunk: None))
+        read(lambda: list(node.attrs.items()))
+        read(lambda: list(node))
+"""
+)
+
+
+def _limited() -> None:
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _run(code: str, *arguments: object) -> tuple[int, list[str]]:
+    """Return the exit code, and the lines that were printed."""
+    command = [sys.executable, "-c", code.replace("SECONDS", str(_SECONDS)), *map(str, arguments)]
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, preexec_fn=_limited
+    )
+    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()[-2:]]
+
+
+def _good(path: Path) -> None:
+    """Make a file with one dataset of each kind."""
+    x = np.arange(4096, dtype="u2")
+    with h5py.File(path, "w") as file:
+        cube = x.reshape(16, 16, 16)
+        gzip = {"compression": "gzip", "shuffle": True}
+        file.create_dataset("a", data=cube, chunks=(8, 8, 8), **gzip)
+        file["a"].attrs["units"] = "um"
+        file["a"].attrs["list"] = [1, 2, 3]
+        file["b"] = np.arange(512, dtype="u1")
+        file.create_dataset("c", data=x.reshape(64, 64), chunks=(16, 16), fletcher32=True)
+        file["t"] = ["x", "yy", "zzz"]
+        file["g/h"] = np.ones(3)
+        file.attrs["N5_JSON_ROOT"] = '{"x":[1]}'
+        file.create_dataset("lz", data=x, chunks=(512,), compression="lzf")
+        file.create_dataset("grows", data=x, chunks=(512,), maxshape=(None,), **gzip)
+        file["comp"] = np.zeros(4, [("x", "i4"), ("y", "S3")])
+        file["a"].dims[0].attach_scale(file["b"])
+        file["soft"] = h5py.SoftLink("/g/h")
+
+
+@pytest.mark.timeout(0 if cases(60, 60) < SEEDS else 300)
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    good = tmp_path / "good.h5"
+    _good(good)
+    counts: Counter[str] = Counter()
+    odd: list[str] = []
+    ended: dict[int, int] = {}
+    seed = 0
+    while seed < SEEDS:
+        code, lines = _run(READ, good, tmp_path, seed, min(seed + 250, SEEDS))
+        for line in lines:
+            kind, *rest = line.split(" ", 1)
+            counts.update(rest[0].split() if kind == "found" and rest else [])
+            odd += [line] if kind == "odd" else []
+        last = max([int(line[5:]) for line in lines if line.startswith("seed ")], default=seed)
+        if code:
+            ended[last] = code
+            assert code in {-14, -11, -6, -7}, lines[-2:]  # a time limit, or a signal in HDF5
+        seed = last + 1
+    print(dict(counts), "ended:", ended)  # noqa: T201 - the numbers of the exhaustive run
+    assert not odd, odd[:5]
+    assert counts["refused"]
+    assert counts["read"]
+    # What ends, or stops, the process is HDF5: it does so without this package, too.
+    assert not {each for each in ended if _run(READ_BY_H5PY, good, tmp_path, each)[0] == 0}
+    assert len(ended) <= SEEDS // 500
+
+
+# Sizes that files claim
+
+
+def _peak(code: str, *arguments: object) -> tuple[int, list[str]]:
+    """Return how many bytes a process takes more than importing does, and what it printed."""
+    measured = (
+        "import resource, sys, xarray_n5, h5py, numcodecs.blosc\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        f"before = peak()\n{code}\nprint(peak() - before)"
+    )
+    code_, lines = _run(measured, *arguments)
+    assert code_ == 0, lines
+    return int(lines[-1]), lines
+
+
+def _deflated(size: int) -> bytes:
+    stream = zlib.compressobj(9)
+    return b"".join([*(stream.compress(bytes(1 << 20)) for _ in range(size >> 20)), stream.flush()])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux counts it")
+@pytest.mark.parametrize("padding", ["nullterm", "spacepad"])
+def test_a_chunk_that_inflates_without_end_is_refused(tmp_path: Path, padding: str) -> None:
+    """Strings padded in another way are decoded by HDF5, which has no limit of its own."""
+    url = tmp_path / "a.h5"
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(4)
+    kind.set_strpad(h5py.h5t.STR_SPACEPAD if padding == "spacepad" else h5py.h5t.STR_NULLPAD)
+    with h5py.File(url, "w") as file:
+        data = file.create_dataset(
+            "a", (64,), h5py.Datatype(kind), chunks=(64,), compression="gzip"
+        )
+        data.id.write_direct_chunk((0,), _deflated(1 << 26)[:60000])
+        data = file.create_dataset("b", (64,), "u1", chunks=(64,), compression="gzip")
+        data.id.write_direct_chunk((0,), _deflated(1 << 26)[:60000])
+    for name in "ab":
+        code = (
+            "try: xarray_n5.open_array(sys.argv[1], sys.argv[2])[...]\n"
+            "except xarray_n5.ChunkError as error: print(error)"
+        )
+        peak, lines = _peak(code, url, name)
+        assert "decode chunk" in lines[0]
+        assert peak < 16 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux counts it")
+def test_what_a_file_claims_and_does_not_hold_takes_no_memory(tmp_path: Path) -> None:
+    url = tmp_path / "a.h5"
+    with h5py.File(url, "w") as file:
+        chunks = (1 << 14, 1 << 14)
+        file.create_dataset("a", (1 << 31, 1 << 31), "f8", chunks=chunks, fillvalue=1.5)
+        file.create_dataset("c", (1 << 31,), "f8")
+    code = (
+        "a = xarray_n5.open_array(sys.argv[1], 'a'); c = xarray_n5.open_array(sys.argv[1], 'c')\n"
+        "assert (a[0, 0], c[5]) == (1.5, 0.0)\n"
+        "assert not list(a.stored_chunks()) + list(c.stored_chunks())\n"
+        "xarray_n5.from_n5(sys.argv[1], 'a'), repr(a), repr(c)"
+    )
+    assert _peak(code, url)[0] < 128 << 20  # a chunk has 2 GiB; imports take some
+
+
+def test_a_chunk_larger_than_its_elements_is_refused(tmp_path: Path) -> None:
+    url = tmp_path / "a.h5"
+    with h5py.File(url, "w") as file:
+        data = file.create_dataset("a", (64,), "u1", chunks=(8,), compression="gzip")
+        for start in range(0, 64, 8):
+            data.id.write_direct_chunk((start,), bytes(1 << 20))
+    for index in [*range(8), *range(8)]:
+        with pytest.raises(ChunkError):
+            open_array(url, "a").read_chunk((index,))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "zeros"])
+def test_damaged_files_of_hangar_are_refused(tmp_path: Path, damage: str) -> None:
+    records = to_hangar(np.arange(60, dtype="u1").reshape(20, 3), tmp_path)
+    (file,) = tmp_path.glob("*.hdf5")
+    whole = file.read_bytes()
+    for place in range(48, len(whole), len(whole) // 12):
+        tail = b"" if damage == "truncated" else bytes(64) + whole[place + 64 :]
+        file.write_bytes(whole[:place] + tail)
+        for chosen in (records, None):
+            try:
+                found: Any = from_hangar(tmp_path, chosen).compute()
+            except N5Error:
+                continue
+            assert chosen is None or (found == np.arange(60).reshape(20, 3)).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+def test_a_pipe_that_is_called_like_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.h5")
+    os.mkfifo(tmp_path / "b.hdf5")
+    with pytest.raises((N5Error, OSError)):
+        open_array(f"{tmp_path}/a.h5/v")
+    with pytest.raises(N5Error, match="expected a regular file"):
+        from_hangar(tmp_path / "b.hdf5")
+
+
+def test_samples_behind_links_out_of_a_folder_are_refused(tmp_path: Path) -> None:
+    """Hangar links within its repository; nothing leads out of it."""
+    data, store = tmp_path / "repo/.hangar/data/00", tmp_path / "repo/.hangar/store_data/00"
+    data.parent.mkdir(parents=True)
+    store.mkdir(parents=True)
+    to_hangar(np.ones((3, 4), "u1"), tmp_path / "home")
+    (outer,) = (tmp_path / "home").glob("*.hdf5")
+    (tmp_path / "home").rename(tmp_path / "elsewhere")
+    data.mkdir()
+    (data / outer.name).symlink_to(tmp_path / "elsewhere" / outer.name)
+    for place in (tmp_path / "repo", data):
+        with pytest.raises(PathError, match="a symbolic link"):
+            from_hangar(place)
+    assert from_hangar(data / outer.name).compute().all()  # named by the user
+    (data / outer.name).unlink()
+    (tmp_path / "elsewhere" / outer.name).rename(data / outer.name)
+    (store / outer.name).symlink_to(data / outer.name)
+    assert from_hangar(store).compute().all()
+
+
+def test_errors_of_hangar_show_no_secrets(tmp_path: Path) -> None:
+    url = "https://me:hush-hush@host/data?token=hush-hush"
+    for ask in (lambda: from_hangar(url), lambda: HangarWriter(url, (2,), "u1")):
+        with pytest.raises(PathError, match="local") as caught:
+            ask()
+        assert "hush" not in str(caught.value) + repr(caught.value.__dict__)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump, of HDF5's tools, not installed")
+@pytest.mark.parametrize("compression", [None, "gzip", "blosc", "zstd"])
+def test_h5dump_reads_all_that_is_written(tmp_path: Path, compression: str | None) -> None:
+    """Debian's is of HDF5 1.10, whose files others read."""
+    url = tmp_path / "a.h5"
+    xr.Dataset({"t": (("y", "x"), np.ones((4, 6)))}, {"x": np.arange(6)}).n5.to_n5(url)
+    to_n5(da.arange(100, chunks=10), url, "g/a", compression=compression, checksums=True)
+    array = open_array(url, "g/a", mode="r+")
+    array.resize((130,))
+    array.attrs.update({"list": [1.5, 2.5], "text": "\u00e4", "object": {"a": [1]}})
+    array.delete_chunk((0,))
+    to_hangar(np.ones((3, 4), "u1"), tmp_path / "hangar", compression={"complib": "gzip"})
+    for file in (url, *(tmp_path / "hangar").glob("*.hdf5")):
+        _dump("-H", file)
+    _dump("-d", "/t", url)
+    if compression in {None, "gzip"}:
+        assert "(120): 0, 0" in _dump("-d", "/g/a", url)
+
+
+def _dump(*arguments: object) -> str:
+    command = ["h5dump", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr[:500]
+    return done.stdout
