@@ -264,7 +264,7 @@ def test_damaged_files_of_hangar_are_refused(tmp_path: Path, damage: str) -> Non
     records = to_hangar(np.arange(60, dtype="u1").reshape(20, 3), tmp_path)
     (file,) = tmp_path.glob("*.hdf5")
     whole = file.read_bytes()
-    for place in range(48, len(whole), len(whole) // 12):
+    for place in range(48, len(whole), len(whole) // cases(3, 40)):
         tail = b"" if damage == "truncated" else bytes(64) + whole[place + 64 :]
         file.write_bytes(whole[:place] + tail)
         for chosen in (records, None):
@@ -325,12 +325,13 @@ def test_h5dump_reads_all_that_is_written(tmp_path: Path, compression: str | Non
     array.resize((130,))
     array.attrs.update({"list": [1.5, 2.5], "text": "\u00e4", "object": {"a": [1]}})
     array.delete_chunk((0,))
-    to_hangar(np.ones((3, 4), "u1"), tmp_path / "hangar", compression={"complib": "gzip"})
+    chosen = {"complib": "gzip", "complevel": 4, "shuffle": True}
+    to_hangar(np.ones((3, 4), "u1"), tmp_path / "hangar", compression=chosen)
     for file in (url, *(tmp_path / "hangar").glob("*.hdf5")):
         _dump("-H", file)
     _dump("-d", "/t", url)
     if compression in {None, "gzip"}:
-        assert "(120): 0, 0" in _dump("-d", "/g/a", url)
+        assert " 99, 0, 0" in _dump("-d", "/g/a", url)
 
 
 def _dump(*arguments: object) -> str:

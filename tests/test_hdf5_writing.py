@@ -181,7 +181,13 @@ def test_parts_sizes_and_chunks_change(path: str) -> None:
     to_n5(da.from_array(x, chunks=(16, 20, 30)), path, "v")
     array = open_array(path, "v", mode="r+")
     array[3:20, 5:9, :] = x[3:20, 5:9, :] = 7
-    to_n5(da.full((10, 10, 10), 9, dtype="u2", chunks=4), path, "v", region=(slice(30, 40),) * 3)
+    to_n5(
+        da.full((10, 10, 10), 9, dtype="u2", chunks=4),
+        path,
+        "v",
+        region=(slice(30, 40),) * 3,
+        partial_chunks="merge",
+    )
     x[30:40, 30:40, 30:40] = 9
     assert (array[...] == x).all()
     array.resize((40, 60, 65))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_FLAGS = 11
+"""Which byte of a file tells whether it is open for writing, since HDF5 1.10."""
+
+
 def hdf5() -> Any:
     """Return h5py, with hdf5plugin's filters.
 
@@ -101,7 +105,10 @@ def _open(path: str) -> Any:
             return h5py.File(path, "r", **options)
         except PermissionError:
             raise
-        except OSError:
+        except OSError as error:
+            # A reader beside a writer asks again and again for what a cut-off file does not have.
+            if "truncated file" in str(error) and not _has_writer(path):
+                raise
             return h5py.File(path, "r", swmr=True, **options)
     except PermissionError:
         raise
@@ -111,6 +118,13 @@ def _open(path: str) -> Any:
             "is still written can be read where its writer opened it for single writer, multiple "
             "readers"
         ) from error
+
+
+def _has_writer(path: str) -> bool:
+    """Return whether a file says that a writer has it open, or had when it was killed."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        start = file.read(_FLAGS + 1)
+    return len(start) > _FLAGS and bool(start[_FLAGS])
 
 
 HANDLES = Handles()

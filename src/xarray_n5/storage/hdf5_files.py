@@ -168,12 +168,16 @@ def flush_own(path: str) -> bool:
     h5py = sys.modules.get("h5py")
     if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
         return False
-    shared = False
-    for each in h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
-        if each.valid and each.get_intent() & h5py.h5f.ACC_RDWR and _is_at(path, each.name):
+    with h5py._objects.phil:  # noqa: SLF001 - no thread may close files between the two calls
+        found = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
+        shared = [each for each in found if _is_written(each) and _is_at(path, each.name)]
+        for each in shared:
             h5py.h5f.flush(each, h5py.h5f.SCOPE_LOCAL)
-            shared = True
-    return shared
+        return bool(shared)
+
+
+def _is_written(file: Any) -> bool:
+    return bool(file.valid and file.get_intent() & 1)  # H5F_ACC_RDWR
 
 
 def _is_at(path: str, name: bytes) -> bool:
