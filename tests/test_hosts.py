@@ -249,7 +249,7 @@ def is_whole(array: Array, index: tuple[int, ...]) -> bool:
 
 def finished(place: Path) -> dict[str, tuple[int, int]]:
     """Return what changes when a chunk is written again, for all that are stored and right."""
-    array = open_array(place, "a")
+    array = open_array(place, "a", mode="r+")
     whole = [array.chunk_key(index) for index in array.stored_chunks() if is_whole(array, index)]
     facts = {key: (place / key).stat() for key in whole}
     return {key: (found.st_ino, found.st_mtime_ns) for key, found in facts.items()}
@@ -298,7 +298,7 @@ def test_a_host_without_the_mount_fails_the_write_and_creates_nothing(
     assert by_host(told, hosts, 2) == listing(str(folder / "shared"))
     # The metadata and the mark are the client's; all else is whole chunks.
     place = folder / "shared/x.n5"
-    assert others(place) == ["attributes.json", "mark.json"]
+    assert others(place) == [".unfinished", "attributes.json", "mark.json"]
     assert len(finished(place)) < NUMBERS.size / np.prod(CHUNKS)
     assert [path.name for path in (folder / "shared").iterdir()] == ["x.n5"]
 
@@ -331,7 +331,7 @@ def test_a_write_whose_scheduler_is_killed_goes_on_with_another(hosts: Hosts, fo
     before, times = finished(place), computed(folder / "log")
     assert 0 < len(before) < NUMBERS.size / np.prod(CHUNKS)
     left = [name for name in others(place) if not name.endswith(".partial")]
-    assert left == ["attributes.json", "mark.json"]
+    assert left == [".unfinished", "attributes.json", "mark.json"]
     with cluster(hosts, folder) as second:
         assert second.write(folder, resume=True)["error"] == ""
     check_ended(folder, before)

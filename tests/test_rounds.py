@@ -149,7 +149,7 @@ def test_a_look_at_heads_is_not_one_after_the_other() -> None:
     assert fs.rounds < 150  # of 400 requests, by so many threads
 
 
-@pytest.mark.parametrize(("path", "gets"), [("g/a", 3), ("g/h/a", 4)])
+@pytest.mark.parametrize(("path", "gets"), [("g/a", 4), ("g/h/a", 5)])
 def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -> None:
     fs = Far()
     store = FsspecStore(fs, "b/x.n5")
@@ -157,8 +157,8 @@ def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -
     fs.latency = 0.02
     fs.reset()
     open_array(store, path)
-    assert (fs.counts["GET"], fs.rounds) == (2, 1)
+    assert (fs.counts["GET"], fs.rounds) == (3, 1)  # two documents, and the hint at a write
     fs.reset()
     xr.open_dataset(store, engine="n5", group=path).close()  # type: ignore[arg-type]
     assert fs.counts["GET"] <= gets
-    assert fs.rounds <= gets - 2
+    assert fs.rounds <= gets - 3

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.alerts import ODD, warn
 from xarray_n5.consolidated import DOCUMENTS, KEY, MOST_BYTES, dump, parsed, renew
-from xarray_n5.errors import UnsafePathError
+from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.parsing import parse_object
-from xarray_n5.paths import join
-from xarray_n5.storage import exclusive, fresh
+from xarray_n5.paths import UNFINISHED, WRITING, join
+from xarray_n5.storage import Remembered, exclusive, fresh
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from xarray_n5.formats import Documents, Format
     from xarray_n5.storage import Store
@@ -35,6 +36,38 @@ def get_all_documents(store: Store, paths: Sequence[str], form: Format) -> list[
         own = {name: next(found) for name in form.documents}
         several.append({name: data for name, data in own.items() if data is not None})
     return several
+
+
+def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
+    """Return the paths of nodes into which a write has begun and not ended.
+
+    One small file is looked for beside each, in one batch; only where it is found, the node's
+    folder is listed, which tells for sure. Where a server refuses that, nothing is said.
+    """
+    asked = list(paths)
+    with suppress(OSError, UnsafePathError):
+        hints = store.get_many([join(path, UNFINISHED) for path in asked]) if asked else []
+        likely = [path for path, hint in zip(asked, hints, strict=True) if hint is not None]
+        listed = store.list_many(likely) if likely else ()
+        return {
+            path
+            for path, (folders, _) in zip(likely, listed, strict=True)
+            if any(name.startswith(WRITING) for name in folders)
+        }
+    return set()
+
+
+def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
+    """Warn of arrays whose write has not ended; of each once, as long as the store remembers."""
+    warned = store.warned if isinstance(store, Remembered) else set()
+    for path in sorted(unfinished(store, paths) - warned):
+        warned.add(path)
+        warn(
+            f"{path or '/'!r} in {store.url!r} is unfinished: a write has begun and not ended; "
+            "chunks that it has not written read as fill values. If it is not running, repeat the "
+            "same call with resume=True",
+            UnfinishedWriteWarning,
+        )
 
 
 def folders_in(store: Store, path: str, form: Format) -> tuple[str, ...]:
@@ -78,7 +111,14 @@ def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | No
 def get_safe_documents(
     store: Store, paths: Sequence[str], form: Format
 ) -> list[Documents | UnsafePathError]:
-    """Return the documents of each node, or why they are not read: one must not hide the others."""
+    """Return the documents of each node, or why they are not read: one must not hide the others.
+
+    A store that remembers is asked in the same batch which writes are unfinished.
+    """
+    if isinstance(store, Remembered) and store.batch > 1:
+        with suppress(OSError, UnsafePathError):  # what cannot be asked together is asked apart
+            names = (*form.documents, UNFINISHED)
+            store.get_many([join(path, name) for path in paths for name in names])
     try:
         return list(get_all_documents(store, paths, form))
     except UnsafePathError:

@@ -20,6 +20,10 @@ Each is also the builtin that a caller would catch::
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
         └── VarlengthChunkError                       a chunk that holds a list of elements
+
+and the warnings that have a class of their own, which are a UserWarning::
+
+    UnfinishedWriteWarning       an array is opened whose write has not ended
 """
 
 from __future__ import annotations
@@ -49,6 +53,7 @@ __all__ = [
     "RefusedError",
     "RequestError",
     "ResumeError",
+    "UnfinishedWriteWarning",
     "UnknownCompressionError",
     "UnsafePathError",
     "VarlengthChunkError",
@@ -262,3 +267,7 @@ class VarlengthChunkError(ChunkError):
     def __init__(self, url: str, key: str, why: str, elements: np.ndarray) -> None:
         self.elements = elements
         super().__init__("decode", url, key, why)
+
+
+class UnfinishedWriteWarning(UserWarning):
+    """An array is opened whose write has not ended: it is still running, or was stopped."""

@@ -27,6 +27,7 @@ from xarray_n5.documents import (
     get_documents,
     get_safe_documents,
     replace_documents,
+    warn_unfinished,
 )
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
 from xarray_n5.formats import get_format
@@ -144,7 +145,10 @@ class Group(Mapping[str, "Array | Group"]):
         if not exists(self._store, path, document):
             raise KeyError(name)
         found = form.read(document, where(self._store, path, form))
-        return self._node(path, settle(self._store, path, form, document, found))
+        node = self._node(path, settle(self._store, path, form, document, found))
+        if isinstance(node, Array) and not self._options.writable:
+            warn_unfinished(self._store, [path])
+        return node
 
     def _is_inside(self, name: str) -> bool:
         try:
@@ -178,7 +182,11 @@ class Group(Mapping[str, "Array | Group"]):
                 warn(f"{name!r} is left out: {error}")
         settled = settle_all(self._store, self._format, list(found.values()))
         named = zip(found.items(), settled, strict=True)
-        return {name: self._node(path, metadata) for (name, (path, *_)), metadata in named}
+        nodes = {name: self._node(path, metadata) for (name, (path, *_)), metadata in named}
+        if not self._options.writable:
+            arrays = [node for node in nodes.values() if isinstance(node, Array)]
+            warn_unfinished(self._store, [array.path for array in arrays])
+        return nodes
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
         """Return what is directly in the group but some names: one listing, one batch of reads."""
@@ -303,7 +311,7 @@ def open_array(
         form = get_format(format)
         assumed = form.assume(metadata or {}, where(store, path, form))
         return options.array(store, path, form, assumed)
-    form, document, found = read(store, path, format)
+    form, document, found = read(store, path, format, writable=mode == "r+")
     if not isinstance(found, ArrayMetadata):
         raise missing_array(store, path, form, document)
     if metadata:

@@ -83,7 +83,7 @@ def verify(
     >>> report = verify("a.n5", "em/s0").compute()  # doctest: +SKIP
     >>> report.where(report.state == "truncated", drop=True)  # doctest: +SKIP
     """
-    array = open_array(url, path, storage_options=storage_options, missing="error")
+    array = open_array(url, path, mode="r+", storage_options=storage_options, missing="error")
     expected, attributes = _known(array, deep=deep)
     box = whole_grid(array)
     dims = apart(dims_of_grid(array), _FACTS.names or ())

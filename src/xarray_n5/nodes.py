@@ -11,12 +11,12 @@ import numpy as np
 from xarray_n5.array import Array
 from xarray_n5.chunks import Chunks
 from xarray_n5.dialects.bdv import container_of
-from xarray_n5.documents import get_documents
+from xarray_n5.documents import get_documents, warn_unfinished
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats import FORMATS, N5, Zarr2, get_format
 from xarray_n5.metadata import ArrayMetadata, Content
 from xarray_n5.options import check_option
-from xarray_n5.paths import is_peculiar, join, normalize_path, plain_path
+from xarray_n5.paths import UNFINISHED, is_peculiar, join, normalize_path, plain_path
 from xarray_n5.storage import SUFFIXES, Remembered, fresh, open_container
 from xarray_n5.structure import no_array, settle
 
@@ -214,26 +214,29 @@ def _check_no_file(store: Store) -> None:
         )
 
 
-def read(store: Store, path: str, name: str | None) -> tuple[Format, Documents, Metadata]:
-    """Return a node's format, documents and metadata; warn where its container is too new."""
+def read(
+    store: Store, path: str, name: str | None, *, writable: bool = False
+) -> tuple[Format, Documents, Metadata]:
+    """Return a node's format, documents and metadata; warn of new containers, unfinished arrays."""
     store = _looked_ahead(store, path, name)
     form, documents = locate(store, path, name)
     form.check_container(_root(store, form) if path else documents, where(store, "", form))
     metadata = form.read(documents, where(store, path, form))
-    return form, documents, settle(store, path, form, documents, metadata)
+    settled = settle(store, path, form, documents, metadata)
+    if isinstance(settled, ArrayMetadata) and not writable:
+        warn_unfinished(store, [path])
+    return form, documents, settled
 
 
 def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
-    """Return the store, asked at once for the documents that reading a node takes.
-
-    These are its own and the container's; also its group's where they are remembered.
-    """
+    """Return the store, asked at once for the documents that reading a node takes."""
     form = FORMATS.get(name or store.formats[0])
-    if not path or store.batch == 1 or form is None:
+    if store.batch == 1 or form is None:
         return store
     kept = store if isinstance(store, Remembered) else Remembered(store)
     places = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
     keys = dict.fromkeys(join(place, each) for place in places for each in form.documents)
+    keys[join(path, UNFINISHED)] = None
     with suppress(PermissionError):  # who may not read the root may read what is below
         kept.get_many(list(keys))
     return kept

@@ -13,6 +13,9 @@ WRITING = ".writing-"
 PLANNED = ".planned-"
 """How the name of a folder begins that is beside an array whose write is only planned."""
 
+UNFINISHED = ".unfinished"
+"""The file beside an array that hints, by one request, at a write that has not ended."""
+
 DIGESTS = ".digests"
 """The folder beside an array that holds digests of its chunks."""
 
@@ -127,4 +130,4 @@ def is_left(key: str) -> bool:
 
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is one of those that only writes here make."""
-    return key.startswith((WRITING, PLANNED, f"{DIGESTS}/", f"{QUARANTINE}/"))
+    return key.startswith((WRITING, PLANNED, UNFINISHED, f"{DIGESTS}/", f"{QUARANTINE}/"))

@@ -56,6 +56,13 @@ def one_line(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+def say_unfinished_elsewhere() -> None:
+    """Show no warning of unfinished writes in a command whose output reports them."""
+    from xarray_n5.errors import UnfinishedWriteWarning
+
+    warnings.filterwarnings("ignore", category=UnfinishedWriteWarning)
+
+
 def told_of(problem: BaseException | str) -> str:
     """Return a problem in one line, without secrets, in the words of the command that runs."""
     from xarray_n5.errors import ResumeError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say
+from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
 
     The keys of the JSON object stay as they are: url, path, kind ("array" or "group"), format and
     attributes; of a group its children; of an array shape, dtype, bytes, chunks, chunk_count,
-    compression, axes (name, kind, unit, scale, offset, labels; in C order), affine and sources.
+    compression, unfinished (whether a write has not ended), axes (name, kind, unit, scale,
+    offset, labels; in C order), affine and sources.
 
     \b
     Examples:
@@ -36,6 +37,7 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
     from xarray_n5.array import Array
     from xarray_n5.group import open_node
 
+    say_unfinished_elsewhere()
     container, inner = split_place(url, path)
     node = open_node(container, inner, storage_options=for_url(container, options))
     facts = _array(node) if isinstance(node, Array) else _group(node)
@@ -98,6 +100,7 @@ def _group(group: Group) -> dict[str, Any]:
 def _array(array: Array) -> dict[str, Any]:
     from xarray_n5.compression import to_json
     from xarray_n5.nodes import format_of
+    from xarray_n5.views.reprs import unfinished_among
 
     geometry = array.geometry()
     keys = ("name", "kind", "unit", "scale", "offset", "labels")
@@ -113,6 +116,7 @@ def _array(array: Array) -> dict[str, Any]:
         "chunks": array.chunks,
         "chunk_count": array.grid.size,
         "compression": to_json(array.metadata.compression),
+        "unfinished": bool(unfinished_among([array])),
         "axes": axes,
         "affine": geometry.affine,
         "sources": dict(geometry.sources),

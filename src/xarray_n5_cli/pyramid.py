@@ -153,7 +153,8 @@ def _is_there(
         shapes.append(coarse_shape(shapes[-1], step, partial=partial))
     for number, shape in enumerate(shapes):
         try:
-            level = open_array(place, join(path, f"s{number}"), storage_options=storage_options)
+            name = join(path, f"s{number}")
+            level = open_array(place, name, mode="r+", storage_options=storage_options)
         except NodeNotFoundError:
             return False
         group = level.path.rpartition("/")[0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from xarray_n5_cli.failing import one_line, say, told_of
+from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere, told_of
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 from xarray_n5_cli.verify import counted
 
@@ -38,6 +38,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
     from xarray_n5.nodes import open_place
     from xarray_n5_cli.walking import Walk
 
+    say_unfinished_elsewhere()
     container, inner = split_place(url, path)
     stored = for_url(container, options)
     walk = Walk.at(container, inner, stored, whole=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say, told_of
+from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere, told_of
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ _PLAIN_DEPTH = 2
 def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[str, Any]) -> None:
     """Draw the groups and arrays at URL.
 
-    Each array has its shape, type, chunks and compression; below stand its axes, what is between
+    Each array has its shape, type, chunks and compression, and "unfinished" where a write has
+    not ended; below stand its axes, what is between
     two samples, where the first lies, and the dialect that tells it. A directory that is no
     container is drawn 2 deep, unless --depth is given. The exit code is 1 where something cannot
     be read.
@@ -48,6 +49,7 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
     """
     from xarray_n5_cli.walking import Walk
 
+    say_unfinished_elsewhere()
     container, inner = split_place(url, path)
     walk = Walk.at(container, inner, for_url(container, options))
     drawing = _Drawing(walk, chunks=chunks, pretty="utf" in str(sys.stdout.encoding).lower())
@@ -113,10 +115,11 @@ class _Drawing:
         return told_of(found.problem)
 
     def _summary(self, array: Array) -> str:
-        from xarray_n5.views.reprs import times
+        from xarray_n5.views.reprs import times, unfinished_among
 
         size = f"{times(array.shape)} {array.dtype}, chunks {times(array.chunks)}"
         text = f"{size}, {compression_name(array)}"
+        text += ", unfinished" if unfinished_among([array]) else ""
         if not self.chunks:
             return text
         try:

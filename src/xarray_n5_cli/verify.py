@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say, told_of
+from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere, told_of
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5_cli.walking import Walk
 
+    say_unfinished_elsewhere()
     container, inner = split_place(url, path)
     walk = Walk.at(container, inner, for_url(container, options), whole=True)
     reports = [_report(found, deep=deep) for found in walk.arrays()]

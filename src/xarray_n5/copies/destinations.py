@@ -146,7 +146,8 @@ class Destination:
             return False
         for inner, each in made.items():
             try:
-                there = open_array(self.store, join(self.path, inner), format=self.form.name)
+                path = join(self.path, inner)
+                there = open_array(self.store, path, mode="r+", format=self.form.name)
             except N5Error:
                 return False
             wanted = (each.metadata.shape, each.metadata.chunks, each.metadata.dtype)

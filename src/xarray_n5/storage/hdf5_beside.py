@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from xarray_n5.paths import DIGESTS, PLANNED, QUARANTINE, WRITING
+from xarray_n5.paths import DIGESTS, PLANNED, QUARANTINE, UNFINISHED, WRITING, join
 
 if TYPE_CHECKING:
     from xarray_n5.storage.local import LocalStore
@@ -16,7 +16,9 @@ _MARK = re.compile(rf"(.*/)?{_MARKS}[^/]+(?=/)", re.DOTALL)
 """The folder of a mark, at the beginning of a key in it."""
 
 
-_KEPT = re.compile(rf"(?:.*/)?(?:{_MARKS}[^/]*|{DIGESTS}|{QUARANTINE})(?:/.*)?", re.DOTALL)
+_KEPT = re.compile(
+    rf"(?:.*/)?(?:{_MARKS}[^/]*|{UNFINISHED}|{DIGESTS}|{QUARANTINE})(?:/.*)?", re.DOTALL
+)
 """Keys of what is kept of writes."""
 
 
@@ -41,4 +43,5 @@ def forget_former(beside: LocalStore) -> None:
     found = [_MARK.match(key) for key in beside.walk("")]
     for folder in {match[0] for match in found if match}:
         beside.delete_tree(folder, "mark.json")
+        beside.delete([join(folder.rpartition("/")[0], UNFINISHED)])
         tidy(beside, folder)

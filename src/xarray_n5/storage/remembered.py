@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xarray_n5.paths import UNFINISHED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -31,6 +33,8 @@ class Remembered:
     """What has been listed."""
     around: list[Remembered | None] = field(default_factory=list)
     """The store one directory up, once it has been asked for."""
+    warned: set[str] = field(default_factory=set)
+    """The paths of arrays that have been warned of."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _itself, (self.store,)
@@ -170,4 +174,4 @@ def _itself(store: Store) -> Store:
 
 def _is_document(key: str) -> bool:
     name = key.rpartition("/")[2]
-    return name in _DOCUMENTS or name.endswith(".xml")
+    return name == UNFINISHED or name in _DOCUMENTS or name.endswith(".xml")

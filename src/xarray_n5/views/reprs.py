@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from dask.utils import format_bytes
 
+from xarray_n5.documents import unfinished
 from xarray_n5.printable import printable
 from xarray_n5.views.drawings import chunk_picture
 from xarray_n5.views.markup import side_by_side, table, text, titled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xarray_n5.array import Array
     from xarray_n5.axes import Geometry
@@ -70,7 +71,8 @@ def show_array(array: Array) -> tuple[str, list[tuple[str, str]]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # who opens it hears of what is odd
         geometry = array.geometry()
-    return f"<xarray_n5.Array {array.url!r}>", [*_facts(array), *show_geometry(geometry)[1]]
+    rows = _facts(array, unfinished=bool(unfinished_among([array])))
+    return f"<xarray_n5.Array {array.url!r}>", [*rows, *show_geometry(geometry)[1]]
 
 
 def show_group(group: Group) -> tuple[str, list[tuple[str, str]]]:
@@ -79,17 +81,26 @@ def show_group(group: Group) -> tuple[str, list[tuple[str, str]]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         children = group.nodes(islice(names, SHOWN))
+    stopped = unfinished_among(children.values())
     for name, child in children.items():
         if isinstance(child, Mapping):
             rows.append((f"{name}/", "group"))
         else:
             size = f"{times(child.shape)} in chunks of {times(child.chunks)}"
-            rows.append((name, f"{child.dtype}, {size}, {child.metadata.compression}"))
+            state = ", unfinished" if child.path in stopped else ""
+            rows.append((name, f"{child.dtype}, {size}, {child.metadata.compression}{state}"))
     if more := sum(1 for _ in names):
         rows.append(("...", f"{more} more"))
     if attributes := ", ".join(group.attrs):
         rows.append(("attributes", attributes))
     return f"<xarray_n5.Group {group.url!r}>", rows
+
+
+def unfinished_among(nodes: Iterable[Array | Group]) -> set[str]:
+    """Return the paths of arrays of one container whose write has not ended; one batch."""
+    arrays = [node for node in nodes if not isinstance(node, Mapping)]
+    paths = [array.path for array in arrays]
+    return unfinished(arrays[0].container, paths) if arrays else set()
 
 
 def show_geometry(geometry: Geometry) -> tuple[str, list[tuple[str, str]]]:
@@ -101,7 +112,7 @@ def show_geometry(geometry: Geometry) -> tuple[str, list[tuple[str, str]]]:
     return f"<xarray_n5.Geometry, {geometry.ndim} axes>", rows + _rest(geometry)
 
 
-def array_body(array: Array, geometry: Geometry | None) -> str:
+def array_body(array: Array, geometry: Geometry | None, *, unfinished: bool = False) -> str:
     """Return an array's facts, axes and a picture of its chunks as HTML.
 
     Parameters
@@ -110,15 +121,18 @@ def array_body(array: Array, geometry: Geometry | None) -> str:
         The array, and its axes where they are known.
     """
     rows = list(zip(array.shape, array.chunks, strict=True))
+    about = table(_facts(array, unfinished=unfinished))
     if geometry is None:
         axes = table([(f"axis {n}", str(s), str(c)) for n, (s, c) in enumerate(rows)], _HEAD[:3])
-        return side_by_side(table(_facts(array)) + axes, _picture(array, None))
+        return side_by_side(
+            table(_facts(array, unfinished=unfinished)) + axes, _picture(array, None)
+        )
     named = geometry.with_names()
     lines = [
         (str(axis.name), str(size), str(chunk), str(axis).partition(": ")[2])
         for axis, (size, chunk) in zip(named.axes, rows, strict=True)
     ]
-    facts = table(_facts(array)) + (table(lines, _HEAD) if lines else "")
+    facts = about + (table(lines, _HEAD) if lines else "")
     sources = text("; ".join(" ".join(row) for row in _rest(geometry)), faint=True)
     return side_by_side(facts, _picture(array, named)) + sources
 
@@ -126,12 +140,14 @@ def array_body(array: Array, geometry: Geometry | None) -> str:
 _HEAD = ("axis", "size", "chunk", "sample i lies at")
 
 
-def _facts(array: Array) -> list[tuple[str, str]]:
+def _facts(array: Array, *, unfinished: bool = False) -> list[tuple[str, str]]:
+    state = "unfinished: a write has begun and not ended; other chunks read as fill values"
     chunk = math.prod(array.chunks) * array.dtype.itemsize
     return [
         ("shape", f"{times(array.shape)}, {array.dtype}, {format_bytes(array.nbytes)}"),
         ("chunks", f"{times(array.chunks)}, {amount(math.prod(array.grid.counts), chunk)}"),
         ("compression", str(array.metadata.compression)),
+        *([("state", state)] if unfinished else []),
     ]
 
 

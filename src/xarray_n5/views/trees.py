@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.errors import N5Error
 from xarray_n5.views.markup import fold, table, text, titled
-from xarray_n5.views.reprs import SHOWN, array_body, times
+from xarray_n5.views.reprs import SHOWN, array_body, times, unfinished_among
 
 if TYPE_CHECKING:
     from xarray_n5.array import Array
@@ -46,6 +46,8 @@ class _Tree:
     found: dict[str, tuple[Mapping[str, Array | Group], int]] = field(default_factory=dict)
     """By a group's path: what is in it, and how much more that is not here."""
     left: int = _PLACED
+    unfinished: set[str] = field(default_factory=set)
+    """The paths of arrays whose write has not ended."""
 
     @classmethod
     def of(cls, group: Group) -> _Tree:
@@ -65,7 +67,9 @@ class _Tree:
 
     def _list(self, group: Group, most: int) -> None:
         names = list(group)
-        self.found[group.path] = (group.nodes(names[:most]), max(len(names) - most, 0))
+        nodes = group.nodes(names[:most])
+        self.unfinished |= unfinished_among(nodes.values())
+        self.found[group.path] = (nodes, max(len(names) - most, 0))
 
     def body(self, group: Group) -> str:
         """Return what is in a group, and its attributes."""
@@ -88,7 +92,9 @@ class _Tree:
         facts = f"{array.dtype}, {times(array.shape)} in chunks of {times(array.chunks)}"
         geometry = array.geometry() if self.left else None
         self.left = max(self.left - 1, 0)
-        body = array_body(array, geometry) + _attributes(array.attrs)
+        stopped = array.path in self.unfinished
+        facts += ", unfinished" if stopped else ""
+        body = array_body(array, geometry, unfinished=stopped) + _attributes(array.attrs)
         return fold(f"{text(name)} {text(facts, faint=True)}", body)
 
 
@@ -96,7 +102,8 @@ def array_html(array: Array) -> str:
     """Return an array as HTML: what it is, its axes, its chunks as a picture."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        body = array_body(array, array.geometry())
+        stopped = bool(unfinished_among([array]))
+        body = array_body(array, array.geometry(), unfinished=stopped)
     return titled(f"<xarray_n5.Array {array.url!r}>", body + _attributes(array.attrs))
 
 

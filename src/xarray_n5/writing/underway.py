@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ContainerNotVisibleError
-from xarray_n5.paths import PLANNED, WRITING, join
+from xarray_n5.paths import PLANNED, UNFINISHED, WRITING, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,9 +79,18 @@ class Underway:
         document = self.store.get(join(self._plan, _MARK))
         if document is not None:
             self.store.set(self._key, document)
+            self._hint()
             self.forget_plan()
         elif not self.is_begun():
             raise ContainerNotVisibleError(self.store.url, join(self._plan, _MARK))
+
+    def _hint(self) -> None:
+        """Let those who open the array know by one request that a write is unfinished."""
+        self.store.set(join(self.path, UNFINISHED), b"{}")
+
+    def _remove_hint(self) -> None:
+        if all(other == self for other in all_underway(self.store, self.path)):
+            self.store.delete([join(self.path, UNFINISHED)])
 
     def is_begun(self) -> bool:
         """Return whether this process sees the mark of a write that has begun."""
@@ -94,11 +103,13 @@ class Underway:
     def postpone(self, facts: Mapping[str, Any]) -> None:
         """Turn a write that has begun into a planned one."""
         self.plan(facts)
+        self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
 
     def begin(self, facts: Mapping[str, Any], *, planned: bool = False) -> None:
         """Leave the mark, with some facts for those who find it; also where it was `planned`."""
         self.store.set(self._key, json.dumps({**facts, "run": self.run}).encode())
+        self._hint()
         if planned:
             self.forget_plan()
 
@@ -147,6 +158,7 @@ class Underway:
         if records:
             self.done({})
             self.store.delete([join(self.folder, name) for name in records])
+        self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
 
 
