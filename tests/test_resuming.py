@@ -348,7 +348,7 @@ def test_arrays_of_no_axes_or_no_size_go_on(values: np.ndarray) -> None:
 def test_an_array_of_other_axes_is_replaced_whatever_stops(tmp_path: Path) -> None:
     to_n5(np.ones((4, 4, 4)), tmp_path, "a", chunks=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shutil.rmtree", lambda _: (_ for _ in ()).throw(StoppedError()))
+        patch.setattr("shutil.rmtree", lambda *_, **__: (_ for _ in ()).throw(StoppedError()))
         with pytest.raises(StoppedError):
             to_n5(np.ones((6, 6)), tmp_path, "a", mode="w", chunks=2)
     to_n5(np.ones((6, 6)), tmp_path, "a", mode="w", chunks=2, resume=True)
@@ -445,7 +445,7 @@ def test_what_is_left_of_removed_folders_stops_nothing(tmp_path: Path) -> None:
 def test_a_root_of_other_axes_is_replaced_whatever_stops(tmp_path: Path) -> None:
     to_n5(np.ones((3, 3, 3)), tmp_path, chunks=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shutil.rmtree", lambda _: (_ for _ in ()).throw(StoppedError()))
+        patch.setattr("shutil.rmtree", lambda *_, **__: (_ for _ in ()).throw(StoppedError()))
         with pytest.raises(StoppedError):
             to_n5(da.ones((9, 9), chunks=3), tmp_path, mode="w")
     to_n5(da.ones((9, 9), chunks=3), tmp_path, mode="w", resume=True)
