@@ -188,7 +188,7 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
 def test_files_stay_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     # These are mostly the documentation of what users call.
-    large = {"accessor.py": 320, "array.py": 495, "group.py": 570, "dask.py": 360}
+    large = {"accessor.py": 320, "array.py": 495, "group.py": 580, "dask.py": 360}
     assert lines <= large.get(path.name, 300)
 
 

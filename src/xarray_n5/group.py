@@ -29,7 +29,13 @@ from xarray_n5.documents import (
     replace_documents,
     warn_unfinished,
 )
-from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, ReadOnlyError
+from xarray_n5.errors import (
+    N5Error,
+    NodeNotFoundError,
+    PathError,
+    ReadOnlyError,
+    UnsafePathError,
+)
 from xarray_n5.formats import get_format
 from xarray_n5.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.nodes import (
@@ -136,8 +142,11 @@ class Group(Mapping[str, "Array | Group"]):
         if not isinstance(name, str) or not self._is_inside(name):
             return False
         path = self._inner(name)
-        _, document = locate(self._store, path, self._format.name)
-        return exists(self._store, path, document)
+        try:
+            _, document = locate(self._store, path, self._format.name)
+            return exists(self._store, path, document)
+        except UnsafePathError:
+            return True  # a link that is refused is there, and can be deleted
 
     def __getitem__(self, name: str) -> Array | Group:
         path = self._inner(name)

@@ -108,17 +108,20 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
         return Raw()
     if isinstance(compression, (str, Mapping)):
         made = from_json(compression)
-        known = {"type", "id", *map(_member, fields(made))}
-        unknown = sorted(set(compression) - known) if isinstance(compression, Mapping) else []
-        if unknown and not isinstance(made, Numcodecs):
-            # In a file they are somebody's; from a user they are a slip.
-            raise MetadataError(
-                f"compression {made.name!r} has no {unknown}; it takes {sorted(known - {'id'})}"
-            )
+        if isinstance(compression, Mapping):
+            _check_known(compression, made)
         return made
     if not _is_compression_class(type(compression)):
         raise TypeError(f"{compression!r} is no compression's name, members or instance")
     return compression
+
+
+def _check_known(members: Mapping[str, Any], made: Compression) -> None:
+    """Raise where users name members that mean nothing: in a file they are somebody else's."""
+    own = made.known if isinstance(made, Numcodecs) else set(map(_member, fields(made)))
+    if unknown := sorted(members.keys() - own - {"type", "id"}):
+        name = members.get("type", made.name)
+        raise MetadataError(f"compression {name!r} has no {unknown}; expected {sorted(own)}")
 
 
 def from_json(members: object) -> Compression:
