@@ -348,7 +348,7 @@ def test_parts_that_share_a_damaged_chunk_are_both_written_again(tmp_path: Path)
     repair(tmp_path, "a")
     for part in parts:
         to_n5(values[part], tmp_path, "a", region=part, resume=True, partial_chunks="merge")
-    assert open_array(tmp_path, "a")[...].tolist() == values.tolist()
+    assert open_array(tmp_path, "a", mode="r+")[...].tolist() == values.tolist()
 
 
 def test_a_repair_is_over_when_its_chunks_are_written(tmp_path: Path) -> None:

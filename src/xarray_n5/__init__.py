@@ -39,8 +39,9 @@ from xarray_n5.errors import (
 from xarray_n5.formats.hangar_writer import HangarWriter
 from xarray_n5.group import Group, create_array, create_group, open_array, open_group
 from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
-from xarray_n5.integrity import repair, verify
+from xarray_n5.integrity import repair
 from xarray_n5.multiscale import pyramid
+from xarray_n5.verification import verify
 
 __all__ = [
     "AlignmentError",

@@ -45,45 +45,8 @@ _HEAD = 512
 """How many bytes of a chunk tell what there is to be known without decoding it."""
 
 
-def verify(
-    url: object,
-    path: str = "",
-    *,
-    deep: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-) -> xr.Dataset:
-    """Return in which state each chunk of an array is: lazily, to be computed in parallel.
-
-    Parameters
-    ----------
-    url, path, storage_options
-        As in :func:`open_array`.
-    deep
-        Whether chunks are decoded, and compared with the digests that ``to_n5(...,
-        checksums=True)`` kept; else their headers and sizes alone are looked at, which finds what
-        is cut off without compression or with blosc, and little else.
-
-    Returns
-    -------
-    xarray.Dataset
-        On the chunk grid: ``state`` ("ok", "missing", "truncated", "undecodable", "wrong-shape",
-        "digest-differs"), ``bytes`` in the store, and ``digest``, the xxh64 of what is read (0
-        where it was not). Among the attributes, ``stray`` lists files of the array that are none
-        of its chunks, ``unfinished`` writes that have not ended, and ``digests`` says whether
-        there are any. A chunk that was never written is "missing"; whether it should be there
-        only its writer knows.
-
-    Raises
-    ------
-    NodeNotFoundError, MetadataError
-        As in :func:`open_array`.
-
-    Examples
-    --------
-    >>> report = verify("a.n5", "em/s0").compute()  # doctest: +SKIP
-    >>> report.where(report.state == "truncated", drop=True)  # doctest: +SKIP
-    """
-    array = open_array(url, path, mode="r+", storage_options=storage_options, missing="error")
+def report(array: Array, *, deep: bool) -> xr.Dataset:
+    """Return in which state each chunk of an array is, lazily; see :func:`xarray_n5.verify`."""
     expected, attributes = _known(array, deep=deep)
     box = whole_grid(array)
     dims = apart(dims_of_grid(array), _FACTS.names or ())
@@ -93,7 +56,7 @@ def verify(
 
 
 def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the states that :func:`verify` finds, and its attributes; few chunks need no Dask."""
+    """Return the states that :func:`report` finds, and its attributes; few chunks need no Dask."""
     expected, attributes = _known(array, deep=deep)
     if array.grid.size > _TOGETHER:
         return _looked_at(array, expected, deep=deep)["state"].compute(), attributes
@@ -240,9 +203,7 @@ def repair(
     """
     check_option("how", how, "quarantine", "remove")
     array = open_array(url, path, mode="r+", storage_options=storage_options)
-    found = (
-        verify(url, path, storage_options=storage_options) if report is None else report
-    ).load()
+    found = (_report_deeply(url, path, storage_options) if report is None else report).load()
     if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
         raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
     if not array.metadata.content.is_writable:
@@ -263,6 +224,11 @@ def repair(
     if not any(each.facts() for each in all_underway(store, array.path) if each.token != REPAIRED):
         store.delete([join(array.path, each) for each in store.partials(array.path)])
     return found.assign_attrs(repaired=len(damaged))
+
+
+def _report_deeply(url: object, path: str, options: Mapping[str, Any] | None) -> xr.Dataset:
+    array = open_array(url, path, mode="r+", storage_options=options, missing="error")
+    return report(array, deep=True)
 
 
 def _indices(where: np.ndarray) -> list[Index]:

@@ -36,7 +36,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
     """
     from xarray_n5.array import Array
     from xarray_n5.nodes import open_place
-    from xarray_n5_cli.walking import Walk
+    from xarray_n5.walking import Walk
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xarray_n5.array import Array
     from xarray_n5.axes import Axis
     from xarray_n5.group import Group
-    from xarray_n5_cli.walking import Found, Walk
+    from xarray_n5.walking import Found, Walk
 
 _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", "|   ")}
 """What branches are drawn with: where the terminal has more than ASCII, and where not."""
@@ -47,7 +47,7 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
       xarray-n5 tree cells.n5
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
-    from xarray_n5_cli.walking import Walk
+    from xarray_n5.walking import Walk
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)

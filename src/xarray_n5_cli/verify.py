@@ -12,7 +12,7 @@ from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
     from xarray_n5.array import Array
-    from xarray_n5_cli.walking import Found
+    from xarray_n5.walking import Found
 
 _SHOWN = 10
 """How many damaged chunks, and how many stray files, of an array are named."""
@@ -45,7 +45,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
       xarray-n5 verify /data/em.n5/s0 --quick --json
     """
     from xarray_n5.errors import NodeNotFoundError
-    from xarray_n5_cli.walking import Walk
+    from xarray_n5.walking import Walk
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)

@@ -61,20 +61,23 @@ class Walk:
     @classmethod
     def at(
         cls,
-        container: str,
+        container: object,
         path: str,
         options: Mapping[str, Any] | None,
         *,
         whole: bool = False,
     ) -> Walk:
         """Return a walk that begins at a place; metadata are read once, or `whole` in batches."""
+        from xarray_n5.errors import UnfinishedWriteWarning
         from xarray_n5.group import open_node
         from xarray_n5.nodes import open_place
         from xarray_n5.storage import Remembered
 
         store, inner = open_place(container, path, options, None)
         store = Remembered(store)
-        return cls(store, open_node(store, inner, missing="error", whole=whole))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnfinishedWriteWarning)  # who walks reports them
+            return cls(store, open_node(store, inner, missing="error", whole=whole))
 
     @property
     def is_plain(self) -> bool:
@@ -87,12 +90,13 @@ class Walk:
 
     def children(self, group: Group) -> Iterator[Found]:
         """Iterate over what is directly in a group, by name."""
-        from xarray_n5.errors import N5Error
+        from xarray_n5.errors import N5Error, UnfinishedWriteWarning
         from xarray_n5.paths import join
 
         names = sorted(group)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is left out")
+            warnings.simplefilter("ignore", UnfinishedWriteWarning)
             nodes = group.nodes(names)
         others = [] if self._documents(group) else self._files(group.path)
         for name in sorted({*names, *others}):
