@@ -146,9 +146,9 @@ def _undone(filters: Filters, mask: int, payload: memoryview, expected: int) -> 
 
 def _unshuffled(payload: memoryview, width: int) -> memoryview:
     """Return elements whole, of which all first bytes came first, then all second ones."""
-    if width < 2:  # noqa: PLR2004 - one byte is in its place
+    count, rest = divmod(len(payload), max(width, 1))
+    if width < 2 or not count:  # noqa: PLR2004 - one byte is in its place, and a part of an element
         return payload
-    count, rest = divmod(len(payload), width)
     rows = np.frombuffer(payload, np.uint8, count * width).reshape(width, count)
     whole = np.empty(len(payload), np.uint8)
     elements = whole[: count * width].reshape(count, width)
