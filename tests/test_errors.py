@@ -107,6 +107,27 @@ def a_region_cuts_chunks() -> None:
     xarray_n5.to_n5(ONES[:12], "new.n5", "a", region=slice(4, 16))
 
 
+def a_block_is_not_what_dask_says() -> None:
+    rows: Any = ONES.map_blocks(lambda block: block[:1], dtype="uint8")
+    with dask.config.set(scheduler="sync"):
+        xarray_n5.to_n5(rows, "new.n5", "a")
+
+
+def a_task_is_of_an_earlier_attempt() -> None:
+    def fail(block: np.ndarray) -> np.ndarray:
+        raise ZeroDivisionError(block)
+
+    fails: Any = ONES.map_blocks(fail, dtype="uint8", meta=np.ones((0, 0), "uint8"))
+    blocks: Any = da.concatenate([fails, ONES])  # type: ignore[no-untyped-call]
+    lazy: Any = xarray_n5.to_n5(blocks, "new.n5", "a", compute=False)
+    with pytest.raises(ZeroDivisionError), dask.config.set(scheduler="sync"):
+        xarray_n5.to_n5(blocks, "new.n5", "a", resume=True)
+    with pytest.raises(ZeroDivisionError):
+        lazy.compute(scheduler="sync")
+    xarray_n5.to_n5(blocks, "new.n5", "a", compute=False, resume=True)
+    lazy.compute(scheduler="sync")
+
+
 def another_write_has_begun() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
     begin("new.n5", "a")
@@ -195,6 +216,8 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],
     "UnknownCompressionError": [a_compression_is_unknown],
     "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
+    "BlockError": [a_block_is_not_what_dask_says],
+    "StaleTaskError": [a_task_is_of_an_earlier_attempt],
     "ResumeError": [another_write_has_begun],
     "ReadOnlyError": [a_handle_only_reads],
     "OneWriterError": [several_processes_write_hdf5],

@@ -182,14 +182,16 @@ def test_a_name_stands_for_an_array_whose_own_changes(tmp_path: Path) -> None:
     assert (open_array(tmp_path, "b")[...] > 0).any()
 
 
-def test_a_write_that_reads_what_it_replaces_does_not_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_write_into_what_it_reads_is_refused(tmp_path: Path, resume: bool) -> None:
     from xarray_n5 import from_n5
 
     to_n5(np.arange(10), tmp_path, "a", chunks=5)
     twice: Any = from_n5(tmp_path, "a") * 2
     with pytest.raises(FileExistsError, match="computed from"):
-        to_n5(twice, tmp_path, "a", mode="r+", resume=True)
-    to_n5(twice, tmp_path, "a", mode="r+")
+        to_n5(twice, tmp_path, "a", mode="r+", resume=resume)
+    assert open_array(tmp_path, "a")[...].tolist() == list(range(10))
+    to_n5(twice.compute(), tmp_path, "a", mode="r+")
     assert open_array(tmp_path, "a")[3] == 6
 
 

@@ -121,6 +121,16 @@ WRITES: dict[str, tuple[Callable[[Any], None], Callable[..., Any]]] = {
         lambda _: None,
         lambda store, **more: lazy(0, 4).n5.to_n5(store, "g", encoding=SMALL, **more),
     ),
+    "zarr array": (
+        lambda _: None,
+        lambda store, **more: to_n5(
+            BLOCKS, store, "g/a", chunks=2, format="zarr2", attributes={"unit": "K"}, **more
+        ),
+    ),
+    "zarr dataset": (
+        lambda _: None,
+        lambda store, **more: lazy(0, 4).n5.to_n5(store, "g", format="zarr2", **more),
+    ),
     "dataset again": (
         old,
         lambda store, **more: lazy(3, 5).n5.to_n5(store, "g", mode="w", **more),

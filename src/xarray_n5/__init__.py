@@ -17,6 +17,7 @@ from xarray_n5.dask import from_n5, to_n5
 from xarray_n5.dialects import register_dialect
 from xarray_n5.errors import (
     AlignmentError,
+    BlockError,
     ChunkError,
     ContainerNotVisibleError,
     MetadataError,
@@ -31,6 +32,7 @@ from xarray_n5.errors import (
     RefusedError,
     RequestError,
     ResumeError,
+    StaleTaskError,
     UnfinishedWriteWarning,
     UnknownCompressionError,
     UnsafePathError,
@@ -39,14 +41,15 @@ from xarray_n5.errors import (
 from xarray_n5.formats.hangar_writer import HangarWriter
 from xarray_n5.group import Group, create_array, create_group, open_array, open_group
 from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
-from xarray_n5.integrity import repair
 from xarray_n5.multiscale import pyramid
+from xarray_n5.repairing import repair
 from xarray_n5.verification import verify
 
 __all__ = [
     "AlignmentError",
     "Array",
     "Axis",
+    "BlockError",
     "ChunkError",
     "ContainerNotVisibleError",
     "Geometry",
@@ -64,6 +67,7 @@ __all__ = [
     "RefusedError",
     "RequestError",
     "ResumeError",
+    "StaleTaskError",
     "UnfinishedWriteWarning",
     "UnknownCompressionError",
     "UnsafePathError",

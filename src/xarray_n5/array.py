@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -14,9 +15,9 @@ from xarray_n5.attributes import NodeAttributes
 from xarray_n5.dialects import geometry_of
 from xarray_n5.documents import change_documents, get_documents
 from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
-from xarray_n5.grid import ChunkGrid
+from xarray_n5.grid import ChunkGrid, span
 from xarray_n5.metadata import ArrayMetadata, Content
-from xarray_n5.paths import DIGESTS, join
+from xarray_n5.paths import join
 from xarray_n5.points import read_points
 from xarray_n5.reading import read, write
 from xarray_n5.selection import as_numbers, broadcast, fill_ellipsis, normalize
@@ -24,9 +25,10 @@ from xarray_n5.storage import name_of_root
 from xarray_n5.surroundings import look_around
 from xarray_n5.views.reprs import as_text, show_array
 from xarray_n5.views.trees import array_html
+from xarray_n5.writing.forgetting import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from xarray_n5.axes import Axis, Geometry
     from xarray_n5.chunks import Chunks
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from xarray_n5.storage import Store
 
 AxisOrder: TypeAlias = Literal["C", "F"]
+
+_SHARE = 5
+"""How many times as long as a listing of the array took a handle waits before the next one."""
 
 
 class Array:
@@ -59,7 +64,7 @@ class Array:
         self._axis_order: AxisOrder = axis_order
         self._cache_bytes = cache_bytes
         self._cache = _new_cache(cache_bytes)
-        self._undigested = False
+        self._look_again = 0.0
 
     # What it is
 
@@ -202,7 +207,7 @@ class Array:
         return ("xarray_n5.Array", *self._chunks.token, self._axis_order)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
+        return {**self.__dict__, "_cache": None, "_cache_bytes": 0, "_look_again": 0.0}
 
     def bare(self) -> Array:
         """Return a handle without user attributes and without a cache: what a task carries."""
@@ -245,24 +250,29 @@ class Array:
             If `value` is not numbers.
         """
         self._check_writable()
-        self._drop_digests()
         axes, values = self._sorted(key, value)
+        self._announce(lambda: span(self.metadata.grid.project(axes)))
         try:
             return write(self._chunks, axes, values)
         finally:
             self._invalidate()
 
     def writing(
-        self, key: object, value: object, done: Container[tuple[int, ...]] = ()
+        self,
+        key: object,
+        value: object,
+        done: Container[tuple[int, ...]] = (),
+        prove: Callable[[], None] | None = None,
     ) -> Iterator[tuple[tuple[int, ...], np.ndarray, int]]:
-        """Write as :meth:`write` does, a chunk at a time, passing over those that are `done`.
+        """Write as :meth:`write` does, a chunk at a time, skipping those that are `done`.
 
+        `prove` is called before each chunk is stored, and raises where it must not be any more.
         Each time a chunk's index in the stored order, its block and its bytes are yielded.
         """
         self._check_writable()
         axes, values = self._sorted(key, value)
         try:
-            yield from self._chunks.write(axes, values, done)
+            yield from self._chunks.write(axes, values, done, prove)
         finally:
             self._invalidate()
 
@@ -336,7 +346,7 @@ class Array:
             raise ValueError(
                 f"chunk {tuple(index)} of {self.url} has the shape {extent}, not {values.shape}"
             )
-        self._drop_digests()
+        self._announce(lambda: [range(place, place + 1) for place in stored])
         try:
             self._chunks.save(stored, values if self._axis_order == "C" else values.T)
         finally:
@@ -345,8 +355,9 @@ class Array:
     def delete_chunk(self, index: Sequence[int]) -> None:
         """Remove one chunk; it reads as the fill value then. One that is absent does not matter."""
         self._check_writable()
-        self._drop_digests()
-        self._chunks.store.delete([self._chunks.key(self._stored_index(index))])
+        stored = self._stored_index(index)
+        self._announce(lambda: [range(place, place + 1) for place in stored])
+        self._chunks.store.delete([self._chunks.key(stored)])
         self._invalidate()
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
@@ -412,7 +423,7 @@ class Array:
             raise ValueError(f"{self.url} holds {before.content.value}, which are read only")
         chunks = self._chunks
         if any(map(operator.lt, new, before.shape)):
-            self._drop_digests()
+            self._announce(lambda: [range(0)])
         stored = list(chunks.stored_indices())
         chunks.prepare(new, stored)
         resized = partial(chunks.format.with_shape, shape=new, where=self._where)
@@ -452,17 +463,18 @@ class Array:
     def _where(self) -> str:
         return join(self.url, self.documents[0])
 
-    def _drop_digests(self) -> None:
-        """Remove the digests of an array that is changed by other means than `to_n5`.
+    def _announce(self, box: Callable[[], Sequence[range]]) -> None:
+        """Prepare what is kept beside the array for chunks to change by other means than `to_n5`.
 
-        They would call damaged what was meant so. Looked for once a handle.
+        Where listing the array takes long, a handle that writes often looks less often.
         """
-        if not self._undigested:
-            chunks = self._chunks
-            folder = join(chunks.path, DIGESTS)
-            if any(chunks.store.list(folder)):
-                chunks.store.delete_tree(folder, "all.npz")
-            self._undigested = True
+        began = time.monotonic()
+        if began < self._look_again:
+            return
+        chunks = self._chunks
+        if not prepare(chunks.store, chunks.path, box, self.metadata.chunks):
+            now = time.monotonic()
+            self._look_again = now + _SHARE * (now - began)
 
     def _check_writable(self) -> None:
         if not self._writable:

@@ -22,7 +22,7 @@ from xarray_n5.storage import Remembered, bounded, set_many
 from xarray_n5.structure import check_array
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from xarray_n5.compression import Buffer
     from xarray_n5.formats import Format
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xarray_n5.storage import Store
 
 
+_Prove: TypeAlias = "Callable[[], None] | None"
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
 
@@ -120,12 +121,15 @@ class Chunks:
             result[overlap] = stored[overlap]
         return result
 
-    def save(self, index: Index, block: np.ndarray) -> int:
+    def save(self, index: Index, block: np.ndarray, prove: Callable[[], None] | None = None) -> int:
         """Store a chunk, of the shape that the array has there: whole, in one request.
 
+        `prove` is called when the chunk is encoded, as near before it is stored as can be.
         Returned is the number of bytes that are stored: none of an empty chunk that need not be.
         """
         key, data = self.encoded(index, block)
+        if prove is not None:
+            prove()
         if data is None:
             self.store.delete([key])
             return 0
@@ -161,12 +165,16 @@ class Chunks:
     # Selections
 
     def write(
-        self, axes: Sequence[AxisIndex], values: np.ndarray, done: Container[Index] = ()
+        self,
+        axes: Sequence[AxisIndex],
+        values: np.ndarray,
+        done: Container[Index] = (),
+        prove: _Prove = None,
     ) -> Iterator[tuple[Index, np.ndarray, int]]:
         """Write `values` where `axes` select, a chunk each time that one is asked for.
 
         A chunk that the selection covers is not read; one that it cuts is read, merged and
-        replaced; one that is `done` is passed over.
+        replaced; one that is `done` is skipped. `prove` raises where no more may be written.
 
         Yields
         ------
@@ -175,10 +183,13 @@ class Chunks:
         """
         chosen = product(*self.metadata.grid.project(axes))
         left = (parts for parts in chosen if tuple(part.chunk for part in parts) not in done)
-        return self.put(left, np.asarray(values))
+        return self.put(left, np.asarray(values), prove)
 
     def put(
-        self, chosen: Iterable[Sequence[Piece]], values: np.ndarray
+        self,
+        chosen: Iterable[Sequence[Piece]],
+        values: np.ndarray,
+        prove: _Prove = None,
     ) -> Iterator[tuple[Index, np.ndarray, int]]:
         """Write the parts of `values` that belong into some chunks, as :meth:`write` does.
 
@@ -187,7 +198,7 @@ class Chunks:
         if self.store.batch == 1:
             for parts in chosen:
                 index, block = self._merged(parts, values)
-                yield index, block, self.save(index, block)
+                yield index, block, self.save(index, block, prove)
             return
         begun: deque[tuple[Index, np.ndarray, int]] = deque()
 
@@ -195,6 +206,8 @@ class Chunks:
             for parts in chosen:
                 index, block = self._merged(parts, values)
                 key, data = self.encoded(index, block)
+                if prove is not None:
+                    prove()
                 begun.append((index, block, 0 if data is None else len(data)))
                 yield key, data
 
@@ -206,11 +219,10 @@ class Chunks:
         index = tuple(part.chunk for part in parts)
         part_of = np.asarray(values[outer([part.target for part in parts])])
         if all(part.whole for part in parts):
-            # Side by side: it is gone through more than once, to encode it and to tell of it.
+            # Contiguous: both the codec and the digest read it.
             block = np.asarray(part_of, self.metadata.dtype, order="C")
         else:
-            # What was never stored is zeros here, also for those who want to know of it.
-            block = replace(self, missing="fill").block(index)
+            block = replace(self, missing="fill").block(index)  # also with missing="error"
             block[outer([part.inside for part in parts])] = part_of
         return index, block
 

@@ -203,7 +203,8 @@ def check_place(
         if begun:
             hint = f"its write has not ended: go on with resume=True, or {hint}"
         raise NodeExistsError(store.url, path, "an array", hint)
-    if isinstance(found, GroupMetadata) and found.attributes:
+    half = isinstance(found, GroupMetadata) and _is_half_made(store, path, before)
+    if isinstance(found, GroupMetadata) and found.attributes and not half:
         hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
         raise NodeExistsError(store.url, path, "a group that is not empty", hint)
     arrays = [node for node in (found, replacement) if isinstance(node, ArrayMetadata)]
@@ -248,10 +249,22 @@ def check_alone(store: Store, places: Mapping[str, Documents], form: Format) -> 
 
 def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:
     """Return whether nothing is at a node but what a stopped write left of an array."""
-    if get_documents(store, path, form):
+    if (documents := get_documents(store, path, form)) and not _is_half_made(
+        store, path, documents
+    ):
         return False
     arrays = [] if planned is None else [planned]
     return next(_others(store, path, form, arrays), None) is None
+
+
+def _is_half_made(store: Store, path: str, documents: Documents) -> bool:
+    """Return whether a write was stopped before it wrote the document that makes a node.
+
+    Zarr's attributes are written before that. Nothing but the mark of the write is beside them.
+    """
+    if not documents or not documents.keys() <= {".zattrs"}:
+        return False
+    return any(name.startswith(WRITING) for name in store.list(path)[0])
 
 
 def stranger(array: Array) -> str | None:

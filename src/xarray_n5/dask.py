@@ -10,7 +10,6 @@ import dask.array as da
 import numpy as np
 from dask.array import core
 from dask.array.core import getter
-from dask.base import compute as compute_now
 from dask.base import tokenize
 
 from xarray_n5.array import Array
@@ -20,7 +19,7 @@ from xarray_n5.group import open_array
 from xarray_n5.sparse import read_stored
 from xarray_n5.writing.beginning import start
 from xarray_n5.writing.orders import Order
-from xarray_n5.writing.storing import end, write_lazily, write_when_read
+from xarray_n5.writing.storing import end, run, write_lazily, write_when_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -276,7 +275,7 @@ def to_n5(
         return write_lazily(begun.source, begun.write, begun.before)
     # Ended here: no worker can be lost that had ended it.
     write = replace(begun.write, part=True)
-    (receipts,) = compute_now(write_lazily(begun.source, write, begun.before))
+    receipts = run(write_lazily(begun.source, write, begun.before), [write])
     end(write)
     if not return_stored:
         return cast("xr.Dataset", receipts)

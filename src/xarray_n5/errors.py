@@ -6,11 +6,13 @@ Each is also the builtin that a caller would catch::
     ├── NodeNotFoundError        FileNotFoundError    nothing is stored at a path
     ├── NodeExistsError          FileExistsError      a write would replace what is there
     ├── ContainerNotVisibleError FileNotFoundError    a worker does not see the container
+    ├── StaleTaskError           RuntimeError         a task of a write that failed or was resumed
     ├── PathError                ValueError           a path leaves the container
     │   └── UnsafePathError      PermissionError      a link that leaves it, or not a regular file
     ├── MetadataError            ValueError           metadata that cannot be understood or held
     ├── UnknownCompressionError  NotImplementedError  a compression nobody registered
     ├── AlignmentError           ValueError           blocks or a region that cut stored chunks
+    ├── BlockError               ValueError           a dask block that is not what dask says
     ├── ResumeError              ValueError           another write than that which is to go on
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
     ├── OneWriterError           OSError              an HDF5 file that somebody else writes
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignmentError",
+    "BlockError",
     "ChunkError",
     "ContainerNotVisibleError",
     "MetadataError",
@@ -53,6 +56,7 @@ __all__ = [
     "RefusedError",
     "RequestError",
     "ResumeError",
+    "StaleTaskError",
     "UnfinishedWriteWarning",
     "UnknownCompressionError",
     "UnsafePathError",
@@ -123,6 +127,18 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
         )
 
 
+class StaleTaskError(N5Error, RuntimeError):
+    """A task of a write that has failed, or that another attempt has resumed."""
+
+    def __init__(self, url: str, path: str) -> None:
+        self.url, self.path = url, path
+        super().__init__(
+            f"this task belongs to an attempt at writing {path or '/'!r} in {url!r} that failed or "
+            "was resumed since: it stops, so that it does not overwrite newer chunks; write again, "
+            "or resume with resume=True"
+        )
+
+
 class PathError(N5Error, ValueError):
     """A path that leaves the container, or a name that cannot be stored."""
 
@@ -186,6 +202,14 @@ class AlignmentError(N5Error, ValueError):
         )
         error.args = (message,)
         return error
+
+
+class BlockError(N5Error, ValueError):
+    """A dask block whose shape or type is not what dask says, so that it cannot be stored."""
+
+    def __init__(self, url: str, where: str, expected: str, found: str, hint: str) -> None:
+        self.url, self.where, self.expected, self.found = url, where, expected, found
+        super().__init__(f"block {where} of {url}: expected {expected}, got {found}; {hint}")
 
 
 class ResumeError(N5Error, ValueError):

@@ -4,63 +4,64 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-import numpy as np
 from dask.base import get_scheduler
 
-from xarray_n5.array import Array
 from xarray_n5.errors import NodeExistsError, OneWriterError
+from xarray_n5.probes import location_of
+from xarray_n5.reads import reads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     import dask.array as da
 
 
-def check_independent(source: da.Array, places: Collection[object]) -> None:
-    """Raise where `source` is to be read from an array that is replaced.
+def check_independent(
+    source: da.Array,
+    places: Collection[object],
+    *,
+    groups: Collection[object] = (),
+    exists: Callable[[], bool] | None = None,
+) -> None:
+    """Raise where `source` is to be read from an array that is replaced or changed.
 
     Parameters
     ----------
     source
         What is to be written.
     places
-        Those of the arrays that go, as their stores tell them from others.
+        Those of the arrays that are replaced or changed, as their stores name them.
+    groups
+        Those of groups of which all arrays are replaced.
+    exists
+        Whether there is anything at those places; by default there is.
 
     Raises
     ------
     NodeExistsError
-        If the graph holds a handle of that array.
+        If a task reads one of the arrays, or may do so.
     """
-    found: list[Array] = []
+    targets = [location_of(place) for place in places]
+    around = [location_of(place) for place in groups]
+    found = reads_of(source.dask, {each.rpartition("/")[2] for each in (*targets, *around)})
+    for read in found.reads:
+        met = next(filter(read.meets, targets), None)
+        if met is None and read.certainty != "node" and read.location in around:
+            met = read.location
+        if met is not None:
+            what = "an array that the new one is computed from"
+            raise NodeExistsError(met.removeprefix("remote://"), "", what, _ADVICE)
+    if found.hidden and targets and (exists is None or exists()):
+        what = f"and tasks may read it: {found.hidden[0]} does not say which files it reads"
+        raise NodeExistsError(targets[0].removeprefix("remote://"), "", what, _ADVICE)
 
-    class Finder(cloudpickle.Pickler):  # type: ignore[misc]
-        """Visit every object that the graph holds; what it writes goes nowhere."""
 
-        def persistent_id(self, item: object) -> str | None:
-            if isinstance(item, Array) and item.place in places:
-                found.append(item)
-            # Numbers are not looked into: that would copy them.
-            return "numbers" if isinstance(item, np.ndarray) and not item.dtype.hasobject else None
-
-    # A graph for threads alone may not pickle: what was found until then counts.
-    with (
-        open(os.devnull, "wb") as nowhere,  # noqa: PTH123
-        suppress(TypeError, AttributeError, PicklingError),
-    ):
-        Finder(nowhere, protocol=5, buffer_callback=lambda _: None).dump(source.dask)
-    if found:
-        raise NodeExistsError(
-            found[0].url,
-            "",
-            "an array that the new one is computed from",
-            "replacing it would remove what is still to be read: write to another path, or "
-            "with mode='r+' where shape and chunks agree",
-        )
+_ADVICE = (
+    "what is still to be read would be gone: write to another path, or compute the new values "
+    "first (x.compute() of an array, ds.load() of a Dataset)"
+)
 
 
 def check_one_process(url: str, *sources: da.Array) -> None:

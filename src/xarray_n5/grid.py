@@ -104,6 +104,12 @@ class ChunkGrid:
         )
 
 
+def span(pieces: Sequence[Sequence[Piece]]) -> list[range]:
+    """Return, per axis, the chunks from the first that pieces touch to the last."""
+    numbers = [[piece.chunk for piece in each] for each in pieces]
+    return [range(min(each), max(each) + 1) if each else range(0) for each in numbers]
+
+
 def _project_slice(axis: slice, size: int, chunk: int) -> list[Piece]:
     start, stop, step = axis.start, axis.stop, axis.step
     if start >= stop:

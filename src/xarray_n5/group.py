@@ -91,6 +91,11 @@ class Group(Mapping[str, "Array | Group"]):
         return self._path
 
     @property
+    def place(self) -> object:
+        """The group's location, as its store distinguishes it from others."""
+        return self._store.place(self.path)
+
+    @property
     def url(self) -> str:
         """The container's place and the group's path in one."""
         return join(self._store.url, self._path)

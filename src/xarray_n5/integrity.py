@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from operator import add, contains
-from typing import TYPE_CHECKING, Any, Literal, cast
+from operator import add
+from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
 import numpy as np
@@ -14,27 +14,22 @@ from dask.layers import ArraySliceDep
 
 from xarray_n5.chunkmaps import apart, dims_of_grid, places, whole_grid
 from xarray_n5.chunks import ahead_of
-from xarray_n5.errors import ChunkError, MetadataError, VarlengthChunkError
-from xarray_n5.group import open_array
-from xarray_n5.options import check_option
-from xarray_n5.paths import QUARANTINE, is_own, join
+from xarray_n5.errors import ChunkError, VarlengthChunkError
+from xarray_n5.paths import is_own
 from xarray_n5.storage import bounded, peek_many
 from xarray_n5.writing.digests import read_digests
+from xarray_n5.writing.forgetting import box_of
 from xarray_n5.writing.planning import group_chunks
 from xarray_n5.writing.receipts import digest
-from xarray_n5.writing.resuming import box_of, inside
-from xarray_n5.writing.underway import REPAIRED, Underway, all_underway
-from xarray_n5.writing.writes import now, writer_name
+from xarray_n5.writing.underway import REPAIRED, all_underway
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from xarray_n5.array import Array
     from xarray_n5.grid import Index
     from xarray_n5.writing.digests import Digests
 
 _STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
-_DAMAGED = frozenset(_STATES[2:])
+DAMAGED = frozenset(_STATES[2:])
 
 _FACTS = np.dtype([("state", f"U{max(map(len, _STATES))}"), ("bytes", "i8"), ("digest", "u8")])
 
@@ -47,7 +42,7 @@ _HEAD = 512
 
 def report(array: Array, *, deep: bool) -> xr.Dataset:
     """Return in which state each chunk of an array is, lazily; see :func:`xarray_n5.verify`."""
-    expected, attributes = _known(array, deep=deep)
+    expected, attributes = known_of(array, deep=deep)
     box = whole_grid(array)
     dims = apart(dims_of_grid(array), _FACTS.names or ())
     facts = _looked_at(array, expected, deep=deep)
@@ -57,14 +52,14 @@ def report(array: Array, *, deep: bool) -> xr.Dataset:
 
 def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the states that :func:`report` finds, and its attributes; few chunks need no Dask."""
-    expected, attributes = _known(array, deep=deep)
+    expected, attributes = known_of(array, deep=deep)
     if array.grid.size > _TOGETHER:
         return _looked_at(array, expected, deep=deep)["state"].compute(), attributes
     whole = tuple(slice(0, count) for count in array.grid.counts)
     return _look_at(array, whole, *expected, deep=deep)["state"], attributes
 
 
-def _known(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
+def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
     """Return the digests, which of them there are, and what is to be said of the whole array."""
     counts = tuple(map(len, whole_grid(array)))
     digests = read_digests(array) if deep else None
@@ -126,13 +121,14 @@ def _look_at(
     fetched = store.fetch(map(array.chunk_key, indices), ahead_of(store, array.metadata))
     for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
         wanted = int(expected[spot]) if known[spot] else None
-        facts[spot] = _decoded(array, index, data, wanted)
+        facts[spot] = decoded(array, index, data, wanted)
     return facts
 
 
-def _decoded(
+def decoded(
     array: Array, index: Index, data: bytes | None, wanted: int | None
 ) -> tuple[str, int, int]:
+    """Return a chunk's state, bytes and digest, having decoded it and compared it with `wanted`."""
     if data is None:
         return "missing", 0, 0
     try:
@@ -163,93 +159,6 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
 def _damage(cause: BaseException | None) -> str:
     """Return what a chunk suffers from that cannot be decoded."""
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
-
-
-def repair(
-    url: object,
-    path: str = "",
-    report: xr.Dataset | None = None,
-    *,
-    how: Literal["quarantine", "remove"] = "quarantine",
-    missing: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> xr.Dataset:
-    """Take damaged chunks away, so that ``to_n5(..., resume=True)`` writes exactly these again.
-
-    The array is marked as one whose write goes on. Who resumes it vouches for giving the same
-    values: of a write that had ended, nothing is kept by which they could be told from others.
-
-    Parameters
-    ----------
-    url, path, storage_options
-        As in :func:`open_array`.
-    report
-        What :func:`verify` found; by default it is asked to look deep.
-    how
-        "quarantine" moves damaged chunks into the folder ``.quarantine`` beside them; "remove"
-        removes them.
-    missing
-        Whether chunks that are missing are to be written again, too.
-
-    Returns
-    -------
-    xarray.Dataset
-        The report, computed; its attribute ``repaired`` counts the chunks that were taken away.
-
-    Raises
-    ------
-    NodeNotFoundError, MetadataError, ValueError
-        As in :func:`open_array`; if the report is about another array.
-    """
-    check_option("how", how, "quarantine", "remove")
-    array = open_array(url, path, mode="r+", storage_options=storage_options)
-    found = (_report_deeply(url, path, storage_options) if report is None else report).load()
-    if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
-        raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
-    if not array.metadata.content.is_writable:
-        raise MetadataError(f"{array.url} holds {array.metadata.content.value}: read only")
-    store, states = array.container, found["state"].to_numpy()
-    # A short chunk is what other programs leave where an array grew, unless its digest is known.
-    kinds = _DAMAGED if found.attrs.get("digests") else _DAMAGED - {"wrong-shape"}
-    damaged = _indices(np.isin(states, sorted(kinds)))
-    _mark(array, damaged + (_indices(states == "missing") if missing else []))
-    for index in damaged:
-        key = array.chunk_key(index)
-        data = store.get(key) if how == "quarantine" else None
-        if data is not None:
-            inner = key.removeprefix(f"{array.path}/" if array.path else "")
-            kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
-            store.set(kept, data)
-        store.delete([key])
-    if not any(each.facts() for each in all_underway(store, array.path) if each.token != REPAIRED):
-        store.delete([join(array.path, each) for each in store.partials(array.path)])
-    return found.assign_attrs(repaired=len(damaged))
-
-
-def _report_deeply(url: object, path: str, options: Mapping[str, Any] | None) -> xr.Dataset:
-    array = open_array(url, path, mode="r+", storage_options=options, missing="error")
-    return report(array, deep=True)
-
-
-def _indices(where: np.ndarray) -> list[Index]:
-    return [tuple(map(int, at)) for at in np.argwhere(where)]
-
-
-def _mark(array: Array, chunks: list[Index]) -> None:
-    """Say which chunks are to be written again, but for those that unfinished writes see to."""
-    store = array.container
-    mark = Underway(store=store, path=array.path, token=REPAIRED)
-    others = [each.facts() for each in all_underway(store, array.path) if each != mark]
-    boxes = [inside(each, array) for each in others if each]
-    left = [index for index in chunks if not any(_lies_in(index, box) for box in boxes)]
-    before = mark.facts() or {}
-    listed = {*left, *(tuple(index) for index in before.get("chunks", ()))}
-    if listed:
-        mark.begin({"chunks": sorted(listed), "by": writer_name(), "began": now()})
-
-
-def _lies_in(index: Index, box: tuple[range, ...] | None) -> bool:
-    return box is not None and all(map(contains, box, index))
 
 
 def _strays(array: Array) -> list[str]:

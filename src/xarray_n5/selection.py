@@ -167,6 +167,8 @@ def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.n
 
 def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
     """Return `value` as numbers that numpy would assign to an array of `dtype`."""
+    if np.ma.is_masked(value):
+        raise TypeError("masked values cannot be stored; fill them with value.filled(...)")
     plain = isinstance(value, (bool, int, float)) and dtype.kind in "biufc"
     values = np.asarray(value, dtype if plain or dtype.hasobject else None)
     if dtype.hasobject:

@@ -84,10 +84,11 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
             gone += check_room(plans[-1], group, how, again=again)
         elif path:
             check_free(path, how)
+    replaced = [group.place for group in groups if group is not None and how.mode == "w"]
     for each in plans:
         for stored in each.variables.values():
             if gone and is_dask_collection(stored.packed.data):
-                check_independent(stored.packed.data, gone)
+                check_independent(stored.packed.data, gone, groups=replaced)
     return _begin(plans, groups, mark, how, began)
 
 

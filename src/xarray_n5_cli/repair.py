@@ -58,7 +58,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
 
 def _mended(store: Store, path: str, how: Literal["remove", "quarantine"], *, missing: bool) -> str:
     """Repair an array, and return what was done."""
-    from xarray_n5.integrity import repair as mend
+    from xarray_n5.repairing import repair as mend
 
     found = mend(store, path, how=how, missing=missing)
     done = []

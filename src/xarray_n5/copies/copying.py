@@ -8,7 +8,6 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, cast
 
 import xarray as xr
-from dask.base import compute as compute_now
 from dask.base import tokenize
 
 from xarray_n5.array import Array
@@ -29,7 +28,7 @@ from xarray_n5.paths import join, new_path
 from xarray_n5.surroundings import over_base
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
-from xarray_n5.writing.storing import end, write_lazily
+from xarray_n5.writing.storing import end, run, write_lazily
 from xarray_n5.writing.underway import Underway, all_underway
 from xarray_n5.writing.writes import now, writer_name
 
@@ -75,7 +74,7 @@ class Copy:
             return xr.DataTree()
         (only,) = self.begun.values()
         write = replace(_write(only), part=True)
-        (receipts,) = compute_now(write_lazily(only.source, write, only.before))
+        receipts = run(write_lazily(only.source, write, only.before), [write])
         end(write)
         return cast("xr.Dataset", receipts)
 

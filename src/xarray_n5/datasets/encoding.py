@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection
 from xarray import conventions
@@ -16,7 +15,7 @@ from xarray_n5.axes import Axis, Geometry
 from xarray_n5.compression import resolve
 from xarray_n5.coordinates import coords_of, geometry_from
 from xarray_n5.creation import chunk_shape
-from xarray_n5.datasets.faithful import CF, check_values
+from xarray_n5.datasets.faithful import CF, check_first, check_strings, check_values
 from xarray_n5.datasets.misspelt import refuse_encodings
 from xarray_n5.datasets.naming import check_names
 from xarray_n5.datasets.packing import NAMELESS, Packed
@@ -104,6 +103,7 @@ def plan(
         own[name] = variable.copy(deep=False)
         known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
         own[name].encoding = asked.get(name, known)
+        own[name] = _with_checked_strings(own[name], str(name), packing.cut)
     axes = {str(dim): axis_of(dataset, str(dim)) for dim in dataset.dims}
     several = {d for n, each in dataset.variables.items() for d in each.dims if each.dims != (n,)}
     alone = {
@@ -126,12 +126,23 @@ def plan(
         name = NAMELESS if key is None else str(key)
         if name not in alone:
             packed = _packed(name, variable, packing, dataset.dims)
+            packed = check_first(own[key], packed, name)
             stored[name] = replace(
                 _stored(name, packed, axes, alone, strict=key in asked), irregular=irregular
             )
     where = f"group {path or '/'!r}"
     described = packing.pack_group(attributes, where, empty=not stored)
     return Plan(path, stored, described, frozenset(map(str, dataset.data_vars)))
+
+
+def _with_checked_strings(
+    variable: xr.Variable, name: str, cut: tuple[type[str | bytes], ...]
+) -> xr.Variable:
+    """Return a variable whose blocks of strings, if Dask's, are checked when they are computed."""
+    if variable.dtype.kind != "O" or not is_dask_collection(variable.data):
+        return variable
+    checked = variable.data.map_blocks(check_strings, name, cut, dtype=object)
+    return variable.copy(deep=False, data=checked)
 
 
 def encode_into(dataset: xr.Dataset, stored: xr.Dataset, packing: Packing) -> dict[str, Packed]:
@@ -162,7 +173,8 @@ def encode_into(dataset: xr.Dataset, stored: xr.Dataset, packing: Packing) -> di
 def _packed(
     name: str, variable: xr.Variable, packing: Packing, taken: Container[Hashable] = ()
 ) -> Packed:
-    _check_texts(name, variable, packing.cut)
+    if variable.dtype.kind == "O" and not is_dask_collection(variable.data):
+        check_strings(variable.data, name, packing.cut)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
@@ -178,19 +190,6 @@ def _packed(
         # What characters lie along is nobody else's dimension.
         packed = replace(packed, dims=(*packed.dims[:-1], f"{packed.dims[-1]}_"))
     return packed
-
-
-def _check_texts(name: str, variable: xr.Variable, cut: tuple[type[str | bytes], ...]) -> None:
-    """Raise where a text ends with NUL, which nothing tells from its padding."""
-    if variable.dtype.kind != "O" or is_dask_collection(variable.data):
-        return
-    texts: Any = np.ravel(variable.data)
-    for text in texts:
-        if isinstance(text, cut) and text[-1:] in {"\0", b"\0"}:
-            raise MetadataError(
-                f"variable {name!r} holds {text!r}: NUL at the end of a text would be lost; strip "
-                "it, or store the bytes as numbers"
-            )
 
 
 def _stored(

@@ -109,9 +109,10 @@ def update(
     for dim in moved:
         for array in arrays.values():
             _forget(array, dim, how)
+    adds = append_dim is not None
     begun = {
-        arrays[name].path: _write(arrays[name], stored.variables[name].dims, each, places, how)
-        for name, each in packed.items()
+        arrays[n].path: _write(arrays[n], stored.variables[n].dims, each, places, how, adds=adds)
+        for n, each in packed.items()
     }
     how.consolidate(path, usual=append_dim is not None)
     return together(begun, path, mark)
@@ -279,6 +280,8 @@ def _write(
     packed: Packed,
     places: Mapping[str, slice],
     how: Writing,
+    *,
+    adds: bool,
 ) -> Begun:
     data = packed.data
     if packed.is_text and data.shape[-1] > array.shape[-1]:
@@ -291,7 +294,7 @@ def _write(
         data,
         how.url,
         array.path,
-        how.order(region=region, deferred=how.deferred and is_dask_collection(data)),
+        how.order(region=region, adds=adds, deferred=how.deferred and is_dask_collection(data)),
         storage_options=how.storage_options,
         fsync=how.fsync,
     )

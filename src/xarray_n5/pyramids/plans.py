@@ -104,8 +104,8 @@ class Pyramid:
             for other in unfinished(mark):
                 if other != mark:
                     other.end()
-        if began is None:
-            mark.begin({"by": writer_name(), "began": now(), "pyramid": len(self.names)})
+        facts = {"by": writer_name(), "began": now(), "pyramid": len(self.names)}
+        mark.begin({**facts, **(began or {})})
         complete_base(self.base.stored, own[0])
         layout = NESTED if self.how.form.name == Zarr2.name and "multiscales" in around else None
         begun = self._begin(own, layout)
@@ -221,7 +221,8 @@ class Pyramid:
         """Raise where what is to be written is read from what is replaced."""
         if self.how.mode == "w" and self.base.blocks is not None:
             store, path = open_place(self.how.url, self.path, self.how.storage_options, None)
-            check_independent(self.base.blocks, [store.place(join(path, name)) for name in names])
+            places = [store.place(join(path, name)) for name in names]
+            check_independent(self.base.blocks, places, exists=lambda: store.is_folder(path))
 
 
 def plan(

@@ -41,8 +41,10 @@ __all__ = [
     "Remembered",
     "Store",
     "bounded",
+    "clear_folder",
     "exclusive",
     "fresh",
+    "is_link",
     "open_container",
     "open_store",
     "peek_many",
@@ -272,6 +274,26 @@ def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: in
         else:
             store.set(key, data)
         yield key
+
+
+def is_link(store: Store, prefix: str) -> bool:
+    """Return whether a folder that this package keeps is a symbolic link, which it never makes."""
+    local = _local_part(store)
+    return local is not None and local.is_link(prefix)
+
+
+def clear_folder(store: Store, prefix: str) -> None:
+    """Remove a folder if it is empty; of a symbolic link, the link. Object stores have neither."""
+    local = _local_part(store)
+    if local is not None:
+        local.clear_folder(prefix)
+
+
+def _local_part(store: Store) -> LocalStore | None:
+    """Return the directory that hidden folders of a store are in, where it is a local one."""
+    if isinstance(store, Hdf5Store):
+        return store.beside
+    return store if isinstance(store, LocalStore) else None
 
 
 def name_of_root(store: Store) -> str:

@@ -98,6 +98,11 @@ class Hdf5Store:
             return ("hdf5", os.path.realpath(node.file.filename), place_of(node)[1])
 
     @property
+    def beside(self) -> LocalStore:
+        """The directory in which the marks and records of writes into the file are kept."""
+        return self._beside
+
+    @property
     def _beside(self) -> LocalStore:
         folder, name = os.path.split(self.file)
         return LocalStore(f"{folder}/.{name}.kept", fsync=self.fsync)

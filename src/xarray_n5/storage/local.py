@@ -229,6 +229,19 @@ class LocalStore:
             with contextlib.suppress(OSError):
                 os.rmdir(self.root)  # noqa: PTH106
 
+    def is_link(self, prefix: str) -> bool:
+        """Return whether there is a symbolic link at `prefix`."""
+        return os.path.islink(self._path(prefix))  # noqa: PTH114
+
+    def clear_folder(self, prefix: str) -> None:
+        """Remove an empty directory, or a symbolic link; anything else stays."""
+        path = self._path(prefix)
+        with contextlib.suppress(OSError):
+            if os.path.islink(path):  # noqa: PTH114
+                os.unlink(path)  # noqa: PTH108
+            else:
+                os.rmdir(path)  # noqa: PTH106
+
     def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`.
 

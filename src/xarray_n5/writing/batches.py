@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import xarray as xr
-from dask.base import compute as compute_now
 from dask.base import tokenize
 
 from xarray_n5.datasets.packings import packing_of
@@ -20,7 +19,7 @@ from xarray_n5.options import check_option
 from xarray_n5.storage import fresh, open_container
 from xarray_n5.writing.gathering import gather_all
 from xarray_n5.writing.orders import Order
-from xarray_n5.writing.storing import write_lazily
+from xarray_n5.writing.storing import run, write_lazily
 from xarray_n5.writing.underway import Underway
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class Batch:
         """Compute some of the writes and end them; whoever resumes the others finds these named."""
         if not begun:
             return {}
-        (receipts,) = compute_now(replace(self, begun=begun)._gathered(_as_they_are))  # noqa: SLF001
+        receipts = run(replace(self, begun=begun)._gathered(_as_they_are), self._writes)  # noqa: SLF001
         ends = [_write(each).underway for each in begun.values()]
         self.mark.begin({**(self.mark.facts() or {}), "written": [each.path for each in ends]})
         for each in ends:
@@ -170,7 +169,7 @@ class Batch:
 
     def now(self) -> xr.DataTree:
         """Compute the writes, and end them here: no worker can be lost that had ended them."""
-        (receipts,) = compute_now(self._gathered(_as_they_are))
+        receipts = run(self._gathered(_as_they_are), self._writes)
         return _end(receipts, self.mark, self.ends)
 
     def in_turn(self) -> xr.DataTree:
@@ -178,8 +177,12 @@ class Batch:
         receipts = {}
         for name, each in self.begun.items():
             write = replace(_write(each), part=True)
-            (receipts[name],) = compute_now(write_lazily(each.source, write, each.before))
+            receipts[name] = run(write_lazily(each.source, write, each.before), self._writes)
         return _end(receipts, self.mark, self.ends)
+
+    @property
+    def _writes(self) -> list[Write]:
+        return [_write(each) for each in self.begun.values()]
 
     def _gathered(self, last: Callable[[dict[str, Any]], Any]) -> Written:
         parts = []
@@ -199,6 +202,7 @@ def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Batch:
 
 def end_again(mark: Underway, facts: Mapping[str, Any]) -> Batch:
     """Return what is left of writes that had been over when they were stopped."""
+    mark.begin(facts)
     parts = facts.get("parts", ())
     return Batch({}, mark, [replace(mark, path=path, token=token) for path, token in parts])
 
@@ -244,7 +248,7 @@ def _end_after(
 
 def _end(receipts: dict[str, xr.Dataset], mark: Underway, ends: Sequence[Underway]) -> xr.DataTree:
     """End writes: from the moment when their mark says that all is done, they are over."""
-    mark.check_visible()
+    mark.check()
     mark.done({"parts": [[each.path, each.token] for each in ends]})
     for each in ends:
         each.end()

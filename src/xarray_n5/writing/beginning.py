@@ -19,7 +19,12 @@ from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.nodes import open_place
 from xarray_n5.selection import normalize
 from xarray_n5.writing.planning import check_region
-from xarray_n5.writing.resuming import forget_overlapped, resume, sweep_documents
+from xarray_n5.writing.resuming import (
+    forget_overlapped,
+    renew,
+    resume,
+    sweep_documents,
+)
 from xarray_n5.writing.sources import aligned_blocks, blocks_of, names_of
 from xarray_n5.writing.underway import Underway
 from xarray_n5.writing.writes import Write
@@ -118,16 +123,17 @@ def begin(
         sweep_documents(order.store, order.path, documents)
     there, start = _find(source, order)
     again = order.resume and there is not None
-    if (order.mode == "w" and order.region is None) or again:
-        check_independent(source, [order.store.place(order.path)])
+    if (there is not None or order.mode == "w") and (order.resume or not order.adds):
+        place = order.store.place(order.path)
+        check_independent(source, [place], exists=lambda: _is_there(order))
     sides = _sides(source, order, there)
     if order.region is not None and there is not None and order.partial_chunks == "error":
         check_region(start, source.shape, there.shape, there.chunks, url=there.url)
     aligned = aligned_blocks(source, sides, start, strict=not order.align_chunks)
     token = _token(source, order, sides, start, there)
     found = _go_on(there, source, aligned, order, token, start)
-    if found is not None and found.write is not None and not only_check and not order.deferred:
-        found.write.underway.begin_planned()
+    if found is not None and found.write is not None and not only_check:
+        renew(found.write, deferred=order.deferred)
     if found is not None or only_check:
         return found or Begun(aligned, cast("Array", there), start)
     if again and there is not None and order.mode == "w-" and order.region is None:
@@ -146,6 +152,10 @@ def begin(
     if not begun:
         announce(target, fresh=False)
     return Begun(aligned, target.bare(), start, begun[0] if begun else None)
+
+
+def _is_there(order: Order) -> bool:
+    return open_existing(order.store, order.path, "a") is not None
 
 
 def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:

@@ -44,6 +44,8 @@ class Order:
     """Whether blocks are computed later: until then the write is only planned."""
     whole: Underway | None = None
     """The mark of the Dataset or the tree that the array is part of."""
+    adds: bool = False
+    """Whether only new parts of the array are written, so that the source may read the others."""
     store: Store = field(default_factory=MemoryStore)
     """Where the container is."""
     path: str = ""

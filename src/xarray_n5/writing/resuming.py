@@ -11,9 +11,9 @@ import numpy as np
 
 from xarray_n5.errors import ResumeError
 from xarray_n5.paths import join, meant_by
-from xarray_n5.writing.planning import touched
+from xarray_n5.writing.forgetting import box_of, forget
 from xarray_n5.writing.receipts import Receipts
-from xarray_n5.writing.underway import REPAIRED, all_underway, begun_and_planned, revoke
+from xarray_n5.writing.underway import REPAIRED, all_underway, begun_and_planned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -37,7 +37,8 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     facts = write.underway.facts()
     if facts is not None:
         going_on = write.underway.going_on(facts)
-        fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", write.journal))
+        # A mark that cannot be understood says of no chunk whose it is: all are written again.
+        fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", True))
         write = replace(write, underway=going_on, fresh=fresh, journal=journal)
         again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
         write = replace(write, resumed=not journal, again=again)
@@ -47,14 +48,14 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     for other in all_underway(write.underway.store, write.underway.path):
         said = other.facts()
         if other.token == REPAIRED:
-            repaired = said and (other.going_on(said), said)
+            repaired = said and (other.as_found(said), said)
         elif said is not None and overlaps(said, write):
             began = f"{said.get('began')} at {said.get('by')}"
             raise ResumeError(write.underway.store.url, write.underway.path, began)
     if planned is not None:
         # No task of it has run: chunks that are stored are not its own.
         fresh, journal = bool(planned.get("fresh")), bool(planned.get("journal", write.journal))
-        underway = write.underway.going_on(planned)
+        underway = write.underway.as_found(planned)
         write = replace(write, underway=underway, fresh=fresh, journal=journal)
         return replace(write, planned=write.deferred), _told((), write)
     if not repaired:
@@ -67,32 +68,28 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     return write, _all_but(damaged, write)
 
 
+def renew(write: Write, *, deferred: bool) -> None:
+    """Take a write over from its earlier attempts, whose tasks stop; a repair has one attempt.
+
+    A planned write begins, unless it is `deferred` again.
+    """
+    if write.underway.token == REPAIRED:
+        return
+    facts = write.underway.facts()
+    if facts is not None:
+        write.underway.begin({**write.facts(), **facts})
+    elif not deferred:
+        write.underway.begin_planned()
+
+
 def forget_overlapped(write: Write) -> None:
-    """Remove what others noted to have done of chunks that are about to be written.
+    """Have other unfinished writes write chunks again that are about to be written.
 
     Planned writes of such chunks are revoked: they would replace what is written now.
     """
-    begun, planned = begun_and_planned(write.underway.store, write.underway.path)
-    for other in planned:
-        if other != write.underway and overlaps(other.planned() or {}, write):
-            revoke(other)
-    for other in begun:
-        said = other.facts()
-        if other == write.underway or not said or not overlaps(said, write):
-            continue
-        if not said.get("journal") and other.token != REPAIRED:
-            # That a chunk is there tells nothing of it any more.
-            parts = [*said.get("again", ()), [[side.start, side.stop] for side in write.box]]
-            other.going_on(said).begin({**said, "again": parts})
-            continue
-        ndim = write.target.ndim
-        stale = [
-            key
-            for key, record in other.going_on(said).records()
-            if any(tuple(i) in write for i in Receipts.from_json(record, ndim).indices.tolist())
-        ]
-        if stale:
-            write.underway.store.delete(stale)
+    mine = write.underway
+    begun, planned = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
+    forget(begun, planned, write.box, write.target.chunks)
 
 
 def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
@@ -102,14 +99,6 @@ def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
         one.start < other.stop and other.start < one.stop
         for one, other in zip(box, write.box, strict=False)
     )
-
-
-def box_of(facts: Mapping[str, Any], chunks: tuple[int, ...]) -> tuple[range, ...] | None:
-    """Return the chunks that an unfinished write is about; None where it does not say."""
-    try:
-        return tuple(map(touched, facts["start"], facts["shape"], chunks))
-    except (KeyError, TypeError):
-        return None
 
 
 def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:

@@ -23,14 +23,32 @@ def blocks_of(arr: Any) -> da.Array:
     ValueError
         If the size of a block is not known.
     MetadataError
-        If there are objects that are no texts.
+        If there are objects that are not strings, or masked values.
     """
+    arr = _unmasked(arr)
     source = arr if isinstance(arr, da.Array) else _as_dask(_plain(arr))
     if any(math.isnan(size) for size in source.shape):
         raise ValueError(
             "the array has blocks of unknown size; call its compute_chunk_sizes() first"
         )
     return source
+
+
+def _unmasked(arr: Any) -> Any:
+    """Return values without a mask; raise where one hides some, for they would be stored."""
+    found = _plain(arr)
+    if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
+        raise MetadataError(
+            "the array is masked, and a mask is not stored: fill it with "
+            "dask.array.ma.filled(x, value)"
+        )
+    if not isinstance(found, np.ma.MaskedArray):
+        return arr
+    if np.ma.is_masked(found):
+        raise MetadataError(
+            "the array has masked values, and a mask is not stored: fill them with x.filled(value)"
+        )
+    return found.data
 
 
 def _plain(arr: Any) -> Any:

@@ -6,9 +6,11 @@ import functools
 import math
 import time
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from dask.base import compute as compute_now
 from dask.layers import ArraySliceDep
 
 from xarray_n5.chunkmaps import on_grid
@@ -17,12 +19,13 @@ from xarray_n5.paths import DIGESTS, join, meant_by
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.gathering import gather
 from xarray_n5.writing.leftovers import Done, Leftovers
+from xarray_n5.writing.promises import as_promised
 from xarray_n5.writing.receipts import Receipts, digest
-from xarray_n5.writing.underway import REPAIRED, all_underway
+from xarray_n5.writing.underway import REPAIRED, begun_and_planned
 from xarray_n5.writing.writes import writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
     import dask.array as da
     import xarray as xr
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from xarray_n5.writing.gathering import Written
     from xarray_n5.writing.underway import Underway
     from xarray_n5.writing.writes import Write
+
+
+_BELIEVED = 2.0
+"""How many seconds a task on an object store believes what the mark of its write said."""
 
 
 def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> Written:
@@ -68,34 +75,72 @@ def write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
 ) -> Receipts:
     """Write a block, or those of its chunks that are `left`; return their receipts."""
+    with write.underway.running():
+        return _write_block(block, where, left, write)
+
+
+def _write_block(
+    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
+) -> Receipts:
     _check_begun(write)
+    prove = Proof(write.underway, time.monotonic() + _BELIEVED)
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
     target = _as_it_is(write.target, place)
+    block = as_promised(block, place, target.dtype, target.url)
     first = tuple(side.start // chunk for side, chunk in zip(place, target.chunks, strict=True))
     done: Container[Index] = () if left is None else Done(first, left)
     rows = []
     clock = time.perf_counter()
-    for index, chunk, size in target.writing(place, block, done):
+    for index, chunk, size in target.writing(place, block, done, prove):
         now = time.perf_counter()
         rows.append((index, size, digest(chunk), now - clock))
         clock = now
     receipts = Receipts.of(rows, target.ndim, writer_name())
     if write.journal and rows:
+        prove()
         write.underway.note(".".join(map(str, rows[0][0])), receipts.to_json())
     return receipts
 
 
 def _check_begun(write: Write) -> None:
-    """Raise where this process does not see the write's mark; begin a write that was planned."""
+    """Raise where the write does not hold any more; begin a write that was planned."""
     try:
-        write.underway.check_visible()
+        write.underway.check()
     except ContainerNotVisibleError:
         if not write.planned:
             raise
         if write.whole is not None:
             write.whole.begin_planned()
         write.underway.begin_planned()
-        write.underway.check_visible()
+        write.underway.check()
+
+
+@dataclass(slots=True)
+class Proof:
+    """What a task calls before each chunk: it raises if its write does not hold any more."""
+
+    underway: Underway
+    again: float = 0.0
+    """When the mark is to be read again."""
+
+    def __call__(self) -> None:
+        """Raise as :meth:`Underway.check` does; on object stores every few seconds only."""
+        now = time.monotonic()
+        if self.underway.store.batch > 1 and now < self.again and not self.underway.is_stopped():
+            return
+        self.underway.check()
+        self.again = now + _BELIEVED
+
+
+def run(lazy: Written, writes: Iterable[Write]) -> Any:
+    """Compute writes; where that fails, stop what is left of their tasks before it is raised."""
+    try:
+        (found,) = compute_now(lazy)
+    except BaseException:
+        for write in writes:
+            write.underway.stop()
+        raise
+    return found
 
 
 def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> da.Array:
@@ -118,7 +163,8 @@ def write_and_return(
     if target.stamp() is None:
         raise ContainerNotVisibleError(target.url, "its metadata")
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
-    _as_it_is(target, place).write(place, block)
+    whole = as_promised(block, place, target.dtype, target.url)
+    _as_it_is(target, place).write(place, whole)
     return block
 
 
@@ -139,8 +185,8 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], ndim, ""), *several])
     found = as_dataset(receipts, write)
-    others = all_underway(write.underway.store, write.underway.path)
-    others = [each for each in others if each != write.underway]
+    mine = write.underway
+    others, _ = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
     alone = not any(each.facts() for each in others)
     keep_digests(write, receipts, alone=alone)
     sweep(write, alone=alone)
@@ -169,7 +215,7 @@ def end_repair(mark: Underway, write: Write) -> None:
         return
     left = [index for index in facts.get("chunks", ()) if not write.covers(index)]
     if left:
-        mark.begin({**facts, "chunks": left})
+        mark.as_found(facts).begin({**facts, "chunks": left})
     else:
         mark.end()
 

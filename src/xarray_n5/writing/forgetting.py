@@ -1,0 +1,119 @@
+"""Chunks that others write while a write is unfinished: it must not take them for its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.paths import DIGESTS, PLANNED, WRITING, join
+from xarray_n5.writing.marks import REPAIRED
+from xarray_n5.writing.planning import touched
+from xarray_n5.writing.underway import begun_and_planned, revoke
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from xarray_n5.storage import Store
+    from xarray_n5.writing.underway import Underway
+
+    Box = tuple[range, ...]
+
+_MOST = 1000
+"""How many parts of the grid a mark lists; more become the smallest part that holds them all."""
+
+
+def prepare(
+    store: Store, path: str, box: Callable[[], Sequence[range]], chunks: tuple[int, ...]
+) -> bool:
+    """Prepare an array for chunks to change by other means than `to_n5`.
+
+    Digests would call damaged what was meant so: they are removed. Unfinished writes would take
+    the chunks for their own when they are resumed: they write them again. Returned is whether
+    there are any such writes.
+    """
+    kept, _ = store.list(path)
+    if DIGESTS in kept:
+        store.delete_tree(join(path, DIGESTS), "all.npz")
+    if not any(name.startswith((WRITING, PLANNED)) for name in kept):
+        return False
+    forget(*begun_and_planned(store, path), tuple(box()), chunks)
+    return True
+
+
+def forget(
+    begun: Iterable[Underway], planned: Iterable[Underway], box: Box, chunks: tuple[int, ...]
+) -> None:
+    """Have unfinished writes write chunks again that somebody else is about to write.
+
+    Parameters
+    ----------
+    begun
+        The unfinished writes.
+    planned
+        The planned ones, which are revoked: they would replace what is written now.
+    box
+        The range of chunks along each axis.
+    chunks
+        The shape of a chunk.
+    """
+    if not all(box):
+        return
+    for other in planned:
+        if _meets(box_of(other.planned() or {}, chunks), box):
+            revoke(other)
+    for other in begun:
+        said = other.facts()
+        if not said or not _meets(box_of(said, chunks), box):
+            continue
+        if said.get("journal") or other.token == REPAIRED:
+            _forget_records(other.as_found(said), box)
+        else:
+            # That a chunk is stored does not mean any more that this write has written it.
+            parts = _added(said.get("again", []), [[side.start, side.stop] for side in box])
+            if parts is not None:
+                other.as_found(said).begin({**said, "again": parts})
+
+
+def box_of(facts: Mapping[str, Any], chunks: tuple[int, ...]) -> Box | None:
+    """Return the chunks that an unfinished write is about; None where it does not say."""
+    try:
+        return tuple(map(touched, facts["start"], facts["shape"], chunks))
+    except (KeyError, TypeError):
+        return None
+
+
+def _meets(one: Box | None, other: Box) -> bool:
+    return one is None or all(
+        a.start < b.stop and b.start < a.stop for a, b in zip(one, other, strict=False)
+    )
+
+
+def _forget_records(other: Underway, box: Box) -> None:
+    from xarray_n5.writing.receipts import Receipts  # xxhash is for those who write
+
+    stale = [
+        key
+        for key, record in other.records()
+        if any(
+            all(place in side for place, side in zip(index, box, strict=False))
+            for index in Receipts.from_json(record, len(box)).indices.tolist()
+        )
+    ]
+    if stale:
+        other.store.delete(stale)
+
+
+def _added(parts: list[Any], part: list[list[int]]) -> list[Any] | None:
+    """Return parts of the grid and another one; None if they hold it already."""
+    if any(_holds(each, part) for each in parts):
+        return None
+    kept = [each for each in parts if not _holds(part, each)]
+    if len(kept) < _MOST:
+        return [*kept, part]
+    sides = zip(*kept, part, strict=True)
+    return [[[min(low for low, _ in side), max(high for _, high in side)] for side in sides]]
+
+
+def _holds(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> bool:
+    return len(one) == len(other) and all(
+        a[0] <= b[0] and b[1] <= a[1] for a, b in zip(one, other, strict=True)
+    )

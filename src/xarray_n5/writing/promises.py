@@ -1,0 +1,74 @@
+"""Whether the blocks of a Dask array are what Dask says of them, before they are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.errors import BlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
+"""How many bits of a whole number a float of so many bytes holds."""
+
+
+def as_promised(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
+    """Return a block as an array of numpy, having checked its shape and its type.
+
+    Another type is accepted if the promised one holds all of its values.
+
+    Parameters
+    ----------
+    block
+        What a task got.
+    where
+        Where it goes, so that its shape is known.
+    dtype
+        The type of the array.
+    url
+        The array, for the message.
+
+    Raises
+    ------
+    BlockError
+        If the block would be broadcast, or its values wrapped, cut or taken from below a mask.
+    """
+    place = f"[{', '.join(f'{side.start}:{side.stop}' for side in where)}]"
+    if np.ma.is_masked(block):
+        hint = "fill it first, with dask.array.ma.filled(x, value)"
+        raise BlockError(url, place, "plain values", "masked ones", hint)
+    found = np.asarray(block.data if isinstance(block, np.ma.MaskedArray) else block)
+    shape = tuple(side.stop - side.start for side in where)
+    if found.shape != shape:
+        hint = (
+            "the function that made it returns another shape than dask was told: give map_blocks "
+            "the right chunks="
+        )
+        raise BlockError(url, place, f"the shape {shape}", str(found.shape), hint)
+    if not _holds(dtype, found.dtype):
+        hint = (
+            "the function that made it returns another type than dask was told: give map_blocks "
+            "the right dtype=, or convert with astype()"
+        )
+        raise BlockError(url, place, str(dtype), str(found.dtype), hint)
+    return found
+
+
+def _holds(wanted: np.dtype[Any], found: np.dtype[Any]) -> bool:
+    """Return whether a type holds all values of another."""
+    if wanted.hasobject:
+        return found.kind in "OUT"
+    plain = "biufc"
+    if found == wanted or (found.kind not in plain and found.kind != wanted.kind):
+        return found == wanted
+    if found.kind in "iu" and wanted.kind in "fc":
+        bits = _MANTISSA.get(wanted.itemsize // (2 if wanted.kind == "c" else 1), 0)
+        return found.itemsize * 8 <= bits
+    return (
+        wanted.kind in plain + "SUVMm"
+        and np.can_cast(found, wanted, "safe")
+        and ((wanted.kind in plain) == (found.kind in plain))
+    )

@@ -1,0 +1,125 @@
+"""Blocks are stored as Dask describes them, values as their encoding holds them, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+from xarray_n5 import BlockError, MetadataError, create_array, open_array, to_n5
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X: Any = da.from_array(np.arange(100).reshape(10, 10), chunks=5)
+
+WRONG: dict[str, Any] = {
+    "rows": X.map_blocks(lambda b: b[:1], dtype="i8"),
+    "number": X.map_blocks(lambda b: b.sum(), dtype="i8"),
+    "transposed": X[:5].rechunk((5, 10)).map_blocks(lambda b: b.T, dtype="i8"),
+    "float as int": X.map_blocks(lambda b: b * 1000.7, meta=np.empty((0, 0), "u1")),
+    "signed as unsigned": X.map_blocks(lambda b: -b, meta=np.empty((0, 0), "u8")),
+    "wide as narrow": X.map_blocks(lambda b: b, meta=np.empty((0, 0), "i4")),
+    "int64 as float64": X.map_blocks(lambda b: b, meta=np.empty((0, 0), "f8")),
+    "masked": X.map_blocks(lambda b: np.ma.masked_greater(b, 3), dtype="i8", meta=np.empty((0, 0))),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_block_that_is_not_what_dask_says_is_refused(
+    tmp_path: Path, name: str, stored: bool
+) -> None:
+    source = WRONG[name]
+    if name == "masked":
+        source = source.astype("i8") if source.dtype != np.dtype("i8") else source
+    lazy: Any = to_n5(source, tmp_path, "a", compute=False, return_stored=stored)
+    with pytest.raises(BlockError, match=r"expected .*, got"):
+        lazy.compute()
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"), [("u1", "i4"), ("i4", "f8"), ("f4", "f8"), ("?", "u1")]
+)
+def test_a_block_whose_values_the_type_holds_is_stored(
+    tmp_path: Path, found: str, wanted: str
+) -> None:
+    source = X.map_blocks(lambda b: (b % 2).astype(found), meta=np.empty((0, 0), wanted))
+    to_n5(source, tmp_path, "a")
+    stored = open_array(tmp_path, "a")
+    assert stored.dtype == wanted
+    np.testing.assert_array_equal(stored[...], np.arange(100).reshape(10, 10) % 2)
+
+
+def test_masked_values_are_refused_and_a_mask_of_nothing_is_not(tmp_path: Path) -> None:
+    masked = np.ma.masked_greater(np.arange(4), 1)
+    for source in (masked, da.from_array(masked, chunks=2)):
+        with pytest.raises(MetadataError, match="mask is not stored: fill"):
+            to_n5(source, tmp_path, "a")
+    assert not (tmp_path / "a").exists()
+    to_n5(np.ma.masked_greater(np.arange(4), 9), tmp_path, "a")
+    to_n5(da.ma.filled(da.from_array(masked, chunks=2), -1), tmp_path, "b")  # type: ignore[no-untyped-call]
+    assert open_array(tmp_path, "b")[...].tolist() == [0, 1, -1, -1]
+    array = create_array(tmp_path, "c", shape=(4,), dtype="i8")
+    with pytest.raises(TypeError, match="masked"):
+        array[...] = masked
+
+
+ENCODINGS: list[tuple[Any, dict[str, Any]]] = [
+    ([1.0, 2, 1e6], {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -999}),
+    ([1.0, np.nan, 3], {"dtype": "i2"}),
+    ([1.0, np.nan, 3], {"dtype": "i2", "scale_factor": 0.5}),
+    ([1, 300], {"dtype": "u1"}),
+    ([-1, 2], {"dtype": "u2"}),
+    ([np.inf, 1.0], {"dtype": "i4", "_FillValue": -1}),
+]
+
+
+@pytest.mark.parametrize(("values", "encoding"), ENCODINGS)
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_first_write_refuses_values_that_its_encoding_cannot_hold(
+    tmp_path: Path, values: Any, encoding: Any, chunked: bool, form: str
+) -> None:
+    dataset = xr.Dataset({"a": ("x", values)})
+    dataset = dataset.chunk(x=1) if chunked else dataset
+    with pytest.raises(MetadataError, match=r"'a' holds .* cannot hold"):
+        dataset.n5.to_n5(tmp_path / "c", encoding={"a": encoding}, format=form)
+    if not chunked:
+        assert not (tmp_path / "c" / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "encoding"),
+    [
+        ([1.04, np.nan, -999.0], {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -999}),
+        ([1.4, 2.6], {"dtype": "i2"}),
+        ([-999.0, 1.0], {"dtype": "i2", "_FillValue": -999}),
+        ([0.0, 255.0], {"dtype": "u1"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_first_write_may_round_and_hold_the_fill_value(
+    tmp_path: Path, values: Any, encoding: Any
+) -> None:
+    values = [value for value in values if value != -999.0 or "scale_factor" not in encoding]
+    xr.Dataset({"a": ("x", values)}).n5.to_n5(tmp_path, encoding={"a": encoding})
+
+
+def test_numbers_that_are_encoded_already_are_stored_as_they_are(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"a": ("x", np.array([1, -999], "i2"), {"_FillValue": np.int16(-999)})})
+    dataset.n5.to_n5(tmp_path)
+    again = xr.open_dataset(tmp_path, engine="n5", mask_and_scale=False)
+    assert again["a"].values.tolist() == [1, -999]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_a_string_that_ends_with_nul_is_refused(tmp_path: Path, chunked: bool) -> None:
+    dataset = xr.Dataset({"s": ("x", np.array(["a\0", "b"], object))})
+    with pytest.raises(MetadataError, match="NUL at the end"):
+        (dataset.chunk() if chunked else dataset).n5.to_n5(tmp_path)
