@@ -106,7 +106,7 @@ READ_BY_H5PY = (
     MUTATE
     + """
 import h5py
-signal.alarm(SECONDS)
+signal.alarm(2)  # it is asked once here, and many times where a file is read and verified
 path = mutated(int(sys.argv[3]))
 def read(ask):
     try:
