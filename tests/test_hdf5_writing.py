@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from xarray_n5 import (
     NodeExistsError,
     NodeNotFoundError,
     OneWriterError,
+    UnfinishedWriteWarning,
     create_array,
     create_group,
     from_n5,
@@ -265,7 +267,8 @@ def test_checksums_repair_and_resuming(path: str, tmp_path: Path) -> None:
         raw.write(b"\xff\xfe\xfd")
     assert (verify(path, "v")["state"] == "undecodable").sum() == 1
     repair(path, "v")
-    assert (open_array(path, "v")[3:, :4, 5:] == 0).all()
+    with pytest.warns(UnfinishedWriteWarning):
+        assert (open_array(path, "v")[3:, :4, 5:] == 0).all()
     to_n5(x, path, "v", resume=True, checksums=True, mode="a")
     assert (open_array(path, "v")[...] == X).all()
 
@@ -641,3 +644,65 @@ def test_a_new_file_is_never_seen_half_made(path: str) -> None:
     with h5py.File(path) as file:
         assert list(file.attrs) == ["n5"]
     assert create_array(path, "a", shape=(4,), dtype="u1", chunks=2)[...].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "replaced in place"])
+@pytest.mark.parametrize(
+    ("compression", "removed"), [("gzip", "repaired"), ("gzip", "deleted"), (None, "deleted")]
+)
+def test_chunks_that_are_removed_from_an_unfinished_write_are_written_again(
+    path: str, compression: str | None, removed: str, *, there: bool
+) -> None:
+    """HDF5 keeps chunks that are removed, so they look as if they had been written."""
+    values = np.arange(1, 401).reshape(20, 20)
+    fails, left = True, 12
+
+    def block(part: np.ndarray) -> np.ndarray:
+        nonlocal left
+        left -= 1
+        if fails and left < 0:
+            raise RuntimeError("stopped")
+        return part
+
+    def write() -> None:
+        source = da.from_array(values, chunks=5)
+        same = source.map_blocks(block, dtype=source.dtype, name="same", meta=values[:0, :0])
+        mode: Any = "r+" if there else "w-"
+        with dask.config.set(scheduler="synchronous"):
+            to_n5(same, path, "a", mode=mode, resume=True, compression=compression)
+
+    if there:
+        to_n5(da.zeros((20, 20), chunks=5, dtype=values.dtype), path, "a", compression=compression)
+    with pytest.raises(RuntimeError, match="stopped"):
+        write()
+    fails = False
+    stored = sorted(_unfinished(path).stored_chunks())
+    if removed == "deleted":
+        _unfinished(path, mode="r+").delete_chunk((0, 1))
+        _unfinished(path, mode="r+").delete_chunk((3, 3))
+    else:
+        damaged = {stored[0], stored[-1]}
+        _damage(path, damaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnfinishedWriteWarning)
+            assert repair(path, "a").attrs["repaired"] == len(damaged)
+    write()
+    assert (open_array(path, "a")[...] == values).all()
+    assert not verify(path, "a").compute().attrs["unfinished"]
+
+
+def _unfinished(path: str, mode: Any = "r") -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnfinishedWriteWarning)
+        return open_array(path, "a", mode=mode)
+
+
+def _damage(path: str, chosen: set[Any]) -> None:
+    """Overwrite the first bytes of stored chunks."""
+    with h5py.File(path) as file:
+        starts = [tuple(5 * place for place in index) for index in chosen]
+        chunks = [file["a"].id.get_chunk_info_by_coord(start).byte_offset for start in starts]
+    with Path(path).open("r+b") as raw:
+        for offset in chunks:
+            raw.seek(offset)
+            raw.write(b"\xff" * 20)

@@ -15,6 +15,7 @@ from xarray_n5.integrity import DAMAGED, decoded, known_of
 from xarray_n5.integrity import report as report_on
 from xarray_n5.options import check_option
 from xarray_n5.paths import QUARANTINE, join
+from xarray_n5.writing.forgetting import forget
 from xarray_n5.writing.resuming import inside
 from xarray_n5.writing.underway import REPAIRED, Underway, all_underway
 from xarray_n5.writing.writes import now, writer_name
@@ -83,6 +84,7 @@ def repair(
     absent = _indices(states == "missing") if missing else []
     absent = [index for index in absent if not store.exists(array.chunk_key(index))]
     _mark(array, damaged + absent)
+    begun = [each for each in all_underway(store, array.path) if each.token != REPAIRED]
     removed = 0
     for index in damaged:
         # Somebody may have written the chunk since the report was made, or just now.
@@ -91,6 +93,8 @@ def repair(
             continue
         key = array.chunk_key(index)
         removed += 1
+        # In HDF5 a chunk that is removed stays, and would look as if it had been written.
+        forget(begun, (), tuple(range(place, place + 1) for place in index), array.chunks)
         if how == "quarantine":
             inner = key.removeprefix(f"{array.path}/" if array.path else "")
             kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
