@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 AxisOrder: TypeAlias = Literal["C", "F"]
 
-_SHARE = 5
-"""How many times as long as a listing of the array took a handle waits before the next one."""
-
 
 class Array:
     """An array in a container, as :func:`open_array` and :func:`create_array` return it.
@@ -64,7 +60,6 @@ class Array:
         self._axis_order: AxisOrder = axis_order
         self._cache_bytes = cache_bytes
         self._cache = _new_cache(cache_bytes)
-        self._look_again = 0.0
 
     # What it is
 
@@ -207,7 +202,7 @@ class Array:
         return ("xarray_n5.Array", *self._chunks.token, self._axis_order)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": None, "_cache_bytes": 0, "_look_again": 0.0}
+        return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
 
     def bare(self) -> Array:
         """Return a handle without user attributes and without a cache: what a task carries."""
@@ -466,15 +461,9 @@ class Array:
     def _announce(self, box: Callable[[], Sequence[range]]) -> None:
         """Prepare what is kept beside the array for chunks to change by other means than `to_n5`.
 
-        Where listing the array takes long, a handle that writes often looks less often.
+        Digests and unfinished writes may have appeared since the handle was opened.
         """
-        began = time.monotonic()
-        if began < self._look_again:
-            return
-        chunks = self._chunks
-        if not prepare(chunks.store, chunks.path, box, self.metadata.chunks):
-            now = time.monotonic()
-            self._look_again = now + _SHARE * (now - began)
+        prepare(self._chunks.store, self._chunks.path, box, self.metadata.chunks)
 
     def _check_writable(self) -> None:
         if not self._writable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.paths import DIGESTS, PLANNED, WRITING, join
+from xarray_n5.paths import DIGESTS, UNFINISHED, join
 from xarray_n5.writing.marks import REPAIRED
 from xarray_n5.writing.planning import touched
 from xarray_n5.writing.underway import begun_and_planned, revoke
@@ -23,20 +23,18 @@ _MOST = 1000
 
 def prepare(
     store: Store, path: str, box: Callable[[], Sequence[range]], chunks: tuple[int, ...]
-) -> bool:
+) -> None:
     """Prepare an array for chunks to change by other means than `to_n5`.
 
     Digests would call damaged what was meant so: they are removed. Unfinished writes would take
-    the chunks for their own when they are resumed: they write them again. Returned is whether
-    there are any such writes.
+    the chunks for their own when they are resumed: they write them again. Two requests, however
+    many chunks there are.
     """
-    kept, _ = store.list(path)
-    if DIGESTS in kept:
-        store.delete_tree(join(path, DIGESTS), "all.npz")
-    if not any(name.startswith((WRITING, PLANNED)) for name in kept):
-        return False
-    forget(*begun_and_planned(store, path), tuple(box()), chunks)
-    return True
+    folder = join(path, DIGESTS)
+    if any(store.list(folder)):
+        store.delete_tree(folder, "all.npz")
+    if store.exists(join(path, UNFINISHED)):
+        forget(*begun_and_planned(store, path), tuple(box()), chunks)
 
 
 def forget(
