@@ -59,6 +59,7 @@ def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None
     np.testing.assert_array_equal(open_array(tmp_path / "b.n5", "a")[...], np.ones((2, 2)))
 
 
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "b.n5", "a", compute=False)
     begin(tmp_path / "b.n5", "a")

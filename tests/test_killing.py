@@ -20,6 +20,10 @@ from xarray_n5 import ResumeError, open_array, to_n5, verify
 
 ROOT = Path(__file__).parent.parent
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::xarray_n5.errors.UnfinishedWriteWarning"  # what was killed is looked at
+)
+
 NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
 

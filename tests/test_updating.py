@@ -303,6 +303,7 @@ def documents(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.filterwarnings("ignore:saving variable v with floating point data")
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 def test_numbers_that_cannot_tell_the_values_are_refused(
     tmp_path: Path, first: Any, second: Any, encoding: dict[str, Any], chunked: bool
 ) -> None:
