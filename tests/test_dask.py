@@ -600,6 +600,7 @@ def test_a_dataarray_brings_its_axes() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
     place = tmp_path / "x.n5"
     script = (

@@ -236,9 +236,11 @@ def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
     kept = store if isinstance(store, Remembered) else Remembered(store)
     places = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
     keys = dict.fromkeys(join(place, each) for place in places for each in form.documents)
-    keys[join(path, UNFINISHED)] = None
     with suppress(PermissionError):  # who may not read the root may read what is below
-        kept.get_many(list(keys))
+        try:
+            kept.get_many([*keys, join(path, UNFINISHED)])
+        except OSError:  # what only hints at a write must not be in the way
+            kept.get_many(list(keys))
     return kept
 
 
