@@ -713,3 +713,17 @@ def test_attributes_nested_too_deeply_are_strings(path: str, text: str) -> None:
     repr(open_group(path).attrs)
     with xr.open_dataset(path, engine="n5") as found:
         repr(found)
+
+
+def test_attributes_whose_names_are_not_utf8_are_left_alone(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["a"] = np.arange(4)
+        name = b"\xff\xfe"
+        space = h5py.h5s.create(h5py.h5s.SCALAR)
+        h5py.h5a.create(file["a"].id, name, h5py.h5t.NATIVE_INT32, space)
+        file["a"].attrs["units"] = "nm"
+    array = open_array(path, "a", mode="r+")
+    assert dict(array.attrs) == {"units": "nm"}
+    array.attrs["other"] = 1
+    with h5py.File(path) as file:
+        assert h5py.h5a.exists(file["a"].id, name)

@@ -114,6 +114,7 @@ def read(ask):
     except Exception:
         return []
 with h5py.File(path) as file:
+    read(lambda: list(file.attrs.items()))
     for name in read(lambda: list(file)):
         node = read(lambda: file[name])
         read(lambda: node[...] if getattr(node, "size", 0) < 1 << 20 else None)

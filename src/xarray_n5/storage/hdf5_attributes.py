@@ -49,8 +49,8 @@ def read_attributes(node: Any) -> dict[str, Any]:
     hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
     hidden |= SCALE if is_scale(node) else set()
     for key in node.attrs:
-        if key in hidden:
-            continue
+        if key in hidden or not isinstance(key, str):
+            continue  # names that are not UTF-8 are bytes
         try:
             value = _as_json(value_of(node, key))
         except FAILURES:
