@@ -299,8 +299,7 @@ def test_opening_a_group_lists_once_and_reads_in_one_batch() -> None:
     dataset = xr.open_dataset(store, engine="n5", group="g")  # type: ignore[arg-type]
     assert len(dataset.data_vars) == 6
     seen = store.requests()
-    # One of the batches looks for Zarr's documents, since a group of N5 may have none.
-    assert seen == {"get_many": 3, "list": 1, "exists": 1}
+    assert seen == {"get_many": 2, "list": 1}
 
 
 def test_reading_a_chunk_is_one_request() -> None:
@@ -327,9 +326,10 @@ def test_writing_whole_chunks_reads_nothing() -> None:
     array = create_array(store, "a", shape=(9, 8), dtype="u2", chunks=(4, 4))
     store.requests()
     array[4:, :4] = 1
-    assert store.requests() == {"list": 1, "set": 2}  # digests are looked for once a handle
+    around = {"list": 1, "exists": 1}  # for digests, and for writes that have not ended
+    assert store.requests() == {**around, "set": 2}
     array[3:4, :4] = 1
-    assert store.requests() == {"get": 1, "set": 1}
+    assert store.requests() == {**around, "get": 1, "set": 1}
 
 
 def test_graphs_of_datasets_are_symbolic(tmp_path: Path) -> None:

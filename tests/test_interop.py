@@ -579,7 +579,8 @@ def test_a_new_dataset_beside_those_of_others_changes_no_document(
     xarray_n5.to_n5(np.arange(4), container, "new")
     after = documents(container)
     assert "n5" not in after.pop("new")
-    assert after == before
+    # TensorStore leaves the root without a document, where zarr-python 2 finds nothing.
+    assert after == {".": {}, **before}
 
 
 # Axes

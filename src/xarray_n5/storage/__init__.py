@@ -239,7 +239,7 @@ def bounded(store: Store, most: int) -> Store:
     """
     if isinstance(store, Remembered):
         return bounded(store.store, most)
-    if isinstance(store, LocalStore):
+    if type(store) is LocalStore:
         return _bounded_local(store, most)
     return replace(store, limit=most) if isinstance(store, FsspecStore) else store
 
