@@ -15,7 +15,7 @@ from dask.layers import ArraySliceDep
 
 from xarray_n5.chunkmaps import on_grid
 from xarray_n5.errors import ContainerNotVisibleError
-from xarray_n5.paths import DIGESTS, join, meant_by
+from xarray_n5.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.gathering import gather
 from xarray_n5.writing.leftovers import Done, Leftovers
@@ -187,13 +187,14 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     found = as_dataset(receipts, write)
     mine = write.underway
     others, _ = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
-    alone = not any(each.facts() for each in others)
+    whole = bool(others) and write.is_whole()
+    alone = whole or not any(each.facts() for each in others)  # a whole write ends the others
     keep_digests(write, receipts, alone=alone)
     sweep(write, alone=alone)
     for other in others:
         if other.token == REPAIRED:
             end_repair(other, write)
-        elif write.is_whole():
+        elif whole:
             other.end()
     if not write.part:
         end(write)
@@ -231,7 +232,7 @@ def sweep(write: Write, *, alone: bool) -> None:
     for partial in store.partials(path):
         key = meant_by(partial) or ""
         index = write.target.chunk_index(key)
-        own = key in write.target.documents or key.startswith(f"{DIGESTS}/")
+        own = key in {*write.target.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
         if (own and alone) or (index is not None and index in write):
             left.append(join(path, partial))
     if left:

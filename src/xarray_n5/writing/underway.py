@@ -81,8 +81,9 @@ class Underway:
 
     def begin(self, facts: Mapping[str, Any], *, planned: bool = False) -> None:
         """Write the mark, with some facts for those who find it; also where it was `planned`."""
-        self._leave(self.folder, facts)
+        # First, since a mark without the hint is not seen; a hint without a mark is not believed.
         self._hint()
+        self._leave(self.folder, facts)
         if planned:
             self.forget_plan()
 
