@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -533,8 +534,15 @@ def test_of_many_requests_some_fail_and_no_zeros_come_of_it(
     plan = Plan((fault,), rate=0.01 if fault == "stall" else 0.05, seed=7)
     with serving(stored, plan=plan) as server:
         again = replace(open_store(server.url, options), retries=QUICK)  # type: ignore[type-var]
-        with pytest.raises(RequestError, match=r"cannot read 'a/0/0/\d+'"):
-            open_array(without_retries(server.url, **options), "a")[...]
+        try:
+            found = open_array(without_retries(server.url, **options), "a")[...]
+        except RequestError as error:
+            if not re.search(r"cannot read 'a/0/0/\d+'", str(error)):
+                raise
+        else:
+            # aiohttp asks once more by itself on a connection that it had kept.
+            assert fault == "drop"
+            np.testing.assert_array_equal(found, VALUES)
         assert server.counts[str(fault)] > 0
         if fault in PASSING:
             for read in (open_array(again, "a"), from_n5(again, "a", chunks=(100, 4, 4))):
