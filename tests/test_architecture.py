@@ -41,7 +41,7 @@ LADDER = [
     {"grid", "pyramids.scaling"},
     {"compression", "storage"},
     {"consolidated", "metadata", "writing.underway"},
-    {"dialects", "formats", "writing.forgetting"},
+    {"dialects", "formats", "writing.finished", "writing.forgetting"},
     {"documents"},
     {"structure"},
     {"attributes", "chunks", "writing.orders"},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import xarray as xr
 
 from tests.killing import begin
+from tests.test_killing import files
 from xarray_n5 import NodeExistsError, open_array, pyramid, to_n5
 from xarray_n5.copies.copying import copy
 
@@ -23,24 +25,79 @@ NUMBERS = da.arange(24, chunks=6, dtype="u1").reshape(4, 6)
 IMAGE = xr.DataArray(NUMBERS, dims=("y", "x"), name="a")
 
 
-def write_array(place: Path) -> None:
-    to_n5(NUMBERS, place, "a", resume=True)
+def write_array(place: Path) -> object:
+    return to_n5(NUMBERS, place, "a", resume=True)
 
 
-def write_dataset(place: Path) -> None:
-    IMAGE.to_dataset().n5.to_n5(place, resume=True)
+def write_dataset(place: Path) -> object:
+    return IMAGE.to_dataset().n5.to_n5(place, resume=True)
 
 
 def write_pyramid(place: Path) -> None:
     pyramid(IMAGE, place, "p", levels=1, resume=True)
 
 
-@pytest.mark.parametrize("write", [write_array, write_dataset, write_pyramid])
-def test_a_write_that_has_ended_has_nothing_to_go_on_with(tmp_path: Path, write: Write) -> None:
-    write(tmp_path / "b.n5")
+def test_a_pyramid_that_has_ended_has_nothing_left_to_resume(tmp_path: Path) -> None:
+    write_pyramid(tmp_path / "b.n5")
     with pytest.raises(NodeExistsError, match="nothing of it is unfinished") as caught:
-        write(tmp_path / "b.n5")
+        write_pyramid(tmp_path / "b.n5")
     assert "mode=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["b.n5", "b.zarr", "b.h5"])
+@pytest.mark.parametrize("write", [write_array, write_dataset])
+def test_resuming_a_finished_write_returns_its_report(
+    tmp_path: Path, write: Write, name: str
+) -> None:
+    first: Any = write(tmp_path / name)
+    before = files(tmp_path)
+    for _ in range(2):
+        again: Any = write(tmp_path / name)
+        for report in [again["a"] if write is write_dataset else again]:
+            assert set(report["worker"].values.flat) == {"an earlier run"}
+            assert not report["seconds"].notnull().any()
+        assert again.sizes == first.sizes
+    assert list(files(tmp_path)) == list(before)
+    np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], NUMBERS)
+
+
+REGION = (slice(0, 4), slice(0, 3))
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "an element": lambda place: open_array(place, "a", mode="r+").__setitem__((0, 0), 9),
+    "a chunk": lambda place: open_array(place, "a", mode="r+").delete_chunk((0, 0)),
+    "an attribute": lambda place: open_array(place, "a", mode="r+").attrs.update(b=1),
+    "a region": lambda place: to_n5(
+        np.full((2, 6), 3, "u1"),
+        place,
+        "a",
+        region=(slice(0, 2), slice(0, 6)),
+        partial_chunks="merge",
+    ),
+    "all": lambda place: to_n5(NUMBERS + 1, place, "a", mode="r+"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("name", ["b.n5", "b.zarr", "b.h5"])
+@pytest.mark.parametrize("write", [write_array, write_dataset])
+def test_what_changed_since_a_write_has_ended_is_not_called_its_result(
+    tmp_path: Path, write: Write, name: str, change: Callable[[Path], object]
+) -> None:
+    write(tmp_path / name)
+    change(tmp_path / name)
+    after = open_array(tmp_path / name, "a")[...]
+    with pytest.raises(NodeExistsError, match="nothing of it is unfinished"):
+        write(tmp_path / name)
+    np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], after)
+
+
+def test_a_copied_container_does_not_count_as_finished(tmp_path: Path) -> None:
+    write_array(tmp_path / "b.n5")
+    shutil.copytree(tmp_path / "b.n5", tmp_path / "c.n5", copy_function=shutil.copyfile)
+    (tmp_path / "c.n5/a/0/0").touch()
+    with pytest.raises(NodeExistsError):
+        write_array(tmp_path / "c.n5")
 
 
 def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:

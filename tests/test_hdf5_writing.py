@@ -287,7 +287,7 @@ def test_a_stopped_write_goes_on(path: str, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     to_n5(x, path, "v", resume=True)
     assert (open_array(path, "v")[...] == X).all()
-    assert sorted(os.listdir(tmp_path)) == ["a.h5", "go"]  # noqa: PTH208
+    assert not [*tmp_path.rglob(".writing*"), *tmp_path.rglob("*.partial")]
 
 
 # One writer
@@ -609,7 +609,8 @@ def test_a_file_whose_first_writer_was_killed_at_once_is_begun_anew(
         open_array(path, "a")
     to_n5(np.arange(4), path, "a", **options)
     assert open_array(path, "a")[...].tolist() == [0, 1, 2, 3]
-    assert [each.name for each in Path(path).parent.iterdir()] == ["a.h5"]
+    visible = [each.name for each in Path(path).parent.iterdir() if each.name[0] != "."]
+    assert visible == ["a.h5"]
 
 
 def test_a_file_that_holds_anything_is_never_begun_anew(path: str) -> None:

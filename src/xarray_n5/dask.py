@@ -18,6 +18,7 @@ from xarray_n5.blocks import in_one_layer, label, slices_of, spell
 from xarray_n5.group import open_array
 from xarray_n5.sparse import read_stored
 from xarray_n5.writing.beginning import start
+from xarray_n5.writing.finished import remember
 from xarray_n5.writing.orders import Order
 from xarray_n5.writing.storing import end, run, write_lazily, write_when_read
 
@@ -211,10 +212,10 @@ def to_n5(
     write_empty_chunks, edge_chunks
         As in :func:`~xarray_n5.open_array`.
     resume
-        Whether to go on with this very write, where it was interrupted: blocks whose chunks have
-        been written are not computed again. Where it has not begun, it begins as `mode` says. The
-        array's name in dask must be the same in each run, as it is where its parts are known to
-        dask; a text here stands for one that is not.
+        Whether to resume an interrupted write: blocks whose chunks have been written are not
+        computed again. A write that has not begun begins as `mode` says; one that has ended returns
+        its report, if nothing has changed since. The array's name in Dask must be the same in
+        each run, as it is where its parts are known to Dask; otherwise give a string instead.
     checksums
         Whether to keep a digest of each chunk beside the data, for :func:`verify`.
     fsync
@@ -277,6 +278,8 @@ def to_n5(
     write = replace(begun.write, part=True)
     receipts = run(write_lazily(begun.source, write, begun.before), [write])
     end(write)
+    if resume and mode == "w-" and region is None:
+        remember(write.underway)
     if not return_stored:
         return cast("xr.Dataset", receipts)
     where = tuple(slice(s, s + n) for s, n in zip(begun.start, begun.source.shape, strict=True))

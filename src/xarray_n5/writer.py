@@ -24,6 +24,7 @@ from xarray_n5.group import create_group, open_existing, open_group
 from xarray_n5.paths import join
 from xarray_n5.writing.batches import end_again, together
 from xarray_n5.writing.beginning import start
+from xarray_n5.writing.finished import is_finished
 from xarray_n5.writing.planning import align
 from xarray_n5.writing.underway import begun_and_planned, revoke
 from xarray_n5.writing.writes import now, writer_name
@@ -70,7 +71,8 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
     gone: list[object] = []
     mark = how.mark(datasets[0][1], datasets)
     began = mark.facts() or mark.planned() if how.resume else None
-    again = began is not None
+    ended = began is None and how.resume and how.mode == "w-" and is_finished(mark)
+    again = began is not None or bool(ended)
     if began and began.get("done"):
         return end_again(mark, began)
     plans = []
@@ -113,7 +115,8 @@ def _begin(
     for each, group in zip(plans, groups, strict=True):
         begun |= _write_group(each, group, replace(how, whole=mark), written)
     how.consolidate(root, usual=True)
-    return together(begun, root, mark)
+    remembered = bool(how.resume) and how.mode == "w-"
+    return replace(together(begun, root, mark), remembered=remembered)
 
 
 def _check_unfinished(

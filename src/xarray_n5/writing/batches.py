@@ -17,6 +17,7 @@ from xarray_n5.graphs import check_one_process
 from xarray_n5.nodes import format_to_write
 from xarray_n5.options import check_option
 from xarray_n5.storage import fresh, open_container
+from xarray_n5.writing.finished import remember
 from xarray_n5.writing.gathering import gather_all
 from xarray_n5.writing.orders import Order
 from xarray_n5.writing.storing import run, write_lazily
@@ -138,6 +139,8 @@ class Batch:
     mark: Underway
     ends: Sequence[Underway]
     """The marks of the writes themselves."""
+    remembered: bool = False
+    """Whether resuming it once more, when it has ended, is to find nothing to do."""
 
     def later(self) -> Written:
         """Write what is in memory, and return what computes the other writes, and ends them."""
@@ -170,7 +173,10 @@ class Batch:
     def now(self) -> xr.DataTree:
         """Compute the writes, and end them here: no worker can be lost that had ended them."""
         receipts = run(self._gathered(_as_they_are), self._writes)
-        return _end(receipts, self.mark, self.ends)
+        found = _end(receipts, self.mark, self.ends)
+        for each in (*self.ends, self.mark) if self.remembered else ():
+            remember(each)
+        return found
 
     def in_turn(self) -> xr.DataTree:
         """Compute the writes one after another, as where each reads what the last one wrote."""

@@ -18,6 +18,7 @@ from xarray_n5.group import create_array, open_array, open_existing
 from xarray_n5.metadata import ArrayMetadata
 from xarray_n5.nodes import open_place
 from xarray_n5.selection import normalize
+from xarray_n5.writing.finished import is_finished
 from xarray_n5.writing.planning import check_region
 from xarray_n5.writing.resuming import (
     forget_overlapped,
@@ -137,7 +138,7 @@ def begin(
     if found is not None or only_check:
         return found or Begun(aligned, cast("Array", there), start)
     if again and there is not None and order.mode == "w-" and order.region is None:
-        _refuse_ended(source, order, there)
+        return _ended(source, aligned, order, there, token)
     begun: list[Write] = []
 
     def announce(target: Array, *, fresh: bool = True) -> None:
@@ -156,6 +157,16 @@ def begin(
 
 def _is_there(order: Order) -> bool:
     return open_existing(order.store, order.path, "a") is not None
+
+
+def _ended(source: da.Array, aligned: da.Array, order: Order, there: Array, token: str) -> Begun:
+    """Return a write that has ended, with nothing left to do; raise if it is not known to be it."""
+    start = (0,) * source.ndim
+    write = _write(there, order, token, aligned, start, fresh=True)
+    if not is_finished(write.underway):
+        _refuse_ended(source, order, there)
+    write.underway.begin({**write.facts(), "done": True})
+    return Begun(aligned, there.bare(), start, *cast("tuple[Any, Any]", resume(write)))
 
 
 def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:

@@ -1,0 +1,58 @@
+"""Evidence that an array or a group is just as a certain write has left it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from xarray_n5.paths import DIGESTS, join
+
+if TYPE_CHECKING:
+    from xarray_n5.writing.underway import Underway
+
+_RECORD = f"{DIGESTS}/finished.json"
+"""A small file, which is the newest of all as long as nobody changes anything."""
+
+_LARGEST = 1 << 12
+
+
+def remember(mark: Underway) -> None:
+    """Record that a write has ended, so that resuming it once more finds nothing to do."""
+    count, size, newest, _ = _survey(mark)
+    if newest is not None:
+        facts = {"token": mark.token, "files": count, "bytes": size}
+        mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
+
+
+def is_finished(mark: Underway) -> bool:
+    """Return whether a write has ended, and nothing below its node has changed since.
+
+    Stores that do not know when a file was written cannot tell.
+    """
+    head = mark.store.peek(join(mark.path, _RECORD), _LARGEST)
+    facts = None
+    with suppress(ValueError):
+        facts = json.loads(head[0]) if head else None
+    if not isinstance(facts, dict) or facts.get("token") != mark.token:
+        return False
+    count, size, newest, recorded = _survey(mark)
+    if newest is None or recorded is None or newest > recorded:
+        return False
+    return (count, size) == (facts.get("files"), facts.get("bytes"))
+
+
+def _survey(mark: Underway) -> tuple[int, int, float | None, float | None]:
+    """Return the number, the bytes and the newest time of files, and the time of the record.
+
+    Records of the arrays in a group do not count: they are written together.
+    """
+    count, size, newest, recorded = 0, 0, 0.0, None
+    for found in mark.store.survey(mark.path):
+        if found.key == _RECORD:
+            recorded = found.time
+        elif not found.key.endswith(_RECORD):
+            if found.time is None:
+                return 0, 0, None, None
+            count, size, newest = count + 1, size + found.size, max(newest, found.time)
+    return count, size, newest, recorded
