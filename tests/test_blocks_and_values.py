@@ -22,8 +22,11 @@ WRONG: dict[str, Any] = {
     "transposed": X[:5].rechunk((5, 10)).map_blocks(lambda b: b.T, dtype="i8"),
     "float as int": X.map_blocks(lambda b: b * 1000.7, meta=np.empty((0, 0), "u1")),
     "signed as unsigned": X.map_blocks(lambda b: -b, meta=np.empty((0, 0), "u8")),
-    "wide as narrow": X.map_blocks(lambda b: b, meta=np.empty((0, 0), "i4")),
-    "int64 as float64": X.map_blocks(lambda b: b, meta=np.empty((0, 0), "f8")),
+    "wide as narrow": X.map_blocks(lambda b: b + (1 << 40), meta=np.empty((0, 0), "i4")),
+    "int64 as float64": X.map_blocks(lambda b: b + (1 << 53) + 1, meta=np.empty((0, 0), "f8")),
+    "negative as uint32": X.map_blocks(lambda b: b - 1, meta=np.empty((0, 0), "u4")),
+    "float64 as float32": X.map_blocks(lambda b: b * 1e300, meta=np.empty((0, 0), "f4")),
+    "float64 as int64": X.map_blocks(lambda b: b * 1.0, meta=np.empty((0, 0), "i8")),
     "masked": X.map_blocks(lambda b: np.ma.masked_greater(b, 3), dtype="i8", meta=np.empty((0, 0))),
 }
 
@@ -52,6 +55,19 @@ def test_a_block_whose_values_the_type_holds_is_stored(
     stored = open_array(tmp_path, "a")
     assert stored.dtype == wanted
     np.testing.assert_array_equal(stored[...], np.arange(100).reshape(10, 10) % 2)
+
+
+def test_wider_blocks_than_xarray_and_dask_say_are_stored(tmp_path: Path) -> None:
+    floats = da.from_array(np.linspace(0, 1, 16, dtype="f4").reshape(4, 4), chunks=2)
+    array = xr.DataArray(floats, dims=("y", "x"), coords={"x": np.arange(4.0)}, name="q")
+    moved = array.interp(x=[0.5, 1.5])
+    moved.to_dataset().n5.to_n5(tmp_path / "i.n5")
+    found = xr.open_dataset(tmp_path / "i.n5", engine="n5")["q"]
+    np.testing.assert_allclose(found, moved.compute(), rtol=1e-6)
+    to_n5(da.percentile(floats[0], [5, 50]), tmp_path / "p.n5", "a")
+    labels = X.map_blocks(lambda b: b.astype("i4"), meta=np.empty((0, 0), "u4"))
+    to_n5(labels, tmp_path / "l.n5", "a")
+    assert open_array(tmp_path / "l.n5", "a").dtype == "u4"
 
 
 def test_masked_values_are_refused_and_a_mask_of_nothing_is_not(tmp_path: Path) -> None:

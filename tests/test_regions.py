@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import AlignmentError, open_array, to_n5
+from xarray_n5 import AlignmentError, open_array, to_n5, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,3 +131,24 @@ def test_auto_regions_say_why_they_cannot_be_found(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         xr.Dataset(part).n5.to_n5(stored(tmp_path) / "b.n5", region="auto")
+
+
+@pytest.mark.parametrize("checksums", [False, True])
+@pytest.mark.parametrize("name", ["a.n5", "a.zarr"])
+def test_regions_that_are_written_at_once_do_not_get_in_each_others_way(
+    tmp_path: Path, name: str, *, checksums: bool
+) -> None:
+    values = np.arange(1, 385, dtype="i4").reshape(64, 6)
+    place = tmp_path / name
+    to_n5(da.zeros((64, 6), chunks=(1, 6), dtype="i4"), place, "v", checksums=checksums)
+
+    def write(row: int) -> None:
+        region = (slice(row, row + 1), slice(0, 6))
+        with dask.config.set(scheduler="synchronous"):
+            to_n5(values[row : row + 1], place, "v", region=region)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(64)))
+    np.testing.assert_array_equal(open_array(place, "v")[...], values)
+    assert not verify(place, "v").attrs["unfinished"]
+    assert not [*place.rglob(".writing*"), *place.rglob("*.partial")]

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _LARGEST = 1 << 30
 
+_TRIES = 20
+"""How often a file is tried to be created in a directory that others remove."""
+
 _LOCAL = re.compile(r"(?:file|local)://")
 
 
@@ -182,12 +185,13 @@ class LocalStore:
         Returned are the file's descriptor, and the path of its directory.
         """
         mode = 0o666 if before is None else before.st_mode & 0o700
-        try:
-            return create_inside(self.root, key, mode)
-        except FileNotFoundError:
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                return create_inside(self.root, key, mode)
+            # Another process may remove a directory as long as it is empty.
             prefix = key.rpartition("/")[0]
             make_folders(folder_to_write(self.root, prefix), flush=self.fsync)
-            return create_inside(self.root, key, mode)
+        return create_inside(self.root, key, mode)
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""

@@ -60,8 +60,8 @@ def forget(
             revoke(other)
     for other in begun:
         said = other.facts()
-        if not said or not _meets(box_of(said, chunks), box):
-            continue
+        if not said or said.get("done") or not _meets(box_of(said, chunks), box):
+            continue  # one that has written all is about to end: its mark must not come back
         if said.get("journal") or other.token == REPAIRED:
             _forget_records(other.as_found(said), box)
         else:

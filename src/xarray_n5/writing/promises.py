@@ -18,7 +18,8 @@ _MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
 def as_promised(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
     """Return a block as an array of numpy, having checked its shape and its type.
 
-    Another type is accepted if the promised one holds all of its values.
+    Another type is accepted if the promised one holds all of its values, or all of the block's.
+    Some functions of xarray and Dask return wider floats than they say: these are rounded.
 
     Parameters
     ----------
@@ -48,13 +49,27 @@ def as_promised(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: s
             "the right chunks="
         )
         raise BlockError(url, place, f"the shape {shape}", str(found.shape), hint)
-    if not _holds(dtype, found.dtype):
+    if not (_holds(dtype, found.dtype) or _fits(found, dtype)):
         hint = (
             "the function that made it returns another type than dask was told: give map_blocks "
             "the right dtype=, or convert with astype()"
         )
         raise BlockError(url, place, str(dtype), str(found.dtype), hint)
     return found
+
+
+def _fits(found: np.ndarray, wanted: np.dtype[Any]) -> bool:
+    """Return whether a type holds the values of a block, but for the rounding of floats."""
+    rounds = found.dtype.kind == wanted.kind == "f"
+    if not rounds and (found.dtype.kind not in "iu" or wanted.kind not in "iuf"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        stored = found.astype(wanted)
+        if rounds:
+            return bool((np.isfinite(stored) == np.isfinite(found)).all())
+        return bool((stored.astype(found.dtype) == found).all()) and (
+            wanted.kind == "f" or bool(((stored < 0) == (found < 0)).all())
+        )
 
 
 def _holds(wanted: np.dtype[Any], found: np.dtype[Any]) -> bool:

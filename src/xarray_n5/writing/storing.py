@@ -224,8 +224,8 @@ def end_repair(mark: Underway, write: Write) -> None:
 def sweep(write: Write, *, alone: bool) -> None:
     """Remove hidden files that killed tasks of this write, and its killed ends, left.
 
-    Those beside documents and digests may be another write's that is ending, too: they go only
-    where this one is `alone`.
+    Those beside documents, digests and the hint may be another write's that begins or ends at this
+    moment. They go only where this one is `alone`, and writes the whole array.
     """
     store, path = write.underway.store, write.underway.path
     left = []
@@ -233,7 +233,7 @@ def sweep(write: Write, *, alone: bool) -> None:
         key = meant_by(partial) or ""
         index = write.target.chunk_index(key)
         own = key in {*write.target.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
-        if (own and alone) or (index is not None and index in write):
+        if (own and alone and write.is_whole()) or (index is not None and index in write):
             left.append(join(path, partial))
     if left:
         store.delete(left)

@@ -117,9 +117,12 @@ class Underway:
         """Let those who open the array know by one request that a write is unfinished."""
         self.store.set(join(self.path, UNFINISHED), b"{}")
 
-    def _remove_hint(self) -> None:
-        if not begun_and_planned(self.store, self.path, but=self)[0]:
-            self.store.delete([join(self.path, UNFINISHED)])
+    def _remove_hint(self) -> bool:
+        """Remove the hint, unless other writes are unfinished; return whether it was removed."""
+        if begun_and_planned(self.store, self.path, but=self)[0]:
+            return False
+        self.store.delete([join(self.path, UNFINISHED)])
+        return True
 
     def forget_plan(self) -> None:
         """Remove the mark of a planned write: its tasks will fail."""
@@ -242,8 +245,10 @@ class Underway:
         if records:
             self.done({})
             self.store.delete([join(self.folder, name) for name in records])
-        self._remove_hint()
+        removed = self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
+        if not removed:
+            self._remove_hint()  # the others may have left it to this one
 
     def is_begun(self) -> bool:
         """Return whether there is a mark; a link, or a folder without one, is not a write."""
