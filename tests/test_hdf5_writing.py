@@ -702,8 +702,8 @@ def _damage(path: str, chosen: set[Any]) -> None:
     """Overwrite the first bytes of stored chunks."""
     with h5py.File(path) as file:
         starts = [tuple(5 * place for place in index) for index in chosen]
-        chunks = [file["a"].id.get_chunk_info_by_coord(start).byte_offset for start in starts]
+        chunks = [file["a"].id.get_chunk_info_by_coord(start) for start in starts]
     with Path(path).open("r+b") as raw:
-        for offset in chunks:
-            raw.seek(offset)
-            raw.write(b"\xff" * 20)
+        for chunk in chunks:
+            raw.seek(chunk.byte_offset)
+            raw.write(b"\xff" * min(20, chunk.size))  # not of the next one
