@@ -100,11 +100,11 @@ class SizedLz4:
         view = bytes_of(data)
         if len(view) <= _SIZE:
             raise EOFError(f"an LZ4 block and its size have more than {len(view)} bytes")
-        told = int.from_bytes(view[:_SIZE], "little")
-        if told > size:
-            raise ValueError(f"the LZ4 block holds {told} bytes, {size} were expected")
+        stored = int.from_bytes(view[:_SIZE], "little")
+        if stored > size:
+            raise ValueError(f"the LZ4 block holds {stored} bytes, {size} were expected")
         # numcodecs refuses an empty block, which it writes itself.
-        return numcodecs.lz4.decompress(view) if told else b""
+        return numcodecs.lz4.decompress(view) if stored else b""
 
 
 def _java_block(block: memoryview, level: int) -> bytes:
