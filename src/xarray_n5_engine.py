@@ -120,7 +120,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         -------
         xarray.Dataset
         """
-        from xarray_n5.backend import open_dataset
+        from xarray_n5.datasets.engine import open_dataset
 
         return open_dataset(
             filename_or_obj,
@@ -165,7 +165,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
 
         Parameters are those of :meth:`open_dataset`; `group` is where to begin.
         """
-        from xarray_n5.backend import open_groups
+        from xarray_n5.datasets.engine import open_groups
 
         decoders = {name: options.pop(name) for name in _DECODERS & options.keys()}
         return open_groups(
@@ -180,7 +180,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray import DataTree
 
-        from xarray_n5.backend import aligned
+        from xarray_n5.datasets.engine import aligned
 
         return DataTree.from_dict(aligned(self.open_groups_as_dict(filename_or_obj, **kwargs)))
 
@@ -201,8 +201,8 @@ def _settings(
 ) -> dict[str, Any]:
     """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
     import xarray_n5  # noqa: F401
-    from xarray_n5.datasets.building import Options
-    from xarray_n5.datasets.misspelt import refuse_options
+    from xarray_n5.datasets.build import Options
+    from xarray_n5.datasets.suggestions import refuse_options
 
     _, *parameters = N5BackendEntrypoint.open_dataset_parameters or ()
     refuse_options("the engine 'n5'", [o for o in options if o not in parameters], parameters)

@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from xarray_n5.axes import Axis, Geometry
-from xarray_n5.dialects import Node, geometry_of
+from xarray_n5.dialects import geometry_of
+from xarray_n5.dialects.protocol import Node
+from xarray_n5.model.axes import Axis, Geometry
 
 Attributes = dict[str, Any]
 

@@ -14,8 +14,8 @@ import dask.array as da
 import numpy as np
 
 import xarray_n5
-from xarray_n5.storage import open_container
-from xarray_n5.writing.underway import begun_and_planned
+from xarray_n5.arrays.marker import begun_and_planned
+from xarray_n5.formats.containers import open_container
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
 

@@ -29,13 +29,15 @@ from urllib.parse import unquote
 import pytest
 from fsspec.core import url_to_fs
 
-from xarray_n5.storage import Store, open_store
+from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from fsspec import AbstractFileSystem
+
+    from xarray_n5.stores.protocol import Store
 
 ROOT = Path(__file__).parent.parent
 

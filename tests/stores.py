@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from xarray_n5.storage import Found, FsspecStore, LocalStore, MemoryStore, Store, open_store
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from xarray_n5.compression import Buffer
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.stores.object_info import Found
+    from xarray_n5.stores.protocol import Store
 
 
 def _in_fsspec_memory(folder: Path) -> Store:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.geometries import facts
 from xarray_n5 import create_array, to_n5
-from xarray_n5.axes import Axis
-from xarray_n5.coordinates import geometry_from
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.model.axes import Axis
 
 if TYPE_CHECKING:
     from pathlib import Path

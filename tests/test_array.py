@@ -26,7 +26,7 @@ from xarray_n5 import (
     create_array,
     open_array,
 )
-from xarray_n5.storage import MemoryStore
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,9 +24,9 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.copies.copying import copy
-from xarray_n5.storage import FsspecStore, MemoryStore
-from xarray_n5.storage.retrying import Retries
+from xarray_n5.copying.copy import copy
+from xarray_n5.stores import FsspecStore, MemoryStore
+from xarray_n5.stores.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xarray_n5.axes import Axis, Geometry, as_geometry, names
-from xarray_n5.coordinates import coords_of
+from xarray_n5.arrays.coordinates import coords_of
+from xarray_n5.model.axes import Axis, Geometry, as_geometry, names
 
 
 @pytest.mark.parametrize(

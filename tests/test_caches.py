@@ -19,8 +19,9 @@ from xarray_n5 import (
     open_group,
     to_n5,
 )
-from xarray_n5.storage import FsspecStore, MemoryStore, fresh, open_store
-from xarray_n5.storage.retrying import Retries
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, MemoryStore, fresh
+from xarray_n5.stores.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

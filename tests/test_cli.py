@@ -23,7 +23,7 @@ from matplotlib import image as images
 
 from tests.test_killing import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, verify
-from xarray_n5.group import open_group
+from xarray_n5.arrays.group import open_group
 from xarray_n5.views.pictures import colours, grey, round_length
 from xarray_n5.views.sections import section
 from xarray_n5_cli import main

@@ -19,27 +19,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xarray_n5.compression import (
-    COMPRESSIONS,
-    Buffer,
-    Compression,
-    from_json,
-    register_compression,
-    resolve,
-    to_json,
-)
-from xarray_n5.compression.blosc import Blosc
-from xarray_n5.compression.gzip import Gzip
-from xarray_n5.compression.lz4 import Lz4
-from xarray_n5.compression.lzma import Lzma
-from xarray_n5.compression.numcodecs import Numcodecs
-from xarray_n5.compression.raw import Raw
-from xarray_n5.compression.streams import bytes_of
-from xarray_n5.compression.zstd import Zstd
+from xarray_n5.codecs import COMPRESSIONS, from_json, register_compression, resolve, to_json
+from xarray_n5.codecs.blosc import Blosc
+from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.codecs.lz4 import Lz4
+from xarray_n5.codecs.lzma import Lzma
+from xarray_n5.codecs.numcodecs import Numcodecs
+from xarray_n5.codecs.raw import Raw
+from xarray_n5.codecs.streams import bytes_of
+from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xarray_n5.model.codec import Buffer, Compression
 
 VECTORS = Path(__file__).parents[2] / "shared" / "formats_vectors.json"
 

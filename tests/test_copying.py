@@ -29,13 +29,13 @@ from xarray_n5 import (
     open_group,
     to_n5,
 )
-from xarray_n5.compression.gzip import Gzip
-from xarray_n5.copies.converting import converted
-from xarray_n5.copies.copying import copy
-from xarray_n5.copies.replicas import Changes
-from xarray_n5.datasets.notes import COPIED
-from xarray_n5.dialects.turning import keys_to_turn, turn
-from xarray_n5.group import open_node
+from xarray_n5.arrays.group import open_node
+from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.copying.cast import converted
+from xarray_n5.copying.copy import copy
+from xarray_n5.copying.replica import Changes
+from xarray_n5.dialects.axis_order import keys_to_turn, turn
+from xarray_n5.model.roundtrip_attrs import COPIED
 
 if TYPE_CHECKING:
     from pathlib import Path

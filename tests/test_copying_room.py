@@ -18,8 +18,8 @@ from xarray_n5 import (
     open_array,
     open_group,
 )
-from xarray_n5.copies.copying import copy
-from xarray_n5.copies.replicas import Changes
+from xarray_n5.copying.copy import copy
+from xarray_n5.copying.replica import Changes
 
 if TYPE_CHECKING:
     from pathlib import Path

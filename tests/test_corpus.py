@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 import xarray_n5
 from tests.conftest import CORPUS, NO_CORPUS
 from xarray_n5.formats import FORMATS
-from xarray_n5.metadata import ArrayMetadata, Varlength
+from xarray_n5.model.metadata import ArrayMetadata, Varlength
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -40,7 +40,7 @@ from xarray_n5 import (
     open_array,
     to_n5,
 )
-from xarray_n5.storage import MemoryStore
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.geometries import facts, read
-from xarray_n5.axes import Axis, Geometry, names
-from xarray_n5.coordinates import coords_of
-from xarray_n5.dialects import DIALECTS, Node, register_dialect, write_geometry, write_pyramid
+from xarray_n5.arrays.coordinates import coords_of
+from xarray_n5.dialects import DIALECTS, register_dialect, write_geometry, write_pyramid
+from xarray_n5.dialects.protocol import Node
+from xarray_n5.model.axes import Axis, Geometry, names
 
 
 def test_tensorstores_lists_stand_in_n5_order() -> None:

@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.exhaustive import cases
 from tests.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
-from xarray_n5.storage import MemoryStore
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import xarray as xr
 from tests.killing import begin
 from tests.test_killing import files
 from xarray_n5 import NodeExistsError, open_array, pyramid, to_n5
-from xarray_n5.copies.copying import copy
+from xarray_n5.copying.copy import copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,8 +24,8 @@ import xarray_n5
 from tests.killing import begin
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import errors
-from xarray_n5.copies import copying
-from xarray_n5.storage import LocalStore
+from xarray_n5.copying import copy as copying
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,8 +13,9 @@ import xarray as xr
 
 from tests.geometries import facts, places, read
 from xarray_n5 import open_array
-from xarray_n5.coordinates import coords_of
-from xarray_n5.dialects import Node, geometry_of
+from xarray_n5.arrays.coordinates import coords_of
+from xarray_n5.dialects import geometry_of
+from xarray_n5.dialects.protocol import Node
 
 # What other projects' tests say
 

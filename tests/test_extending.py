@@ -13,8 +13,8 @@ import pytest
 import xarray_n5
 from tests import test_storage
 from tests.test_readme import ROOT, blocks, unchanged_tables
-from xarray_n5.formats import Format
-from xarray_n5.storage import Store
+from xarray_n5.formats.protocol import Format
+from xarray_n5.stores.protocol import Store
 
 PAGE = ROOT / "docs" / "extending.md"
 

@@ -24,11 +24,13 @@ from xarray_n5 import (
     open_array,
     open_group,
 )
-from xarray_n5.storage import MemoryStore, Store
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from xarray_n5.stores.protocol import Store
 
 SMALL: dict[str, Any] = {"shape": (4, 4), "dtype": "u1", "chunks": (2, 2)}
 

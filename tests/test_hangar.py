@@ -39,13 +39,14 @@ from xarray_n5.errors import (
     NodeNotFoundError,
     PathError,
 )
-from xarray_n5.formats import hangar_layout, hangar_writer
-from xarray_n5.formats.hangar import Run, written_rows
-from xarray_n5.formats.hangar_handles import HANDLES
-from xarray_n5.formats.hangar_layout import DTYPES, Layout, following, is_finished
-from xarray_n5.formats.hangar_options import filters
-from xarray_n5.formats.hangar_records import Record, parse_record
-from xarray_n5.formats.hangar_runs import blocks_of
+from xarray_n5.hangar import layout as hangar_layout
+from xarray_n5.hangar import writer as hangar_writer
+from xarray_n5.hangar.files import Run, written_rows
+from xarray_n5.hangar.handles import HANDLES
+from xarray_n5.hangar.layout import DTYPES, Layout, following, is_finished
+from xarray_n5.hangar.options import filters
+from xarray_n5.hangar.records import Record, parse_record
+from xarray_n5.hangar.runs import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,8 +31,9 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.compression.gzip import Gzip
-from xarray_n5.storage import Hdf5Store, hdf5_files
+from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.formats.hdf5 import files as hdf5_files
+from xarray_n5.formats.hdf5.store import Hdf5Store
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:

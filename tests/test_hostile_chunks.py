@@ -28,7 +28,7 @@ from xarray_n5 import (
     open_array,
     verify,
 )
-from xarray_n5.storage import MemoryStore
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from xarray_n5.storage import Store
+    from xarray_n5.stores.protocol import Store
 
 VALUES = np.arange(6 * 9 * 7, dtype="u2").reshape(6, 9, 7)
 

@@ -22,7 +22,7 @@ from dask.base import compute
 
 import xarray_n5
 from xarray_n5.formats import FORMATS
-from xarray_n5.metadata import ArrayMetadata
+from xarray_n5.model.metadata import ArrayMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

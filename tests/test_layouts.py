@@ -12,13 +12,13 @@ import xarray as xr
 
 from tests.remote import Far
 from xarray_n5 import create_array, open_array, to_n5
-from xarray_n5.copies.copying import copy
-from xarray_n5.storage import FsspecStore
+from xarray_n5.copying.copy import copy
+from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5.axes import Geometry
+    from xarray_n5.model.axes import Geometry
 
 
 def put(place: Path, shape: tuple[int, ...], /, **attributes: Any) -> Path:

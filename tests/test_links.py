@@ -30,7 +30,8 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.errors import UnsafePathError
-from xarray_n5.storage import LocalStore, open_store
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +190,7 @@ def test_systems_that_cannot_refuse_links_in_one_step_look_first(
     places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, outside = places
-    monkeypatch.setattr("xarray_n5.storage.links.can_open_strictly", lambda: False)
+    monkeypatch.setattr("xarray_n5.stores.links.can_open_strictly", lambda: False)
     array = open_array(inside, "a", mode="r+")
     array[...] = values() + 1
     np.testing.assert_array_equal(array[...], values() + 1)
@@ -333,7 +334,7 @@ def test_what_replaces_a_file_has_its_permissions(mode: int, places: tuple[Path,
 def test_a_new_file_obeys_the_umask(tmp_path: Path) -> None:
     script = (
         "import os, sys; os.umask(0o027)\n"
-        "from xarray_n5.storage import LocalStore\n"
+        "from xarray_n5.stores import LocalStore\n"
         "LocalStore(sys.argv[1]).set('a/key', b'x')"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "c")], check=True)  # noqa: S603

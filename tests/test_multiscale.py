@@ -38,16 +38,16 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.axes import Geometry
-from xarray_n5.pyramids.coarsening import coarser_blocks
-from xarray_n5.pyramids.scaling import steps_of
-from xarray_n5.pyramids.windows import coarse_shape, reduce_windows
-from xarray_n5.storage import LocalStore, MemoryStore
+from xarray_n5.model.axes import Geometry
+from xarray_n5.pyramids.blocks import coarser_blocks
+from xarray_n5.pyramids.factors import steps_of
+from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
+from xarray_n5.stores import LocalStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.pyramids.windows import Method
+    from xarray_n5.pyramids.reduce import Method
 
 ROOT = Path(__file__).parent.parent
 
@@ -680,7 +680,7 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
 
 
 def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -> None:
-    from xarray_n5.writing.underway import Underway
+    from xarray_n5.arrays.marker import Underway
 
     class Stopped(Exception):  # noqa: N818
         """Stands for what stops a process between its last two steps."""

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xarray_n5.compression import to_json
-from xarray_n5.compression.gzip import Gzip
-from xarray_n5.compression.raw import Raw
+from xarray_n5.codecs import to_json
+from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats import FORMATS
-from xarray_n5.formats.n5 import DATA_TYPES
-from xarray_n5.metadata import ArrayMetadata, Content, GroupMetadata, Varlength
-from xarray_n5.paths import normalize_path
+from xarray_n5.formats.n5.format import DATA_TYPES
+from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata, Varlength
+from xarray_n5.model.paths import normalize_path
 
 N5 = FORMATS["n5"]
 

@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-from xarray_n5.copies.copying import copy
+from xarray_n5.copying.copy import copy
 from xarray_n5.errors import MetadataError, NodeNotFoundError
-from xarray_n5.storage import LocalStore
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

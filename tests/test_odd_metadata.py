@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.exhaustive import EXHAUSTIVE
-from xarray_n5.units import split_unit
+from xarray_n5.model.units import split_unit
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def test_transforms_are_read_as_deep_as_documents_go(tmp_path: Path) -> None:
 def test_coordinates_are_limited_in_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_all: Callable[..., Any]
 ) -> None:
-    for limit in ("xarray_n5.coordinates.MOST", "xarray_n5.backend._MOST"):
+    for limit in ("xarray_n5.arrays.coordinates.MOST", "xarray_n5.datasets.engine._MOST"):
         monkeypatch.setattr(limit, 30)
     for number in range(3):
         axes = [f"{axis}{number}" for axis in "xyz"]
@@ -298,7 +298,7 @@ def test_coordinates_are_limited_in_sum(
 def test_arrays_that_share_an_axis_need_room_for_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5.coordinates.MOST", 20)
+    monkeypatch.setattr("xarray_n5.arrays.coordinates.MOST", 20)
     for name in "abcd":
         node(tmp_path / "c.n5", name, **ARRAY, resolution=[1])
     opened = xr.open_dataset(tmp_path / "c.n5", engine="n5")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from xarray_n5 import ChunkError, create_array, from_n5, open_array, to_n5
-from xarray_n5.compression.gzip import Gzip
-from xarray_n5.parallel import cores, spread, threads_for
+from xarray_n5.arrays.threads import cores, spread, threads_for
+from xarray_n5.codecs.gzip import Gzip
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return plain(self, data, size)
 
     monkeypatch.setattr(Gzip, "decode", spy)
-    monkeypatch.setattr("xarray_n5.parallel.cores", lambda: 2)
+    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: 2)
     return seen
 
 
@@ -96,7 +96,7 @@ def test_large_chunks_are_written_by_several_threads(
         return plain(self, data)
 
     monkeypatch.setattr(Gzip, "encode", spy)
-    monkeypatch.setattr("xarray_n5.parallel.cores", lambda: 2)
+    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: 2)
     options: dict[str, Any] = {"shape": X.shape, "dtype": "u4", "chunks": (1, 40, 1000)}
     array = create_array(tmp_path / "a.n5", "a", **options)
     seen.clear()  # of the trial on creation

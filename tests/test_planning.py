@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xarray_n5.errors import AlignmentError
-from xarray_n5.writing.planning import align, auto_chunks, group_chunks
+from xarray_n5.model.chunking import align, auto_chunks, group_chunks
 
 sizes = st.lists(st.integers(0, 30), max_size=8).map(tuple)
 

@@ -11,13 +11,14 @@ import xarray as xr
 
 from tests.geometries import CALIBRATED, MOVED, facts, places, project, read
 from xarray_n5 import create_array, open_array
-from xarray_n5.coordinates import coords_of
-from xarray_n5.dialects import Node, geometry_of
+from xarray_n5.arrays.coordinates import coords_of
+from xarray_n5.dialects import geometry_of
+from xarray_n5.dialects.protocol import Node
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5.axes import Geometry
+    from xarray_n5.model.axes import Geometry
 
 PYRAMIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "n5-viewer": (

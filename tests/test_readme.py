@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import pytest
 from click.testing import CliRunner
 
-from xarray_n5.compression import COMPRESSIONS
+from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS
 from xarray_n5_cli import main

@@ -38,12 +38,13 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.chunks import ahead_of
+from xarray_n5.arrays.chunk_io import ahead_of
 from xarray_n5.errors import N5Error
-from xarray_n5.storage import FsspecStore, MemoryStore, open_store
-from xarray_n5.storage.failures import is_missing, is_refused, is_transient
-from xarray_n5.storage.filesystems import is_async
-from xarray_n5.storage.retrying import Retries
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, MemoryStore
+from xarray_n5.stores.failures import is_missing, is_refused, is_transient
+from xarray_n5.stores.filesystems import is_async
+from xarray_n5.stores.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

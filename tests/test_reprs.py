@@ -13,7 +13,7 @@ import pytest
 from tests.browser import dom, needs_chromium, screenshot, viewer
 from tests.stores import CountingStore
 from xarray_n5 import Axis, create_array, create_group, open_array, open_group
-from xarray_n5.views.drawings import chunk_picture
+from xarray_n5.arrays.repr_svg import chunk_picture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,10 +29,11 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.storage import FsspecStore, MemoryStore, open_store
-from xarray_n5.storage.failures import is_missing
-from xarray_n5.storage.retrying import Retries
-from xarray_n5.storage.secrets import hide, hide_all
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, MemoryStore
+from xarray_n5.stores.failures import is_missing
+from xarray_n5.stores.redaction import hide, hide_all
+from xarray_n5.stores.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,12 +18,12 @@ from tests.killing import begin
 from tests.stores import CountingStore
 from tests.test_writer import again, days
 from xarray_n5 import ResumeError, open_array, repair, to_n5
-from xarray_n5.storage import LocalStore
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from xarray_n5.compression import Buffer
+    from xarray_n5.model.codec import Buffer
 
 
 class StoppedError(BaseException):

@@ -12,8 +12,8 @@ import xarray as xr
 from tests.killing import begin
 from tests.remote import Far
 from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
-from xarray_n5.storage import FsspecStore
-from xarray_n5.storage.retrying import Retries
+from xarray_n5.stores import FsspecStore
+from xarray_n5.stores.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

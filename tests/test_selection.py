@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from xarray_n5.grid import ChunkGrid
-from xarray_n5.selection import normalize, outer
+from xarray_n5.model.grid import ChunkGrid
+from xarray_n5.model.indexing import normalize, outer
 
 shapes = st.lists(st.integers(0, 9), min_size=0, max_size=4).map(tuple)
 chunk_sides = st.integers(1, 5)

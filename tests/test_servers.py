@@ -23,7 +23,7 @@ import xarray as xr
 from tests.killing import SHAPE, source
 from tests.servers import KEY, SECRET, SERVERS, Bucket
 from xarray_n5 import Array, from_n5, open_array, open_group, to_n5, verify
-from xarray_n5.storage import open_store
+from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

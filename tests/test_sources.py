@@ -11,8 +11,9 @@ import pytest
 import xarray as xr
 
 from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
-from xarray_n5.graphs import check_independent
-from xarray_n5.storage import MemoryStore, open_store
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import MemoryStore
+from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,11 +17,14 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.servers import SERVERS, Bucket, serving
 from tests.stores import STORES
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
-from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store, open_store
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from xarray_n5.stores.protocol import Store
 
 
 @pytest.fixture(params=[*STORES, *SERVERS])
@@ -215,7 +218,7 @@ def test_stores_and_their_tokens_survive_pickling(store: Store) -> None:
 def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
     LocalStore(str(tmp_path)).set("key", b"old")
     script = (
-        "import os; from xarray_n5.storage import LocalStore\n"
+        "import os; from xarray_n5.stores import LocalStore\n"
         "os.replace = lambda *a: os._exit(9)\n"
         f"LocalStore({str(tmp_path)!r}).set('key', b'new')"
     )

@@ -27,13 +27,15 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.copies.copying import copy
-from xarray_n5.storage import FsspecStore, LocalStore, MemoryStore, Store
+from xarray_n5.copying.copy import copy
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from xarray_n5.stores.protocol import Store
 
 CLAIM = {"dataType": "uint16", "blockSize": [4, 4, 4], "dimensions": [8, 8, 4]}
 CLAIM |= {"compression": {"type": "gzip", "useZlib": False, "level": 1}}  # type: ignore[dict-item]

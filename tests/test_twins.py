@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 from xarray_n5 import Axis, MetadataError, create_group, from_n5, open_array, open_group, to_n5
-from xarray_n5.axes import Geometry
 from xarray_n5.formats import FORMATS
+from xarray_n5.model.axes import Geometry
 
 if TYPE_CHECKING:
     from pathlib import Path

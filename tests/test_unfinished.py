@@ -23,7 +23,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.storage import FsspecStore
+from xarray_n5.stores import FsspecStore
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:

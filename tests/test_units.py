@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from xarray_n5.axes import kind_of
-from xarray_n5.units import _UNITS, canonical_unit, split_unit, unit_of, written_unit
+from xarray_n5.model.axes import kind_of
+from xarray_n5.model.units import _UNITS, canonical_unit, split_unit, unit_of, written_unit
 
 MICRO = ["um", "\u00b5m", "\u03bcm", "\u00c2\u00b5m", "\\u00B5m", "micron", "Microns", "micrometer"]
 

@@ -12,7 +12,7 @@ import xarray as xr
 
 from tests.browser import browsing, needs_chromium, serving, viewer
 from xarray_n5 import Axis, open_array, pyramid
-from xarray_n5.units import unit_of
+from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from xarray_n5 import N5Error, RequestError, from_n5, open_array
-from xarray_n5.storage import open_store
+from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

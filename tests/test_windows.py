@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from xarray_n5.pyramids.windows import check_type, coarse_shape, reduce_windows
+from xarray_n5.pyramids.reduce import check_type, coarse_shape, reduce_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xarray_n5.pyramids.windows import Method
+    from xarray_n5.pyramids.reduce import Method
 
 INTEGERS = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 

@@ -8,12 +8,12 @@ from importlib.metadata import version
 
 import dask.array as _dask_array
 
-from xarray_n5 import accessor as _accessor  # noqa: F401 - registers itself
-from xarray_n5.array import Array
-from xarray_n5.axes import Axis, Geometry
-from xarray_n5.chunkmaps import chunk_map
-from xarray_n5.compression import register_compression
-from xarray_n5.dask import from_n5, to_n5
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.group import Group, create_array, create_group, open_array, open_group
+from xarray_n5.codecs import register_compression
+from xarray_n5.dask.from_n5 import from_n5
+from xarray_n5.dask.to_n5 import to_n5
+from xarray_n5.datasets import accessor as _accessor  # noqa: F401 - registers itself
 from xarray_n5.dialects import register_dialect
 from xarray_n5.errors import (
     AlignmentError,
@@ -38,12 +38,13 @@ from xarray_n5.errors import (
     UnsafePathError,
     VarlengthChunkError,
 )
-from xarray_n5.formats.hangar_writer import HangarWriter
-from xarray_n5.group import Group, create_array, create_group, open_array, open_group
-from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
-from xarray_n5.multiscale import pyramid
-from xarray_n5.repairing import repair
-from xarray_n5.verification import verify
+from xarray_n5.hangar.api import from_hangar, hangar_records, to_hangar
+from xarray_n5.hangar.writer import HangarWriter
+from xarray_n5.integrity.chunk_map import chunk_map
+from xarray_n5.integrity.repair import repair
+from xarray_n5.integrity.verify import verify
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.pyramids.api import pyramid
 
 __all__ = [
     "AlignmentError",

@@ -30,9 +30,9 @@ and the warnings that have a class of their own, which are a UserWarning::
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import TYPE_CHECKING, Literal, Self
-
-from xarray_n5.printable import message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,17 +64,43 @@ __all__ = [
 ]
 
 
-NOT_UNFINISHED = (
-    "nothing of it is unfinished: if this write has ended before, all is done; if something else "
-    "is there, choose another path"
-)
-"""What to do where a write was to go on, and what is there was not left by a stopped one."""
+_LONGEST = 4000
+"""The longest message, in characters."""
 
-OTHER_UNFINISHED = (
-    "a write of something else into it is unfinished: give what was given then to go on with that, "
-    "or start anew with mode='w' and without resume"
-)
-"""The same, where another write was stopped."""
+_ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of control, format and surrogate characters and of line separators."""
+
+_UNUSUAL = re.compile(r"[^ -~]")
+
+
+def printable(text: str) -> str:
+    r"""Return `text` with control and formatting characters escaped, as in a string's repr.
+
+    Letters of all languages stay as they are.
+
+    >>> printable("µm\x1b[2J")
+    'µm\\x1b[2J'
+    """
+    return text if text.isprintable() else _UNUSUAL.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if unicodedata.category(character) not in _ESCAPED:
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def message(text: str) -> str:
+    """Return a message that is safe to print; of a long one the beginning and the end.
+
+    >>> len(message("a" * 100_000))
+    4000
+    """
+    if len(text) > _LONGEST:
+        half = _LONGEST // 2
+        text = f"{text[: half - 5]} ... {text[-half:]}"
+    return printable(text)
 
 
 class N5Error(Exception):

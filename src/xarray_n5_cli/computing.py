@@ -28,7 +28,7 @@ def _parse_chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | 
 def _parse_compression(_: object, __: object, text: str) -> Any:
     if text == "same":
         return text
-    from xarray_n5.compression import resolve
+    from xarray_n5.codecs import resolve
     from xarray_n5.errors import N5Error
 
     try:

@@ -95,8 +95,8 @@ def copy(
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """
-    from xarray_n5.copies.copying import copy as begin
-    from xarray_n5.copies.replicas import Changes
+    from xarray_n5.copying.copy import copy as begin
+    from xarray_n5.copying.replica import Changes
     from xarray_n5_cli.progress import progress
 
     (source, source_path), (target, path) = split_place(src), split_place(dst)
@@ -126,9 +126,9 @@ def copy(
 
 def _level_at(source: str, path: str, level: str, options: dict[str, Any] | None) -> str:
     """Return the path of a pyramid's level."""
-    from xarray_n5.datasets.picking import levels_of
+    from xarray_n5.arrays.group import open_group
+    from xarray_n5.datasets.select import levels_of
     from xarray_n5.errors import NodeNotFoundError
-    from xarray_n5.group import open_group
 
     group = open_group(source, path, storage_options=options)
     levels = levels_of(group, group.arrays())

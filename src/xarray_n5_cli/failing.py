@@ -65,8 +65,7 @@ def say_unfinished_elsewhere() -> None:
 
 def told_of(problem: BaseException | str) -> str:
     """Return a problem in one line, without secrets, in the words of the command that runs."""
-    from xarray_n5.errors import ResumeError
-    from xarray_n5.printable import printable
+    from xarray_n5.errors import ResumeError, printable
 
     context = click.get_current_context()
     secrets = sorted(_texts(context.params), key=len, reverse=True)
@@ -79,7 +78,7 @@ def told_of(problem: BaseException | str) -> str:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print lines without control characters: names in files must not command a terminal."""
-    from xarray_n5.printable import printable
+    from xarray_n5.errors import printable
 
     click.echo("\n".join(map(printable, text.split("\n"))), err=err)
 

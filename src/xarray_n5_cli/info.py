@@ -11,8 +11,8 @@ from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
-    from xarray_n5.array import Array
-    from xarray_n5.group import Group
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.group import Group
 
 
 @click.command()
@@ -34,8 +34,8 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
       xarray-n5 info cells.n5/raw
       xarray-n5 info cells.n5 raw --json | jq .axes
     """
-    from xarray_n5.array import Array
-    from xarray_n5.group import open_node
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.group import open_node
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)
@@ -50,8 +50,8 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
 
 
 def _text(node: Array | Group) -> str:
-    from xarray_n5.array import Array
-    from xarray_n5.views.reprs import as_text, show_array, show_group
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.repr import as_text, show_array, show_group
 
     if isinstance(node, Array):
         title, rows = show_array(node)
@@ -69,8 +69,8 @@ def _attributes(node: Array | Group) -> list[tuple[str, str]]:
 
 def _images(group: Group) -> list[tuple[str, str]]:
     """Return a line for each image that groups make up together, as BigDataViewer has them."""
+    from xarray_n5.arrays.repr import times
     from xarray_n5.datasets.images import together
-    from xarray_n5.views.reprs import times
 
     rows = []
     for name, levels in together(group, dialect=None, inherit=False).items():
@@ -82,7 +82,7 @@ def _images(group: Group) -> list[tuple[str, str]]:
 
 
 def _group(group: Group) -> dict[str, Any]:
-    from xarray_n5.array import Array
+    from xarray_n5.arrays.array import Array
 
     return {
         "url": group.url,
@@ -98,9 +98,9 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _array(array: Array) -> dict[str, Any]:
-    from xarray_n5.compression import to_json
-    from xarray_n5.nodes import format_of
-    from xarray_n5.views.reprs import unfinished_among
+    from xarray_n5.arrays.detect import format_of
+    from xarray_n5.arrays.repr import unfinished_among
+    from xarray_n5.codecs import to_json
 
     geometry = array.geometry()
     keys = ("name", "kind", "unit", "scale", "offset", "labels")

@@ -89,7 +89,7 @@ def preview(
         raise click.UsageError("--index and --at both say where to cut; give one of them")
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("two numbers from 0 to 100 are needed, the smaller one first")
-    from xarray_n5.group import open_node
+    from xarray_n5.arrays.group import open_node
     from xarray_n5.views.pictures import draw
     from xarray_n5.views.sections import section
 

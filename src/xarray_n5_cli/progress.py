@@ -11,7 +11,7 @@ import click
 from dask.callbacks import Callback
 from dask.utils import format_bytes
 
-from xarray_n5.writing.receipts import Receipts
+from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

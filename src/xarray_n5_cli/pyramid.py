@@ -87,9 +87,9 @@ def pyramid(
     from dask.diagnostics.progress import ProgressBar
     from dask.utils import format_bytes
 
+    from xarray_n5.arrays.group import open_array
     from xarray_n5.errors import NodeExistsError
-    from xarray_n5.group import open_array
-    from xarray_n5.multiscale import pyramid as write
+    from xarray_n5.pyramids.api import pyramid as write
 
     place, source_path = split_place(src)
     source_options = for_url(place, options)
@@ -130,14 +130,14 @@ def _is_there(
     **_: Any,
 ) -> bool:
     """Return whether all levels of a pyramid are stored, and no write of them is unfinished."""
-    from xarray_n5.copies.destinations import is_written
+    from xarray_n5.arrays.group import open_array
+    from xarray_n5.arrays.marker import all_underway
+    from xarray_n5.copying.destination import is_written
     from xarray_n5.errors import NodeNotFoundError
-    from xarray_n5.group import open_array
-    from xarray_n5.paths import join
-    from xarray_n5.pyramids.bases import new_base, stored_base
-    from xarray_n5.pyramids.scaling import steps_of
-    from xarray_n5.pyramids.windows import coarse_shape
-    from xarray_n5.writing.underway import all_underway
+    from xarray_n5.model.paths import join
+    from xarray_n5.pyramids.base import new_base, stored_base
+    from xarray_n5.pyramids.factors import steps_of
+    from xarray_n5.pyramids.reduce import coarse_shape
 
     place: Any = url
     if url is None:

@@ -11,7 +11,7 @@ from xarray_n5_cli.places import files, for_url, split_place, storage_option
 from xarray_n5_cli.verify import counted
 
 if TYPE_CHECKING:
-    from xarray_n5.storage import Store
+    from xarray_n5.stores.protocol import Store
 
 
 @click.command()
@@ -34,9 +34,9 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
       xarray-n5 repair cells.n5/raw
       xarray-n5 repair copy.n5 raw && xarray-n5 copy cells.n5/raw copy.n5/raw --resume
     """
-    from xarray_n5.array import Array
-    from xarray_n5.nodes import open_place
-    from xarray_n5.walking import Walk
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.detect import open_place
+    from xarray_n5.arrays.walk import Walk
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)
@@ -58,7 +58,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
 
 def _mended(store: Store, path: str, how: Literal["remove", "quarantine"], *, missing: bool) -> str:
     """Repair an array, and return what was done."""
-    from xarray_n5.repairing import repair as mend
+    from xarray_n5.integrity.repair import repair as mend
 
     found = mend(store, path, how=how, missing=missing)
     done = []

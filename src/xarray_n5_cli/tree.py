@@ -14,10 +14,10 @@ from xarray_n5_cli.places import files, for_url, split_place, storage_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xarray_n5.array import Array
-    from xarray_n5.axes import Axis
-    from xarray_n5.group import Group
-    from xarray_n5.walking import Found, Walk
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.arrays.walk import Found, Walk
+    from xarray_n5.model.axes import Axis
 
 _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", "|   ")}
 """What branches are drawn with: where the terminal has more than ASCII, and where not."""
@@ -47,7 +47,7 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
       xarray-n5 tree cells.n5
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
-    from xarray_n5.walking import Walk
+    from xarray_n5.arrays.walk import Walk
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)
@@ -73,7 +73,7 @@ class _Drawing:
 
     def lines(self, depth: int | None) -> Iterator[str]:
         """Iterate over the root's line, and over those below it."""
-        from xarray_n5.array import Array
+        from xarray_n5.arrays.array import Array
 
         root, found = self.walk.root, self.walk.seen(self.walk.root)
         if isinstance(root, Array):
@@ -91,7 +91,7 @@ class _Drawing:
                 yield f"({_PLAIN_DEPTH} deep, as this is no container: --depth tells how deep)"
 
     def _inside(self, group: Group, indent: str, depth: int | None) -> Iterator[str]:
-        from xarray_n5.array import Array
+        from xarray_n5.arrays.array import Array
 
         if depth == 0:
             return
@@ -115,7 +115,7 @@ class _Drawing:
         return told_of(found.problem)
 
     def _summary(self, array: Array) -> str:
-        from xarray_n5.views.reprs import times, unfinished_among
+        from xarray_n5.arrays.repr import times, unfinished_among
 
         size = f"{times(array.shape)} {array.dtype}, chunks {times(array.chunks)}"
         text = f"{size}, {compression_name(array)}"

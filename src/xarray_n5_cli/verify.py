@@ -11,8 +11,8 @@ from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere, told_
 from xarray_n5_cli.places import files, for_url, split_place, storage_option
 
 if TYPE_CHECKING:
-    from xarray_n5.array import Array
-    from xarray_n5.walking import Found
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.walk import Found
 
 _SHOWN = 10
 """How many damaged chunks, and how many stray files, of an array are named."""
@@ -44,8 +44,8 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
       xarray-n5 verify cells.n5
       xarray-n5 verify /data/em.n5/s0 --quick --json
     """
+    from xarray_n5.arrays.walk import Walk
     from xarray_n5.errors import NodeNotFoundError
-    from xarray_n5.walking import Walk
 
     say_unfinished_elsewhere()
     container, inner = split_place(url, path)
@@ -66,7 +66,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
 
 def _report(found: Found, *, deep: bool) -> dict[str, Any]:
     """Return what is found of an array, or why it cannot be looked at."""
-    from xarray_n5.array import Array
+    from xarray_n5.arrays.array import Array
 
     report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
     report |= {"unfinished": [], "digests": False, "error": None}
@@ -81,9 +81,9 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
-    from xarray_n5.chunkmaps import MOST
-    from xarray_n5.integrity import look
-    from xarray_n5.views.reprs import times
+    from xarray_n5.arrays.repr import times
+    from xarray_n5.integrity.report import look
+    from xarray_n5.writing.chunk_table import MOST
 
     if array.grid.size > MOST:
         raise ValueError(
@@ -107,7 +107,7 @@ def _is_bad(report: dict[str, Any]) -> bool:
 
 
 def _show(reports: list[dict[str, Any]]) -> None:
-    from xarray_n5.paths import join
+    from xarray_n5.model.paths import join
 
     width = max((len(report["path"] or "/") for report in reports), default=0)
     for report in reports:

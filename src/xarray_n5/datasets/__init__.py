@@ -1,1 +1,1 @@
-"""Datasets as arrays and arrays as Datasets: what variables become, and come back from."""
+"""xarray: the engine, the accessor `n5`, and how Datasets are stored."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.alerts import ODD, warn
+from xarray_n5.model.alerts import ODD, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

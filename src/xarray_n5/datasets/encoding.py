@@ -11,21 +11,21 @@ import xarray as xr
 from dask.base import is_dask_collection
 from xarray import conventions
 
-from xarray_n5.axes import Axis, Geometry
-from xarray_n5.compression import resolve
-from xarray_n5.coordinates import coords_of, geometry_from
-from xarray_n5.creation import chunk_shape
-from xarray_n5.datasets.faithful import CF, check_first, check_strings, check_values
-from xarray_n5.datasets.misspelt import refuse_encodings
+from xarray_n5.arrays.coordinates import coords_of, geometry_from
+from xarray_n5.arrays.create import chunk_shape
+from xarray_n5.codecs import resolve
+from xarray_n5.datasets.attributes import NAMELESS, Packed
+from xarray_n5.datasets.lossless import CF, check_first, check_strings, check_values
 from xarray_n5.datasets.naming import check_names
-from xarray_n5.datasets.packing import NAMELESS, Packed
+from xarray_n5.datasets.suggestions import refuse_encodings
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.axes import Axis, Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
 
-    from xarray_n5.datasets.packings import Packing
+    from xarray_n5.datasets.conventions import Packing
 
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 

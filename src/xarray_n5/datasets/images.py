@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.array import Array
-from xarray_n5.axes import Axis, Geometry
-from xarray_n5.paths import join
-from xarray_n5.surroundings import inherited, over_base
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.context import inherited, over_base
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from xarray_n5.axes import Kind
-    from xarray_n5.group import Group
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.model.axes import Kind
 
 _SETUP = re.compile(r"setup(\d+)")
 _TIMEPOINT = re.compile(r"timepoint(\d+)")

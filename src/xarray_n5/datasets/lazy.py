@@ -12,7 +12,7 @@ from xarray.core import indexing
 from xarray_n5.errors import MissingChunkError
 
 if TYPE_CHECKING:
-    from xarray_n5.array import Array
+    from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.images import Image
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xarray_n5.errors import MetadataError, PathError
-from xarray_n5.paths import new_path
+from xarray_n5.model.paths import new_path
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -1,6 +1,6 @@
 """Decode the attributes in a note: anybody may have written it, so types and sizes are checked.
 
-The inverse of :mod:`xarray_n5.datasets.packing`.
+The inverse of :mod:`xarray_n5.datasets.attributes`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.alerts import ODD, warn
-from xarray_n5.datasets.notes import NOTES, note_of, odd_members
+from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.roundtrip_attrs import NOTES, note_of, odd_members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,6 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.alerts import ODD, warn
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.dialects.canonical import Canonical
@@ -24,15 +23,16 @@ from xarray_n5.dialects.levels import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.node import Dialect, Node, PyramidDialect
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
+from xarray_n5.dialects.protocol import Dialect, Node, PyramidDialect
 from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.model.alerts import ODD, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5.axes import Geometry
+    from xarray_n5.model.axes import Geometry
 
 __all__ = [
     "DIALECTS",

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Axis, Geometry, names
+from xarray_n5.model.axes import Axis, Geometry, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 
 @dataclass(frozen=True, slots=True)

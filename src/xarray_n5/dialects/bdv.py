@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.alerts import warn
-from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
     axes_at_level,
     axes_under,
@@ -26,13 +24,15 @@ from xarray_n5.dialects.levels import (
     factors_of,
     view_of,
 )
-from xarray_n5.parsing import MOST_BYTES
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Geometry
+from xarray_n5.model.json import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from xml.etree.ElementTree import Element
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 _NDIM = 3
 

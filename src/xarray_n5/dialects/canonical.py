@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.alerts import warn
-from xarray_n5.axes import Geometry, kind_of
 from xarray_n5.dialects.levels import axis, listings, over
 from xarray_n5.dialects.transforms import matrix, per_axis, turned
 from xarray_n5.dialects.values import whole_number
-from xarray_n5.units import canonical_unit, written_unit
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Geometry, kind_of
+from xarray_n5.model.units import canonical_unit, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.axes import Axis
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.model.axes import Axis
 
 _KEY = "spatialTransform"
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.alerts import warn
-from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.dialects.levels import axis, factors_in, factors_of, listings, over, steps
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.origins import by_axis, moved
 from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Axis, Geometry, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 
 _ORDERS = ("ordering", "order")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.axes import Axis, Geometry, kind_of
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
@@ -13,11 +12,12 @@ from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.model.axes import Axis, Geometry, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.node import Node
+    from xarray_n5.dialects.protocol import Node
 
 _SAME = 1e-9
 """By which part of a step two levels may lie apart, for rounding."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Axis, Geometry
+from xarray_n5.model.axes import Axis, Geometry
 
 if TYPE_CHECKING:
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Geometry, names
 from xarray_n5.dialects.levels import axis
-from xarray_n5.dialects.node import is_of_funlib
+from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.model.axes import Geometry, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 _UNNAMED = re.compile(r"d\d+")
 """What funlib.persistence calls axes that nobody named."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.alerts import warn
-from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import axis
 from xarray_n5.dialects.values import numbers, whole_number
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 _SPACE = {"x": "pixelWidth", "y": "pixelHeight", "z": "pixelDepth"}
 _COUNTS = {"c": "numChannels", "z": "numSlices", "t": "numFrames"}

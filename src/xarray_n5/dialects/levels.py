@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.alerts import warn
-from xarray_n5.axes import Axis, Geometry, kind_of
 from xarray_n5.dialects.transforms import per_axis, turned
 from xarray_n5.dialects.values import numbers, whole_number
-from xarray_n5.units import split_unit, written_unit
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.dialects import Node
-    from xarray_n5.metadata import Attributes
+    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.model.metadata import Attributes
 
 _FACTORS = "downsamplingFactors"
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
     alike,
     axes_at_level,
@@ -28,11 +27,12 @@ from xarray_n5.dialects.levels import (
 from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.transforms import matrix
 from xarray_n5.dialects.values import numbers, texts
+from xarray_n5.model.axes import Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 _KEY = "pixelResolution"
 _LAST = "affineTransform"

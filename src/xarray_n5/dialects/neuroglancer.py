@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Axis, Geometry, names
 from xarray_n5.dialects.levels import (
     axes_at_level,
     base_and_factors,
@@ -20,12 +19,13 @@ from xarray_n5.dialects.levels import (
 from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.values import numbers, texts, whole_number
-from xarray_n5.units import si_scale
+from xarray_n5.model.axes import Axis, Geometry, names
+from xarray_n5.model.units import si_scale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.dialects import Node
+    from xarray_n5.dialects.protocol import Node
 
 
 _DEFAULT_NAMES = ("x", "y", "z", "t", "c")

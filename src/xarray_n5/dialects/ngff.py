@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.alerts import warn
-from xarray_n5.axes import Geometry, kind_of
 from xarray_n5.dialects.levels import axis, listings, over
-from xarray_n5.dialects.node import Node
+from xarray_n5.dialects.protocol import Node
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
-from xarray_n5.units import unit_of
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Geometry, kind_of
+from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.axes import Axis
-    from xarray_n5.metadata import Attributes
+    from xarray_n5.model.axes import Axis
+    from xarray_n5.model.metadata import Attributes
 
 _FIXED = ("t", "c", "z", "y", "x")
 """The axes of versions 0.1 and 0.2, which say nothing of them."""

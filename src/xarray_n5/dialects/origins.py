@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.levels import resolution_in
 from xarray_n5.dialects.values import numbers
-from xarray_n5.units import ratio, written_unit
+from xarray_n5.model.units import ratio, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.axes import Geometry
-    from xarray_n5.dialects import Node
-    from xarray_n5.metadata import Attributes
+    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.metadata import Attributes
 
 
 def moved(geometry: Geometry, node: Node) -> Geometry:

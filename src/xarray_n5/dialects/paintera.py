@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.axes import Geometry
 from xarray_n5.dialects.levels import (
     axes_at_level,
     base_and_factors,
@@ -18,15 +17,16 @@ from xarray_n5.dialects.levels import (
     factors_if_any,
     steps,
 )
-from xarray_n5.dialects.node import is_of_funlib
+from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.values import numbers, whole_number
-from xarray_n5.units import ratio
+from xarray_n5.model.axes import Geometry
+from xarray_n5.model.units import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects import Node
-    from xarray_n5.metadata import Attributes
+    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.model.metadata import Attributes
 
 
 _UNITS = ("unit", "resolution_unit", "offset_unit")

@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.axes import Axis, Geometry
 from xarray_n5.dialects.levels import SAME
-from xarray_n5.printable import printable
-from xarray_n5.units import unit_of
+from xarray_n5.errors import printable
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

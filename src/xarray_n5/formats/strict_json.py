@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.parsing import MOST_BYTES, MOST_NESTED, is_deep
+from xarray_n5.model.json import MOST_BYTES, MOST_NESTED, is_deep
 
 if TYPE_CHECKING:
-    from xarray_n5.metadata import Attributes
+    from xarray_n5.model.metadata import Attributes
 
 
 def check_json(members: Attributes, where: str, before: Attributes | None = None) -> None:

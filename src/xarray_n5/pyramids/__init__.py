@@ -1,1 +1,1 @@
-"""Pyramids: what they stand on, how much coarser a level is, and how one is made of another."""
+"""Multiscale pyramids: the public `pyramid` and what it plans."""

@@ -1,1 +1,1 @@
-"""What people look at: texts, HTML and pictures of what is stored."""
+"""Pictures of arrays."""

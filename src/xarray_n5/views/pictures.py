@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MissingPackageError
-from xarray_n5.units import unit_of
+from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5.axes import Axis
+    from xarray_n5.model.axes import Axis
     from xarray_n5.views.sections import Section
 
 _DPI = 100

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from xarray_n5.array import Array
+from xarray_n5.arrays.array import Array
 from xarray_n5.datasets.images import together
-from xarray_n5.datasets.picking import levels_of
+from xarray_n5.datasets.select import levels_of
 from xarray_n5.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from xarray_n5.axes import Axis
-    from xarray_n5.group import Group
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.model.axes import Axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""How arrays are written: what is asked for, marks, tasks, receipts, what is left to do."""
+"""The protocol of writes: planned, marked, written by tasks, ended."""

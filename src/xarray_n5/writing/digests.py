@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.alerts import ODD, warn
-from xarray_n5.paths import DIGESTS, join
+from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.array import Array
-    from xarray_n5.writing.receipts import Receipts
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.writes import Write
 
 _ALL = "all.npz"

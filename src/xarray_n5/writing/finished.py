@@ -6,10 +6,23 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from xarray_n5.paths import DIGESTS, join
+from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
-    from xarray_n5.writing.underway import Underway
+    from xarray_n5.arrays.marker import Underway
+
+NOT_UNFINISHED = (
+    "nothing of it is unfinished: if this write has ended before, all is done; if something else "
+    "is there, choose another path"
+)
+"""What to do where a write was to go on, and what is there was not left by a stopped one."""
+
+OTHER_UNFINISHED = (
+    "a write of something else into it is unfinished: give what was given then to go on with that, "
+    "or start anew with mode='w' and without resume"
+)
+"""The same, where another write was stopped."""
+
 
 _RECORD = f"{DIGESTS}/finished.json"
 """A small file, which is the newest of all as long as nobody changes anything."""

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.writing.planning import touched
+from xarray_n5.model.chunking import touched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.array import Array
-    from xarray_n5.grid import Index
-    from xarray_n5.writing.underway import Underway
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.model.grid import Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

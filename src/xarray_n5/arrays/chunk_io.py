@@ -1,0 +1,309 @@
+"""The chunks of one array: keys to blocks, selections to and from many of them.
+
+Everything here is in C order. A `Chunks` is what a task carries: small, frozen, without handles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+from itertools import product
+from operator import ge, lt
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.arrays.structure import check_array
+from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, VarlengthChunkError
+from xarray_n5.model.indexing import outer
+from xarray_n5.model.metadata import Varlength
+from xarray_n5.model.paths import join
+from xarray_n5.stores import Remembered, bounded, set_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index, Piece
+    from xarray_n5.model.indexing import AxisIndex
+    from xarray_n5.model.metadata import ArrayMetadata
+    from xarray_n5.stores.protocol import Store
+
+
+_Prove: TypeAlias = "Callable[[], None] | None"
+Missing: TypeAlias = Literal["fill", "error"]
+EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+
+_IN_FLIGHT = 1 << 27
+"""How many bytes of chunks are under way at once, at most: 128 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunks:
+    """Where an array's chunks are, what their bytes mean, and how they are written."""
+
+    store: Store
+    """Where the bytes are."""
+    path: str
+    """The array's path in the container."""
+    format: Format
+    """What the bytes mean."""
+    metadata: ArrayMetadata
+    """The array."""
+    missing: Missing = "fill"
+    """Whether a chunk that is not stored reads as the fill value."""
+    write_empty: bool = True
+    """Whether chunks that hold nothing but the fill value are stored, which they need not be."""
+    edges: EdgeChunks = "truncate"
+    """Whether chunks at the array's ends are stored as far as it reaches, or full-size."""
+
+    def key(self, index: Sequence[int]) -> str:
+        """Return a chunk's key in the store."""
+        return join(self.path, self.format.chunk_key(self.metadata, index))
+
+    def bare(self) -> Chunks:
+        """Return the chunks as a task carries them: without attributes, nor what was remembered."""
+        store = self.store.store if isinstance(self.store, Remembered) else self.store
+        return replace(self, store=store, metadata=self.metadata.bare())
+
+    @property
+    def source(self) -> Store:
+        """The store, which takes no more for a chunk than the metadata allow."""
+        return bounded(self.store, self.metadata.most_stored)
+
+    # One chunk
+
+    def load(self, index: Index) -> np.ndarray | None:
+        """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
+        key = self.key(index)
+        return self.decoded(key, self.source.get(key))
+
+    def decoded(self, key: str, data: bytes | None) -> np.ndarray | None:
+        """Return what the bytes at a key hold, None where there are none."""
+        if data is None:
+            if self.missing == "error":
+                why = "it is not stored, and missing='error' was asked for"
+                raise MissingChunkError("decode", self.store.url, key, why)
+            return None
+        try:
+            return self.format.decode(self.metadata, data)
+        except Varlength as error:
+            raise VarlengthChunkError(self.store.url, key, str(error), error.elements) from error
+        except Exception as error:  # whatever a codec raises, it gets the chunk's name here
+            raise ChunkError("decode", self.store.url, key, _reason(error)) from error
+
+    def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
+        """Return what a chunk's bytes hold, and whether that is as much as the array has there."""
+        stored = self.decoded(self.key(index), data)
+        extent = self.metadata.grid.extent(index)
+        whole = stored is not None and all(map(ge, stored.shape, extent))
+        return self.native(index, stored), whole
+
+    def block(self, index: Index) -> np.ndarray:
+        """Return a chunk as far as the array reaches, in native order: new, whole, writable."""
+        return self.native(index, self.load(index))
+
+    def native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
+        """Return a stored chunk as far as the array reaches: new, whole, in native order."""
+        extent = self.metadata.grid.extent(index)
+        if stored is not None and all(
+            have >= need for have, need in zip(stored.shape, extent, strict=True)
+        ):
+            within: Any = (*map(slice, extent), ...)  # of no axes, numpy would return an element
+            block: np.ndarray = stored[within].astype(self.metadata.dtype, order="C")
+            return block
+        result = np.full(extent, self.metadata.fill_value, self.metadata.dtype)
+        if stored is not None:
+            # Blocks stay short where an array grew after its last chunks were cut to size.
+            overlap = tuple(map(slice, map(min, stored.shape, extent)))
+            result[overlap] = stored[overlap]
+        return result
+
+    def save(self, index: Index, block: np.ndarray, prove: Callable[[], None] | None = None) -> int:
+        """Store a chunk, of the shape that the array has there: whole, in one request.
+
+        `prove` is called when the chunk is encoded, as near before it is stored as can be.
+        Returned is the number of bytes that are stored: none of an empty chunk that need not be.
+        """
+        key, data = self.encoded(index, block)
+        if prove is not None:
+            prove()
+        if data is None:
+            self.store.delete([key])
+            return 0
+        self.store.set(key, data)
+        return len(data)
+
+    def encoded(self, index: Index, block: np.ndarray) -> tuple[str, Buffer | None]:
+        """Return a chunk's key and bytes; None of an empty chunk that is not to be stored."""
+        key = self.key(index)
+        if not self.metadata.content.is_writable:
+            raise MetadataError(
+                f"{join(self.store.url, self.path)} holds {self.metadata.content.value}: read only"
+            )
+        sparse = not self.write_empty and self.metadata.may_lack_chunks
+        if sparse and self._is_empty(block):
+            return key, None
+        if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:
+            full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
+            full[tuple(map(slice, block.shape))] = block
+            block = full
+        try:
+            return key, self.format.encode(self.metadata, block)
+        except Exception as error:  # as above
+            raise ChunkError("encode", self.store.url, key, _reason(error)) from error
+
+    def _is_empty(self, block: np.ndarray) -> bool:
+        """Return whether a block holds nothing but the fill value, bit for bit."""
+        fill = np.array(self.metadata.fill_value, self.metadata.dtype)
+        if fill.dtype.hasobject:
+            return bool((block == fill).all())
+        return bool((_bits(block) == _bits(fill.reshape(1))[0]).all())
+
+    # Selections
+
+    def write(
+        self,
+        axes: Sequence[AxisIndex],
+        values: np.ndarray,
+        done: Container[Index] = (),
+        prove: _Prove = None,
+    ) -> Iterator[tuple[Index, np.ndarray, int]]:
+        """Write `values` where `axes` select, a chunk each time that one is asked for.
+
+        A chunk that the selection covers is not read; one that it cuts is read, merged and
+        replaced; one that is `done` is skipped. `prove` raises where no more may be written.
+
+        Yields
+        ------
+        tuple
+            A chunk's index, what it holds, and the number of its bytes in the store.
+        """
+        chosen = product(*self.metadata.grid.project(axes))
+        left = (parts for parts in chosen if tuple(part.chunk for part in parts) not in done)
+        return self.put(left, np.asarray(values), prove)
+
+    def put(
+        self,
+        chosen: Iterable[Sequence[Piece]],
+        values: np.ndarray,
+        prove: _Prove = None,
+    ) -> Iterator[tuple[Index, np.ndarray, int]]:
+        """Write the parts of `values` that belong into some chunks, as :meth:`write` does.
+
+        Where the store takes several at once, one is encoded while others are on their way.
+        """
+        if self.store.batch == 1:
+            for parts in chosen:
+                index, block = self._merged(parts, values)
+                yield index, block, self.save(index, block, prove)
+            return
+        begun: deque[tuple[Index, np.ndarray, int]] = deque()
+
+        def changes() -> Iterator[tuple[str, Buffer | None]]:
+            for parts in chosen:
+                index, block = self._merged(parts, values)
+                key, data = self.encoded(index, block)
+                if prove is not None:
+                    prove()
+                begun.append((index, block, 0 if data is None else len(data)))
+                yield key, data
+
+        for _ in set_many(self.store, changes(), ahead_of(self.store, self.metadata)):
+            yield begun.popleft()
+
+    def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
+        """Return a chunk's index, and what it holds with its part of `values` in it."""
+        index = tuple(part.chunk for part in parts)
+        part_of = np.asarray(values[outer([part.target for part in parts])])
+        if all(part.whole for part in parts):
+            # Contiguous: both the codec and the digest read it.
+            block = np.asarray(part_of, self.metadata.dtype, order="C")
+        else:
+            block = replace(self, missing="fill").block(index)  # also with missing="error"
+            block[outer([part.inside for part in parts])] = part_of
+        return index, block
+
+    # All chunks
+
+    def stored_indices(self) -> Iterator[Index]:
+        """Iterate over the chunks that are stored, also those beyond the array's ends."""
+        stored = False
+        for key in self.store.walk(self.path):
+            index = self.format.chunk_index(self.metadata, key)
+            if index is not None:
+                stored = True
+                yield index
+        if not stored:
+            check_array(self.store, self.path, self.format, self.metadata)
+
+    def prepare(self, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
+        """Make the `stored` chunks fit for the array to become of `shape`.
+
+        Readers see no change yet. What lies beyond the array's present ends goes: a resize that
+        was cut short, or another program, may have left it, and a larger array would show it.
+        Chunks that will reach further are filled up with zeros.
+        """
+        grid, after = self.metadata.grid, replace(self.metadata, shape=shape).grid
+        self.store.delete([self.key(index) for index in stored if index not in grid])
+        growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
+        for index in stored:
+            if index not in grid:
+                continue
+            extent = grid.extent(index)
+            if not any(extent[axis] < grid.chunks[axis] for axis in growing):
+                continue
+            reach = after.extent(index) if index in after else extent
+            reach = tuple(map(max, extent, reach))
+            block = self.load(index)
+            if block is not None and self._is_unfit(block, extent, reach):
+                full = np.full(reach, self.metadata.fill_value, self.metadata.dtype)
+                overlap = tuple(map(slice, map(min, block.shape, extent)))
+                full[overlap] = block[overlap]
+                self.save(index, full)
+
+    def _is_unfit(self, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -> bool:
+        """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
+        if any(map(lt, block.shape, reach)):
+            return True
+        beyond = block.astype(self.metadata.dtype)
+        beyond[tuple(map(slice, extent))] = self.metadata.fill_value
+        return not self._is_empty(beyond)
+
+    def trim(self, before: ArrayMetadata, stored: Sequence[Index]) -> None:
+        """Remove of the `stored` chunks what the array no longer holds, so that it stays gone."""
+        grid = self.metadata.grid
+        self.store.delete([self.key(index) for index in stored if index not in grid])
+        for index in stored:
+            if index not in grid or index not in before.grid:
+                continue
+            if any(map(lt, grid.extent(index), before.grid.extent(index))):
+                self.save(index, replace(self, missing="fill").block(index))
+
+    @property
+    def token(self) -> tuple[object, ...]:
+        """What tells these chunks from others, the same in every process."""
+        kind: Any = self.metadata.bare()
+        return (self.store.place(self.path), self.format.name, self.missing, repr(kind))
+
+
+def ahead_of(store: Store, metadata: ArrayMetadata) -> int:
+    """Return how many chunks are under way at once: their bytes are held meanwhile.
+
+    It is bytes that are bounded, not chunks: each round of requests costs as long as one does.
+    """
+    nbytes = math.prod(metadata.chunks) * metadata.dtype.itemsize
+    return max(1, min(store.batch, _IN_FLIGHT // max(1, nbytes)))
+
+
+def _bits(block: np.ndarray) -> np.ndarray:
+    """Return the bytes of each element, a row each."""
+    flat = np.ascontiguousarray(block).reshape(-1)
+    return flat.view("u1").reshape(flat.size, -1)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or "no more is known"
+    return text if isinstance(error, (ValueError, EOFError)) else f"{type(error).__name__}: {text}"

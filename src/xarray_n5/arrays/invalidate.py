@@ -1,0 +1,117 @@
+"""Chunks that others write while a write is unfinished: it must not take them for its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.arrays.marker import begun_and_planned, revoke
+from xarray_n5.arrays.marker_json import REPAIRED
+from xarray_n5.model.chunking import touched
+from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.stores.protocol import Store
+
+    Box = tuple[range, ...]
+
+_MOST = 1000
+"""How many parts of the grid a mark lists; more become the smallest part that holds them all."""
+
+
+def prepare(
+    store: Store, path: str, box: Callable[[], Sequence[range]], chunks: tuple[int, ...]
+) -> None:
+    """Prepare an array for chunks to change by other means than `to_n5`.
+
+    Digests would call damaged what was meant so: they are removed. Unfinished writes would take
+    the chunks for their own when they are resumed: they write them again. Two requests, however
+    many chunks there are.
+    """
+    folder = join(path, DIGESTS)
+    if any(store.list(folder)):
+        store.delete_tree(folder, "all.npz")
+    if store.exists(join(path, UNFINISHED)):
+        forget(*begun_and_planned(store, path), tuple(box()), chunks)
+
+
+def forget(
+    begun: Iterable[Underway], planned: Iterable[Underway], box: Box, chunks: tuple[int, ...]
+) -> None:
+    """Have unfinished writes write chunks again that somebody else is about to write.
+
+    Parameters
+    ----------
+    begun
+        The unfinished writes.
+    planned
+        The planned ones, which are revoked: they would replace what is written now.
+    box
+        The range of chunks along each axis.
+    chunks
+        The shape of a chunk.
+    """
+    if not all(box):
+        return
+    for other in planned:
+        if _meets(box_of(other.planned() or {}, chunks), box):
+            revoke(other)
+    for other in begun:
+        said = other.facts()
+        if not said or said.get("done") or not _meets(box_of(said, chunks), box):
+            continue  # one that has written all is about to end: its mark must not come back
+        if said.get("journal") or other.token == REPAIRED:
+            _forget_records(other.as_found(said), box)
+        else:
+            # That a chunk is stored does not mean any more that this write has written it.
+            parts = _added(said.get("again", []), [[side.start, side.stop] for side in box])
+            if parts is not None:
+                other.as_found(said).begin({**said, "again": parts})
+
+
+def box_of(facts: Mapping[str, Any], chunks: tuple[int, ...]) -> Box | None:
+    """Return the chunks that an unfinished write is about; None where it does not say."""
+    try:
+        return tuple(map(touched, facts["start"], facts["shape"], chunks))
+    except (KeyError, TypeError):
+        return None
+
+
+def _meets(one: Box | None, other: Box) -> bool:
+    return one is None or all(
+        a.start < b.stop and b.start < a.stop for a, b in zip(one, other, strict=False)
+    )
+
+
+def _forget_records(other: Underway, box: Box) -> None:
+    from xarray_n5.model.receipts import Receipts  # xxhash is for those who write
+
+    stale = [
+        key
+        for key, record in other.records()
+        if any(
+            all(place in side for place, side in zip(index, box, strict=False))
+            for index in Receipts.from_json(record, len(box)).indices.tolist()
+        )
+    ]
+    if stale:
+        other.store.delete(stale)
+
+
+def _added(parts: list[Any], part: list[list[int]]) -> list[Any] | None:
+    """Return parts of the grid and another one; None if they hold it already."""
+    if any(_holds(each, part) for each in parts):
+        return None
+    kept = [each for each in parts if not _holds(part, each)]
+    if len(kept) < _MOST:
+        return [*kept, part]
+    sides = zip(*kept, part, strict=True)
+    return [[[min(low for low, _ in side), max(high for _, high in side)] for side in sides]]
+
+
+def _holds(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> bool:
+    return len(one) == len(other) and all(
+        a[0] <= b[0] and b[1] <= a[1] for a, b in zip(one, other, strict=True)
+    )

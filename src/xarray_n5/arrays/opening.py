@@ -1,0 +1,61 @@
+"""How arrays are opened: the options of `open_array`, checked, and the handle that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.chunk_io import Chunks
+from xarray_n5.model.metadata import Content
+from xarray_n5.model.options import check_option
+
+if TYPE_CHECKING:
+    from xarray_n5.arrays.array import AxisOrder
+    from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.metadata import ArrayMetadata
+    from xarray_n5.stores.protocol import Store
+
+LabelMultisets: TypeAlias = Literal["error", "argmax"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How arrays are opened, by a function or by the group that they are in."""
+
+    writable: bool = False
+    axis_order: AxisOrder = "C"
+    missing: Missing = "fill"
+    cache_bytes: int = 0
+    label_multisets: LabelMultisets = "error"
+    write_empty: bool = True
+    edges: EdgeChunks = "truncate"
+
+    def __post_init__(self) -> None:
+        check_option("axis_order", self.axis_order, "C", "F")
+        check_option("missing", self.missing, "fill", "error")
+        check_option("label_multisets", self.label_multisets, "error", "argmax")
+        check_option("edge_chunks", self.edges, "truncate", "pad")
+
+    def array(self, store: Store, path: str, form: Format, metadata: ArrayMetadata) -> Array:
+        """Return the array at `path`, opened so."""
+        if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
+            metadata = replace(metadata, dtype=np.dtype(np.uint64))
+        chunks = Chunks(
+            store=store,
+            path=path,
+            format=form,
+            metadata=metadata,
+            missing=self.missing,
+            write_empty=self.write_empty,
+            edges=self.edges,
+        )
+        return Array(
+            chunks,
+            writable=self.writable,
+            axis_order=self.axis_order,
+            cache_bytes=self.cache_bytes,
+        )

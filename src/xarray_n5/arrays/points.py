@@ -1,0 +1,101 @@
+"""Selection of points: each chunk that holds any is read once."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.transfer import blocks
+from xarray_n5.model.indexing import Selection, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xarray_n5.arrays.chunk_io import Chunks
+    from xarray_n5.arrays.transfer import Cache
+    from xarray_n5.model.grid import Index
+
+
+def read_points(chunks: Chunks, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
+    """Return what index arrays that are broadcast together select, with slices among them.
+
+    Parameters
+    ----------
+    chunks
+        The chunks of an array, in C order.
+    key
+        An item for each axis: a slice, an int or an array of ints, of which there is one at least.
+
+    Returns
+    -------
+    numpy.ndarray
+        The axes of the index arrays first, then one for each slice, in order.
+
+    Raises
+    ------
+    IndexError
+        If the key does not fit the array.
+    """
+    shape = chunks.metadata.shape
+    if len(key) != len(shape):
+        raise IndexError(f"{len(key)} indices were given for an array with {len(shape)} axes")
+    sliced = [axis for axis, item in enumerate(key) if isinstance(item, slice)]
+    pointed = [axis for axis, item in enumerate(key) if not isinstance(item, slice)]
+    around = normalize(
+        tuple(item if isinstance(item, slice) else slice(0, 1) for item in key), shape
+    )
+    arrays = np.broadcast_arrays(*(_positions(key[axis], axis, shape[axis]) for axis in pointed))
+    result = np.empty(
+        (arrays[0].size, *(around.shape[axis] for axis in sliced)), chunks.metadata.dtype
+    )
+    points = np.stack([a.ravel() for a in arrays])
+    wanted = list(_wanted(chunks, points, around, pointed, sliced))
+    found = blocks(chunks, [index for index, _, _ in wanted], cache)
+    for block, (_, target, inside) in zip(found, wanted, strict=True):
+        result[target] = block.transpose(*pointed, *sliced)[inside]
+    result = result[(slice(None), *(around.view[axis] for axis in sliced))]
+    return result.reshape(arrays[0].shape + result.shape[1:])
+
+
+def _positions(item: object, axis: int, size: int) -> np.ndarray:
+    """Return the positions that an index array names, counted from the axis' start."""
+    array = np.asarray(item)
+    flat = normalize(array.reshape(-1) if array.ndim else array.reshape(1), (size,)).axes[0]
+    if isinstance(flat, slice):
+        raise IndexError(f"axis {axis} cannot be indexed with {item!r}")
+    if array.dtype == bool:
+        return flat
+    return flat.reshape(array.shape)
+
+
+def _wanted(
+    chunks: Chunks,
+    points: np.ndarray,
+    around: Selection,
+    pointed: Sequence[int],
+    sliced: Sequence[int],
+) -> Iterator[tuple[Index, tuple[Any, ...], tuple[Any, ...]]]:
+    """Iterate over the chunks with points: where their elements go, and which ones.
+
+    The latter as if the chunk had the axes of the index arrays first.
+    """
+    if not points.size:
+        return
+    grid = chunks.metadata.grid
+    sides = np.array([grid.chunks[axis] for axis in pointed])[:, None]
+    homes, which = np.unique(points // sides, axis=1, return_inverse=True)
+    order = np.argsort(which.reshape(-1), kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(which.reshape(-1)))[:-1])
+    pieces = grid.project(around.axes)
+    for home, rows in zip(homes.T, groups, strict=True):
+        inside = tuple(points[:, rows] - home[:, None] * sides)
+        for parts in product(*(pieces[axis] for axis in sliced)):
+            numbers = dict(zip(pointed, map(int, home), strict=True))
+            numbers |= {axis: part.chunk for axis, part in zip(sliced, parts, strict=True)}
+            yield (
+                tuple(numbers[axis] for axis in range(len(grid.shape))),
+                (rows, *(part.target for part in parts)),
+                (*inside, *(part.inside for part in parts)),
+            )

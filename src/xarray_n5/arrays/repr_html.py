@@ -1,0 +1,77 @@
+"""Pieces of HTML that look right in dark and light pages, and need nothing from elsewhere.
+
+Text comes from files, so all of it is escaped here, and no caller does it.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from xarray_n5.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LONGEST = 200
+"""How many letters of a text are shown."""
+
+_CELL = "text-align: left; vertical-align: top; padding: 0 1em 0 0; white-space: pre-wrap"
+
+_FAINT = "opacity: 0.65; font-weight: normal"
+
+
+def shorten(text: str) -> str:
+    """Return a text, or its beginning.
+
+    >>> len(shorten("a" * 1000))
+    200
+    """
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def text(words: str, *, faint: bool = False) -> str:
+    """Return a text that is taken for no markup.
+
+    >>> text("<b>"), text("of 3", faint=True)
+    ('&lt;b&gt;', '<span style="opacity: 0.65; font-weight: normal">of 3</span>')
+    """
+    shown = escape(printable(shorten(words)))
+    return f'<span style="{_FAINT}">{shown}</span>' if faint else shown
+
+
+def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """Return a table of texts; the first of each row is what the others are about."""
+    lines = [_row(["th"] * len(head), head)] if head else []
+    lines += [_row(["th", *["td"] * (len(row) - 1)], row) for row in rows]
+    return f'<table style="margin: 0">{"".join(lines)}</table>' if lines else ""
+
+
+def fold(label: str, body: str, *, unfolded: bool = False) -> str:
+    """Return HTML that unfolds under a label, HTML as well."""
+    opened = " open" if unfolded else ""
+    return (
+        f'<details{opened} style="margin: 0"><summary style="cursor: pointer; '
+        f'display: list-item">{label}</summary><div style="padding: 0.2em 0 0.4em 1.2em">'
+        f"{body}</div></details>"
+    )
+
+
+def side_by_side(*parts: str) -> str:
+    """Return pieces of HTML beside each other, where there is room for it."""
+    inner = "".join(f"<div>{part}</div>" for part in parts if part)
+    style = "display: flex; flex-wrap: wrap; gap: 0.6em 2em; align-items: flex-start"
+    return f'<div style="{style}">{inner}</div>'
+
+
+def titled(title: str, body: str) -> str:
+    """Return HTML under a title, a text."""
+    return f"<div><strong>{text(title)}</strong>{body}</div>"
+
+
+def _row(tags: Sequence[str], cells: Sequence[str]) -> str:
+    inner = (
+        f'<{tag} style="{_CELL}">{text(cell)}</{tag}>'
+        for tag, cell in zip(tags, cells, strict=True)
+    )
+    return f"<tr>{''.join(inner)}</tr>"

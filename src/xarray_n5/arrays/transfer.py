@@ -1,0 +1,154 @@
+"""Selections out of and into the chunks of one array, in batches or by several threads."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from itertools import chain, islice, product, tee
+from operator import ge
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from xarray_n5.arrays.chunk_io import ahead_of
+from xarray_n5.arrays.structure import check_array
+from xarray_n5.arrays.threads import spread, threads_for
+from xarray_n5.model.indexing import outer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+
+    import numpy as np
+
+    from xarray_n5.arrays.chunk_io import Chunks
+    from xarray_n5.model.grid import Index, Piece
+    from xarray_n5.model.indexing import AxisIndex
+
+    Cache: TypeAlias = MutableMapping[Index, np.ndarray]
+
+
+def read(
+    chunks: Chunks, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
+) -> None:
+    """Read what `axes` select into `result`, each chunk's elements once and straight."""
+    metadata = chunks.metadata
+    grid = metadata.grid
+    pieces = grid.project(axes)
+    plain = all(isinstance(axis, slice) for axis in axes)
+
+    def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
+        for parts, found in _stored(chunks, chosen, cache):
+            # Lists, not generators: this is done for each of millions of chunks.
+            target: Any = tuple([part.target for part in parts])
+            inside: Any = tuple([part.inside for part in parts])
+            if not plain:
+                target, inside = outer(target), outer(inside)
+            if found is None:
+                result[target] = metadata.fill_value
+                continue
+            stored = found
+            if stored.shape != grid.chunks:
+                index = tuple([part.chunk for part in parts])
+                if not all(map(ge, stored.shape, grid.extent(index))):
+                    stored = chunks.native(index, stored)
+            if plain and axes and stored.dtype == result.dtype:
+                _copy_rows(stored[inside], result[target])
+            else:
+                result[target] = stored[inside]
+
+    _share(chunks, work, pieces, alone=cache is not None or chunks.store.batch > 1)
+
+
+def write(chunks: Chunks, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
+    """Write `values` where `axes` select; return the number of chunks that this replaced."""
+    pieces = chunks.metadata.grid.project(axes)
+
+    def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
+        deque(chunks.put(chosen, values), maxlen=0)
+
+    return _share(chunks, work, pieces, alone=chunks.store.one_writer)
+
+
+def _share(
+    chunks: Chunks,
+    work: Callable[[Iterable[tuple[Piece, ...]]], None],
+    pieces: Sequence[Sequence[Piece]],
+    *,
+    alone: bool,
+) -> int:
+    """Do the work on all chunks that pieces touch, by several threads where that is quicker."""
+    grid = chunks.metadata.grid
+    count = math.prod(map(len, pieces))
+    nbytes = math.prod(grid.chunks) * chunks.metadata.dtype.itemsize
+    threads = 1 if alone else threads_for(count, nbytes)
+    if threads > 1:
+        spread(work, product(*pieces), count, threads)
+    else:
+        work(product(*pieces))
+    return count
+
+
+def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy elements that stay as they are: whole rows at once, where they lie side by side."""
+    width = target.dtype.itemsize
+    beside = target.strides[-1:] == source.strides[-1:] == (width,)
+    if beside and target.size and not target.dtype.hasobject:
+        row = f"V{target.shape[-1] * width}"
+        source, target = source.view(row), target.view(row)
+    target[...] = source
+
+
+def blocks(
+    chunks: Chunks, indices: Sequence[Index], cache: Cache | None = None
+) -> Iterator[np.ndarray]:
+    """Iterate over chunks as far as the array reaches, in native order; some are fetched ahead."""
+    if cache is None:
+        for index, stored in zip(indices, _loaded(chunks, indices), strict=True):
+            yield chunks.native(index, stored)
+        return
+    size = ahead_of(chunks.store, chunks.metadata)
+    for start in range(0, len(indices), size):
+        yield from _cached(chunks, indices[start : start + size], cache)
+
+
+def _stored(
+    chunks: Chunks, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
+) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
+    """Iterate over the chunks that pieces touch, as they are stored."""
+    if cache is None and chunks.store.batch == 1:
+        for parts in chosen:
+            yield parts, chunks.load(tuple([part.chunk for part in parts]))
+        return
+    if cache is None:
+        chosen, again = tee(chosen)
+        indices = (tuple([part.chunk for part in parts]) for parts in again)
+        yield from zip(chosen, _loaded(chunks, indices), strict=True)
+        return
+    chosen = iter(chosen)
+    while batch := list(islice(chosen, ahead_of(chunks.store, chunks.metadata))):
+        held = [tuple(part.chunk for part in parts) for parts in batch]
+        yield from zip(batch, _cached(chunks, held, cache), strict=True)
+
+
+def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
+    """Iterate over chunks as they are stored: one is decoded while others are on their way."""
+    keys = map(chunks.key, indices)
+    first = list(islice(keys, 2))
+    if not first:
+        return
+    stored = False
+    one = [(first[0], chunks.source.get(first[0]))] if len(first) == 1 else None
+    ahead = ahead_of(chunks.store, chunks.metadata)
+    for key, data in one or chunks.source.fetch(chain(first, keys), ahead):
+        stored = stored or data is not None
+        yield chunks.decoded(key, data)
+    if not stored:
+        check_array(chunks.store, chunks.path, chunks.format, chunks.metadata)
+
+
+def _cached(chunks: Chunks, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
+    """Iterate over chunks from the cache; fetch those that are not there together."""
+    # Kept here, too: a small cache, or another thread's reading, may drop one before it is used.
+    known = {index: block for index in indices if (block := cache.get(index)) is not None}
+    absent = [index for index in indices if index not in known]
+    for index, block in zip(absent, blocks(chunks, absent), strict=True):
+        known[index] = cache[index] = block
+    yield from (known[index] for index in indices)

@@ -1,0 +1,130 @@
+"""Attributes by which the axes of an array that is to be written read right where it stands."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xarray_n5.arrays.context import look_around
+from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
+from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.ngff import is_of_variable
+from xarray_n5.dialects.protocol import units_of_values
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import N5
+from xarray_n5.formats.keyed import where as _where
+from xarray_n5.model.axes import as_geometry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xarray_n5.arrays.attributes import NodeAttributes
+    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.axes import Axis, Geometry
+    from xarray_n5.model.metadata import ArrayMetadata
+    from xarray_n5.stores.protocol import Store
+
+
+def describe(
+    store: Store,
+    path: str,
+    form: Format,
+    metadata: ArrayMetadata,
+    axes: Iterable[Axis | str | None] | Geometry | None,
+    dialect: str | Iterable[str] | None,
+    there: ArrayMetadata | None,
+) -> tuple[ArrayMetadata, set[str]]:
+    """Return an array's metadata with attributes for its axes, and attributes that are to go.
+
+    Where the array that is there says the same already, nothing changes. What it says of other
+    places goes. What the groups around say may speak louder than the default attributes; then
+    COSEM's ``transform`` is written, too, which is heard before all others.
+
+    Parameters
+    ----------
+    store, path, form, metadata
+        The array as it is to be written, with the user's attributes.
+    axes, dialect
+        As in :func:`create_array`.
+    there
+        The array that stays, if there is one already.
+
+    Raises
+    ------
+    MetadataError
+        If the axes cannot be told, or other attributes contradict them all the same.
+    """
+    if axes is None:
+        return metadata, set()
+    where, given = _where(store, path, form), metadata.attributes
+    before = dict(there.attributes) if there else {}
+    node = look_around(store, path, form, replace(metadata, attributes={**before, **given}))
+    try:
+        geometry = as_geometry(axes, len(metadata.shape))
+        reverses = node.format == N5.name
+        said = write_geometry(geometry, metadata.shape, dialect, reverses=reverses)
+    except ValueError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    stays = _quietly(node)
+    if there is not None and dialect is None:
+        if _untold(geometry) and stays[0].placed:
+            # Names alone do not move what is there, nor turn it round.
+            _check(where, geometry, stays[0])
+            return metadata, set()
+        if not lost(geometry, stays[0]) and not stays[1]:
+            return metadata, set()
+    clash = [key for key in said if key in given and given[key] != said[key]]
+    own = {key for name in stays[0].spoken for key in DIALECTS[name].keys}
+    own -= {"units"} if units_of_values(before) else set()
+    clash += [key for key in said if key in before and key not in own and before[key] != said[key]]
+    if clash:
+        raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")
+    found, odd = _quietly(replace(node, attributes={**before, **given, **said}))
+    stale = (
+        own & before.keys() - said.keys() - given.keys() if lost(geometry, found) or odd else set()
+    )
+    kept = {key: value for key, value in before.items() if key not in stale}
+    found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
+    if dialect is None and "transform" not in {*given, *kept} and lost(geometry, found):
+        said |= {"transform": Cosem().write(geometry, node)["transform"]}
+        found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
+    _check(where, geometry, found)
+    return replace(metadata, attributes={**given, **said}), stale
+
+
+def forget_image(attributes: NodeAttributes, path: str) -> None:
+    """Take out of a group's attributes what they say of the image in an array that goes."""
+    name = path.rpartition("/")[2]
+    images = attributes.get("multiscales")
+    if not isinstance(images, list):
+        return
+    kept = [
+        image
+        for image in images
+        if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
+    ]
+    if len(kept) < len(images):
+        gone = () if kept else ("multiscales",)
+        attributes.change({"multiscales": kept} if kept else {}, gone)
+
+
+def _untold(geometry: Geometry) -> bool:
+    """Return whether a geometry has nothing but names."""
+    return not geometry.placed and all(axis.unit is None for axis in geometry.axes)
+
+
+def _check(where: str, geometry: Geometry, found: Geometry) -> None:
+    if gone := lost(geometry, found):
+        raise MetadataError(
+            f"{where}: other attributes there or on the groups around contradict {gone}; leave "
+            "the axes out, or write to another path"
+        )
+
+
+def _quietly(node: Node) -> tuple[Geometry, list[str]]:
+    """Return what is heard of a node, and what is odd of it, without warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hear(node)

@@ -1,0 +1,88 @@
+"""Blosc frames, with c-blosc 1 as N5's and Zarr's writers use it."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from xarray_n5.codecs.parameters import check_choice, check_range
+from xarray_n5.codecs.streams import bytes_of
+
+if TYPE_CHECKING:
+    from xarray_n5.model.codec import Buffer
+
+_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+_HEADER = struct.Struct("<BBBBIII")
+"""Two versions, flags, item size, then decoded, block and frame size (c-blosc, README_HEADER)."""
+_COPIED, _SNAPPY = 0x2, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Blosc:
+    """Blocks that are shuffled by byte (1) or bit (2) or not (0), then compressed.
+
+    >>> bytes(Blosc().decode(Blosc(cname="zstd").encode(b"1234"), 4))
+    b'1234'
+    """
+
+    name: ClassVar[str] = "blosc"
+    cname: str = "lz4"
+    clevel: int = 5
+    # -1 is Java's and numcodecs' choice by item size, which TensorStore refuses.
+    shuffle: int = field(default=1, metadata={"written": {-1: 1}})
+    blocksize: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("cname", self.cname, _NAMES)
+        check_range("clevel", self.clevel, 0, 9)
+        check_range("shuffle", self.shuffle, -1, 2)
+        check_range("blocksize", self.blocksize, 0, (1 << 31) - 1)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one frame; elements are as wide as those of `data`."""
+        import numcodecs.blosc
+
+        if self.cname == "snappy":
+            raise NotImplementedError("blosc with snappy is not in numcodecs; choose another cname")
+        frame: bytes = numcodecs.blosc.compress(
+            data, self.cname.encode(), self.clevel, self.shuffle, self.blocksize
+        )
+        return frame
+
+    def stored_size(self, head: bytes, size: int) -> int:
+        """Return how many bytes a frame has that begins so."""
+        if len(head) < _HEADER.size:
+            return _HEADER.size if size else 0
+        return int(_HEADER.unpack_from(head)[-1])
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return what the frame holds: it tells itself how it was made.
+
+        numcodecs starts blosc's threads, behind a lock, in the main thread only. In Dask's threads
+        each frame is decoded by itself, so that setting is best left alone.
+        """
+        decoded = np.empty(_decoded_size(bytes_of(data), size), np.uint8)
+        if decoded.size:
+            import numcodecs.blosc
+
+            numcodecs.blosc.decompress(data, decoded)
+        return decoded.data
+
+
+def _decoded_size(view: memoryview, size: int) -> int:
+    """Return the size that the header tells, refusing what cannot be decoded."""
+    if len(view) < _HEADER.size:
+        raise EOFError(f"a blosc header has {_HEADER.size} bytes, here are {len(view)}")
+    _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
+    if plain > size:
+        raise ValueError(f"the blosc frame holds {plain} bytes, {size} were expected")
+    if plain and packed <= _HEADER.size:
+        raise ValueError("the blosc frame is a header alone, as n5-blosc writes with shuffle -1")
+    if packed > len(view):
+        raise EOFError(f"the blosc frame has {packed} bytes, here are {len(view)}")
+    if flags >> 5 == _SNAPPY and not flags & _COPIED:
+        raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
+    return int(plain)

@@ -1,0 +1,64 @@
+"""DEFLATE streams, framed as gzip or as zlib (N5 README, "gzip").
+
+libdeflate does the work: it is faster than zlib, and lets other threads run meanwhile.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import deflate
+
+from xarray_n5.codecs.parameters import check_boolean, check_range
+from xarray_n5.codecs.streams import bytes_of, read_streams
+
+if TYPE_CHECKING:
+    from xarray_n5.model.codec import Buffer
+
+_MAGIC = b"\x1f\x8b"
+_USUAL_LEVEL = 6
+_any_frame = functools.partial(zlib.decompressobj, 32 + zlib.MAX_WBITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Gzip:
+    """DEFLATE at a level from 0 (stored) to 9 (smallest); -1 is zlib's default, 6.
+
+    >>> bytes(Gzip().decode(Gzip(use_zlib=True).encode(b"1234"), 4))
+    b'1234'
+    """
+
+    name: ClassVar[str] = "gzip"
+    # Java's N5 writes -1, which Zarr forbids.
+    level: int = field(default=_USUAL_LEVEL, metadata={"written": {-1: _USUAL_LEVEL}})
+    use_zlib: bool = False
+
+    def __post_init__(self) -> None:
+        check_range("level", self.level, -1, 9)
+        check_boolean("useZlib", self.use_zlib)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one gzip or zlib stream, without a time or a file name."""
+        level = _USUAL_LEVEL if self.level == -1 else self.level
+        compress = deflate.zlib_compress if self.use_zlib else deflate.gzip_compress
+        return compress(bytes_of(data), level)
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return what the stream holds, however it is framed: some writers mislabel it.
+
+        libdeflate reads one member of a known size. Several, which Java reads as one stream, and
+        any other size are left to zlib.
+        """
+        view = bytes_of(data)
+        decompress = deflate.gzip_decompress if view[:2] == _MAGIC else deflate.zlib_decompress
+        if size:  # libdeflate takes 0 for unknown, and believes what the stream says of itself
+            try:
+                decoded = decompress(view, size)
+            except deflate.DeflateError:
+                decoded = bytearray()
+            if len(decoded) == size:
+                return decoded
+        return read_streams(view, size, _any_frame, _MAGIC)

@@ -1,0 +1,165 @@
+"""LZ4 blocks, in the four framings that writers of N5 use under one name.
+
+Written is lz4-java's (LZ4BlockOutputStream): blocks behind headers of 21 bytes, each ``LZ4Block``,
+a token (method and level), then little-endian int32 of the compressed size, the original size and
+a checksum; an empty block ends the stream. Read are also the LZ4 frame format (rust-n5), a bare
+block (z5), and numcodecs' block behind its size (zarr-python).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import lz4.block
+import lz4.frame
+import xxhash
+
+from xarray_n5.codecs.parameters import check_range
+from xarray_n5.codecs.streams import bytes_of, read_streams
+from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from xarray_n5.model.codec import Buffer
+
+_JAVA, _FRAME = b"LZ4Block", b"\x04\x22\x4d\x18"
+_HEADER = struct.Struct("<8sBIII")
+_STORED, _COMPRESSED = 0x10, 0x20
+_SEED, _MASK = 0x9747B28C, 0x0FFFFFFF
+_SIZE = 4
+_SMALLEST, _LARGEST = 64, 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Lz4:
+    """LZ4 in blocks of so many bytes.
+
+    >>> bytes(Lz4().decode(Lz4().encode(b"1234"), 4))
+    b'1234'
+    """
+
+    name: ClassVar[str] = "lz4"
+    block_size: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        # z5 writes a level there, so reading takes any; encode is stricter.
+        check_range("blockSize", self.block_size, 0, (1 << 31) - 1)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the stream that lz4-java would write."""
+        if not _SMALLEST <= self.block_size <= _LARGEST:
+            raise MetadataError(
+                f"lz4's 'blockSize' is {self.block_size}, as z5 writes it, whose framing is read "
+                f"only, and Java's takes {_SMALLEST} to {_LARGEST}: copy the array to write into it"
+            )
+        level = max(0, (self.block_size - 1).bit_length() - 10)
+        view = bytes_of(data)
+        starts = range(0, len(view), self.block_size)
+        blocks = [_java_block(view[i : i + self.block_size], level) for i in starts]
+        return b"".join([*blocks, _HEADER.pack(_JAVA, _STORED | level, 0, 0, 0)])
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return what the stream holds, in whichever framing.
+
+        No bare block begins like the others: it would refer to bytes before its first.
+        """
+        view = bytes_of(data)
+        if view[: len(_JAVA)] == _JAVA:
+            return _decode_java(view, size)
+        if view[: len(_FRAME)] == _FRAME:
+            return read_streams(view, size, lz4.frame.LZ4FrameDecompressor, _FRAME)
+        return _decode_bare(view, size)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedLz4:
+    """One LZ4 block behind its size, a little-endian uint32: numcodecs' framing, and Zarr's.
+
+    >>> int.from_bytes(bytes(SizedLz4().encode(b"1234"))[:4], "little")
+    4
+    """
+
+    name: ClassVar[str] = "lz4"
+    acceleration: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("acceleration", self.acceleration, -(1 << 31), (1 << 31) - 1)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one block behind its size."""
+        import numcodecs.lz4
+
+        block: bytes = numcodecs.lz4.compress(bytes_of(data), self.acceleration)
+        return block
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return the content of the block, whose size is checked before it is allocated."""
+        import numcodecs.lz4
+
+        view = bytes_of(data)
+        if len(view) <= _SIZE:
+            raise EOFError(f"an LZ4 block and its size have more than {len(view)} bytes")
+        stored = int.from_bytes(view[:_SIZE], "little")
+        if stored > size:
+            raise ValueError(f"the LZ4 block holds {stored} bytes, {size} were expected")
+        # numcodecs refuses an empty block, which it writes itself.
+        return numcodecs.lz4.decompress(view) if stored else b""
+
+
+def _java_block(block: memoryview, level: int) -> bytes:
+    payload, method = lz4.block.compress(block, store_size=False), _COMPRESSED
+    if len(payload) >= len(block):
+        payload, method = bytes(block), _STORED
+    sizes = len(payload), len(block), _checksum(block)
+    return b"".join((_HEADER.pack(_JAVA, method | level, *sizes), payload))
+
+
+def _checksum(block: bytes | memoryview) -> int:
+    return xxhash.xxh32_intdigest(block, seed=_SEED) & _MASK
+
+
+def _decode_java(view: memoryview, size: int) -> bytes:
+    """Return what lz4-java's blocks hold, up to the end mark, which may be absent."""
+    blocks: list[bytes | memoryview] = []
+    left, start = size, 0
+    while start + _HEADER.size <= len(view):
+        magic, token, packed, original, checksum = _HEADER.unpack_from(view, start)
+        if magic != _JAVA:
+            raise ValueError(f"byte {start} of the LZ4Block stream is no block header")
+        if original == 0:
+            break
+        start += _HEADER.size
+        payload = view[start : start + packed]
+        left -= original
+        if left < 0 or len(payload) < packed:
+            error = ValueError if left < 0 else EOFError
+            raise error(f"the LZ4Block stream ends early, or holds more than {size} bytes")
+        blocks.append(_decode_java_block(payload, token & 0xF0, original, checksum))
+        start += packed
+    return b"".join(blocks)
+
+
+def _decode_java_block(
+    payload: memoryview, method: int, original: int, checksum: int
+) -> bytes | memoryview:
+    block: bytes | memoryview = payload
+    if method == _COMPRESSED:
+        block = lz4.block.decompress(payload, uncompressed_size=original)
+    elif method != _STORED:
+        raise ValueError(f"the LZ4Block stream has a block of the unknown method {method:#x}")
+    if len(block) != original or _checksum(block) != checksum:
+        raise ValueError("the LZ4Block stream has a block whose size or checksum differs")
+    return block
+
+
+def _decode_bare(view: memoryview, size: int) -> bytes:
+    """Return what a block holds, be it alone or behind its uint32 size."""
+    if view[:4] == size.to_bytes(4, "little"):
+        try:
+            decoded = bytes(lz4.block.decompress(view[4:], uncompressed_size=size))
+        except lz4.block.LZ4BlockError:
+            decoded = b""
+        if len(decoded) == size:
+            return decoded
+    return bytes(lz4.block.decompress(view, uncompressed_size=size))

@@ -1,0 +1,95 @@
+"""LZMA with the parameters of Python's lzma module, as zarr-python's N5Store wrote it."""
+
+from __future__ import annotations
+
+import functools
+import lzma
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.codecs.parameters import check_range
+from xarray_n5.codecs.streams import bytes_of, read_streams
+from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from xarray_n5.model.codec import Buffer
+
+
+_DICTIONARY = 1 << 27
+"""The dictionary that a stream may ask for however small its content is; preset 9 has 1 << 26."""
+
+_LARGEST_DICTIONARY = (1 << 30) + (1 << 29)
+"""The largest dictionary of liblzma's encoders."""
+
+_MEMBERS = frozenset(
+    {
+        *("id", "preset", "dict_size", "lc", "lp", "pb", "mode", "nice_len", "mf", "depth"),
+        *("dist", "start_offset"),
+    }
+)
+
+
+def open_stream(size: int) -> lzma.LZMADecompressor:
+    """Return a decompressor of xz or LZMA streams, whose memory is bounded by the content's size.
+
+    A header of a few bytes can ask for a dictionary of 4 GiB.
+    """
+    return lzma.LZMADecompressor(lzma.FORMAT_AUTO, _DICTIONARY + 2 * size)
+
+
+@dataclass(frozen=True, slots=True)
+class Lzma:
+    """LZMA in the container and with the filters that numcodecs' LZMA names."""
+
+    name: ClassVar[str] = "lzma"
+    format: int = lzma.FORMAT_XZ
+    check: int = -1
+    preset: int | None = None
+    filters: list[dict[str, Any]] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        check_range("format", self.format, lzma.FORMAT_XZ, lzma.FORMAT_RAW)
+        check_range("check", self.check, -1, lzma.CHECK_ID_MAX)
+        if self.preset is not None:
+            check_range("preset", self.preset, 0, 9 | lzma.PRESET_EXTREME)
+        if self.filters is None and self.format != lzma.FORMAT_RAW:
+            return
+        if not isinstance(self.filters, list) or not self.filters:
+            raise MetadataError(f"'filters' is {self.filters!r}; expected a list of filters")
+        for each in self.filters:
+            _check_filter(each)
+        if self.format == lzma.FORMAT_RAW:
+            _check_chain(self.filters)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one stream."""
+        return lzma.compress(bytes_of(data), self.format, self.check, self.preset, self.filters)
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return what the streams hold, or the one that has no container."""
+        if self.format != lzma.FORMAT_RAW:
+            return read_streams(data, size, functools.partial(open_stream, size), b"\xfd7zXZ\0")
+        filters = self.filters or []
+        asked = max(each.get("dict_size", 0) for each in filters)
+        if asked > _DICTIONARY + 2 * size:
+            raise ValueError(f"the LZMA dictionary has {asked} bytes, for a content of {size}")
+        new = functools.partial(lzma.LZMADecompressor, lzma.FORMAT_RAW, filters=filters)
+        return read_streams(data, size, new, b"\0")
+
+
+def _check_filter(found: object) -> None:
+    """Raise MetadataError where a filter is not an object of whole numbers with an 'id'."""
+    if not isinstance(found, Mapping) or "id" not in found:
+        raise MetadataError(f"one of 'filters' is {found!r}; expected an object with an 'id'")
+    for name in found.keys() & _MEMBERS:
+        check_range(name, found[name], 0, (1 << 62) if name == "id" else _LARGEST_DICTIONARY)
+
+
+def _check_chain(filters: list[dict[str, Any]]) -> None:
+    """Raise MetadataError where no stream can be made of the filters."""
+    small = [{k: v if k != "dict_size" else min(v, 1 << 16) for k, v in f.items()} for f in filters]
+    try:
+        lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=small)
+    except (lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise MetadataError(f"'filters' is {filters!r}: {error}") from error

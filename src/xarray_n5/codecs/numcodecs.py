@@ -1,0 +1,178 @@
+"""numcodecs' codecs from bytes to bytes, as zarr-python's N5Store and Zarr v2 configure them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.codecs.blosc import Blosc
+from xarray_n5.codecs.bzip2 import Bzip2
+from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.codecs.lz4 import SizedLz4
+from xarray_n5.codecs.lzma import Lzma
+from xarray_n5.codecs.parameters import check_choice, check_range
+from xarray_n5.codecs.streams import bytes_of
+from xarray_n5.codecs.zstd import Zstd
+from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.model.codec import Buffer, Compression
+
+CHECKSUMS = ("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3")
+"""Codecs that add four bytes to their input."""
+
+COMPRESSORS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
+"""Codecs whose output has a size of its own."""
+
+ALLOWED = (*CHECKSUMS, *COMPRESSORS, "shuffle")
+"""Ids of codecs from bytes to bytes. Others could run code from the file (pickle), or would need
+more than bytes."""
+
+_CHECKSUM_SIZE = 4
+_LARGEST_ELEMENT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Numcodecs:
+    """A codec with the members that it was written with.
+
+    >>> Numcodecs({"type": "bz2", "id": "bz2", "level": 1}).encode(b"1234")[:3].tobytes()
+    b'BZh'
+    """
+
+    name: ClassVar[str] = "numcodecs"
+    members: Mapping[str, Any] = field(hash=False)
+
+    def __post_init__(self) -> None:
+        codec_of(self.members)
+
+    @property
+    def known(self) -> set[str]:
+        """The names of the parameters that the codec has."""
+        return set(_KINDS[self.members["id"]][2])
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return `data` encoded."""
+        return bytes_of(codec_of(self.members).encode(data))
+
+    def stored_size(self, head: bytes, size: int) -> int:
+        """Return the least number of bytes that encode `size` bytes and begin like `head`."""
+        codec = codec_of(self.members)
+        return codec.stored_size(head, size) if isinstance(codec, Blosc) else 1
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return `data` decoded: `size` bytes, or fewer."""
+        return codec_of(self.members).decode(data, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """All first bytes of elements, then all second ones, and so on."""
+
+    name: ClassVar[str] = "shuffle"
+    elementsize: int = 4
+
+    def __post_init__(self) -> None:
+        check_range("elementsize", self.elementsize, 0, _LARGEST_ELEMENT)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes in that order."""
+        import numcodecs
+
+        return bytes_of(numcodecs.Shuffle(self.elementsize).encode(bytes_of(data)))
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return the bytes in the order of elements."""
+        import numcodecs
+
+        view = bytes_of(data)
+        if len(view) > size:
+            raise ValueError(f"{len(view)} shuffled bytes, {size} were expected")
+        return bytes_of(numcodecs.Shuffle(self.elementsize).decode(view))
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A checksum of four bytes before or behind the data."""
+
+    name: ClassVar[str] = "checksum"
+    kind: str
+    location: str | None = None
+    initval: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("id", self.kind, CHECKSUMS)
+        check_range("initval", self.initval, 0, (1 << 32) - 1)
+        if self.location is not None:
+            check_choice("location", self.location, ("start", "end"))
+        try:
+            self._codec()
+        except (ValueError, TypeError) as error:
+            why = "it needs the package google-crc32c" if self.kind == "crc32c" else str(error)
+            raise MetadataError(f"{self.kind!r} cannot be decoded: {why}") from error
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the data with its checksum."""
+        return bytes_of(self._codec().encode(bytes_of(data)))
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return the data, if it has the checksum."""
+        view = bytes_of(data)
+        if len(view) <= _CHECKSUM_SIZE:
+            if size or len(view) < _CHECKSUM_SIZE:
+                raise EOFError(f"data and checksum have more than {len(view)} bytes")
+            return b""
+        try:
+            return bytes_of(self._codec().decode(view))
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
+
+    def _codec(self) -> Any:
+        import numcodecs
+
+        members: dict[str, Any] = {"id": self.kind}
+        if self.location is not None and self.kind in {"adler32", "crc32", "crc32c"}:
+            members["location"] = self.location
+        if self.kind == "jenkins_lookup3":
+            members["initval"] = self.initval
+        return numcodecs.get_codec(members)
+
+
+_KINDS: dict[str, tuple[type[Compression], dict[str, Any], dict[str, str]]] = {
+    "gzip": (Gzip, {"level": 1}, {"level": "level"}),
+    "zlib": (Gzip, {"level": 1, "use_zlib": True}, {"level": "level"}),
+    "bz2": (Bzip2, {"block_size": 1}, {"level": "block_size"}),
+    "lzma": (Lzma, {}, {key: key for key in ("format", "check", "preset", "filters")}),
+    "zstd": (Zstd, {"level": 0}, {"level": "level"}),
+    "blosc": (Blosc, {}, {key: key for key in ("cname", "clevel", "shuffle", "blocksize")}),
+    "lz4": (SizedLz4, {}, {"acceleration": "acceleration"}),
+    "shuffle": (Shuffle, {}, {"elementsize": "elementsize"}),
+    **{
+        kind: (Checksum, {"kind": kind}, {"location": "location", "initval": "initval"})
+        for kind in CHECKSUMS
+    },
+}
+"""For each id its class, numcodecs' defaults, and the fields that members become."""
+
+
+def codec_of(members: Mapping[str, Any]) -> Compression:
+    """Return the codec that a configuration of numcodecs describes; other members are ignored.
+
+    Raises
+    ------
+    MetadataError
+        If it is not a known one, or a member has a value that it cannot have.
+    """
+    check_choice("id", members.get("id"), ALLOWED)
+    if members["id"] == "jenkins_lookup3" and members.get("prefix") is not None:
+        raise MetadataError("'prefix' is not supported: JSON cannot hold its bytes")
+    kind, usual, names = _KINDS[members["id"]]
+    given = {to: _whole(members[key]) for key, to in names.items() if members.get(key) is not None}
+    return kind(**{**usual, **given})
+
+
+def _whole(value: object) -> object:
+    # Gson writes whole numbers as 6.0 at times.
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,28 @@
+"""No compression (N5 README, "raw")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from xarray_n5.model.codec import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Bytes as they are."""
+
+    name: ClassVar[str] = "raw"
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return `data`."""
+        return data
+
+    def stored_size(self, head: bytes, size: int) -> int:  # noqa: ARG002
+        """Return how many bytes hold `size` of them."""
+        return size
+
+    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+        """Return `data`, of whatever length."""
+        return data

@@ -1,1 +1,0 @@
-"""Copies: arrays and trees from any format into any other."""

@@ -1,0 +1,1 @@
+"""Copy arrays, groups and containers, between formats as well."""

@@ -1,0 +1,1 @@
+"""Dask arrays from stored chunks, and back."""

@@ -1,0 +1,97 @@
+"""How large dask's blocks of a stored array are, and whether that is wise."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from dask import config
+from dask.array.core import PerformanceWarning, normalize_chunks
+from dask.utils import parse_bytes
+
+from xarray_n5.graph import side_of
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.chunking import group_chunks
+
+if TYPE_CHECKING:
+    from xarray_n5.arrays.array import Array
+
+_AUTO = (1 << 25) - 1
+"""The most bytes of a block that ``chunks="auto"`` chooses, by doubling: 16 MiB to just below 32.
+
+Smaller ones cost Dask more than they read. Larger ones leave the caches before they are worked on,
+and the C library gives the memory of each back to the system, which has to clear it again.
+"""
+
+_SMALL, _MANY = 1 << 20, 1000
+"""A graph of many tasks of few bytes each costs more than it reads."""
+
+_MOST_BLOCKS = 1 << 24
+"""The most blocks along an axis: dask keeps the size of each."""
+
+
+def choose(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
+    """Return the sizes of dask's blocks along each axis."""
+    asked = _by_axis(array.chunks if chunks is None else chunks, array.ndim)
+    if len(asked) == array.ndim:
+        asked = _grouped(asked, array)
+        counts = tuple(-(-s // _longest(c, s)) for c, s in zip(asked, array.shape, strict=True))
+        if max(counts, default=0) > _MOST_BLOCKS:
+            raise ValueError(
+                f"{array.url} has {counts} blocks of {asked} along its axes, too many for one "
+                "graph; give larger chunks, or select a part with open_array(...)[...]"
+            )
+    # What is not one item an axis, dask understands or refuses.
+    blocks = normalize_chunks(asked, array.shape, dtype=array.dtype)
+    return cast("tuple[tuple[int, ...], ...]", blocks)
+
+
+def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:
+    """Return what is asked for along each axis."""
+    if isinstance(chunks, dict):
+        return tuple(chunks.get(axis) for axis in range(ndim))
+    return tuple(chunks) if isinstance(chunks, (tuple, list)) else (chunks,) * ndim
+
+
+def _grouped(asked: tuple[Any, ...], array: Array) -> tuple[Any, ...]:
+    """Return whole multiples of the stored chunks where bytes or "auto" are asked for."""
+    texts = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
+    if not texts:
+        return asked
+    usual = min(_AUTO, parse_bytes(config.get("array.chunk-size")))
+    limit = min(usual if each == "auto" else parse_bytes(each) for each in texts.values())
+    sides, extents = list(array.chunks), list(array.shape)
+    for axis in set(range(array.ndim)) - texts.keys():
+        # What is given does not grow.
+        sides[axis] = extents[axis] = _longest(asked[axis], array.shape[axis])
+    grouped = group_chunks(sides, extents, array.dtype.itemsize, limit)
+    return tuple(grouped[i] if i in texts else each for i, each in enumerate(asked))
+
+
+def _longest(sizes: Any, length: int) -> int:
+    """Return the longest of the blocks that are asked for along an axis."""
+    if sizes is None or sizes == -1:
+        return max(1, length)
+    longest: int = max(sizes) if isinstance(sizes, (tuple, list)) else min(sizes, length)
+    return max(1, longest)
+
+
+def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Array) -> None:
+    """Warn of blocks that cost more than they need to."""
+    for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
+        inner = sizes[:1] if len(sizes) > 1 and side_of(sizes) is not None else sizes[:-1]
+        cut = next((size for size in inner if size % side), None)
+        if cut is not None:
+            warn(
+                f"along axis {axis}, blocks of {cut} cut stored chunks of {side}, which are then "
+                f"read several times; choose multiples of {side}",
+                PerformanceWarning,
+            )
+    count = math.prod(map(len, blocks))
+    nbytes = math.prod(map(max, blocks)) * array.dtype.itemsize
+    if count > _MANY and nbytes < _SMALL:
+        warn(
+            f"{array.url} becomes {count} tasks of {nbytes} bytes at most, each of which costs "
+            'more than it reads; chunks="auto" reads several stored chunks in each',
+            PerformanceWarning,
+        )

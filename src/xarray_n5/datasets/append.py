@@ -1,0 +1,301 @@
+"""Datasets into arrays that exist: more along one dimension, or a part of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.group import create_array
+from xarray_n5.dask.to_n5 import to_n5
+from xarray_n5.datasets.build import Options, build
+from xarray_n5.datasets.conventions import packing_of
+from xarray_n5.datasets.encoding import axis_of, encode_into
+from xarray_n5.datasets.ngff import still_true
+from xarray_n5.datasets.region import (
+    check_alignment,
+    check_not_there,
+    check_numbers,
+    check_places,
+    check_types,
+    fitting,
+    group_to_fill,
+    places_of,
+    without_unchanged,
+)
+from xarray_n5.datasets.select import pick
+from xarray_n5.dialects import DIALECTS
+from xarray_n5.dialects.ngff import without_variables
+from xarray_n5.errors import NodeExistsError
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.paths import join
+from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
+from xarray_n5.writing.plan import start
+from xarray_n5.writing.self_reads import check_independent
+from xarray_n5.writing.transaction import end_again, together
+from xarray_n5.writing.writes import now, writer_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.datasets.attributes import Packed
+    from xarray_n5.datasets.region import Region
+    from xarray_n5.writing.plan import Begun
+    from xarray_n5.writing.transaction import Batch, Writing
+
+
+def update(
+    dataset: xr.Dataset,
+    path: str,
+    how: Writing,
+    *,
+    append_dim: str | None = None,
+    region: Region | None = None,
+) -> Batch:
+    """Make ready to write a dataset into the arrays of a group; all else stays as it is.
+
+    Without `append_dim` and `region`, each variable replaces the values of the one there.
+    Returned is what computes to the receipts of all variables, in a tree.
+
+    Raises
+    ------
+    ValueError
+        If the dataset does not fit there.
+    """
+    group = group_to_fill(path, how, append_dim)
+    mark = how.mark(path, dataset, append_dim, region)
+    began = (mark.facts() or mark.planned() if how.resume else None) or {}
+    if began.get("done"):
+        return end_again(mark, began)
+    _grow(group, began, how)
+    stored, arrays = _open(group)
+    if append_dim is not None and began:
+        stored = stored.isel({append_dim: slice(0, began["start"])})
+    places = places_of(dataset, stored, region, append_dim)
+    if append_dim is not None and how.resume and not began:
+        check_not_there(dataset, stored, append_dim, group.url)
+    whole = append_dim is None and region is None
+    written = fitting(dataset, stored, places, append_dim, whole=whole)
+    written = written if region is None else without_unchanged(written, stored, places)
+    # Where arrays grow, one task merges the last chunk.
+    merging = "merge" if append_dim is not None else how.partial_chunks
+    how = replace(how, whole=mark, partial_chunks=merging)
+    check_types(written, stored)
+    packed = encode_into(written, stored, packing_of(how.form.name))
+    beside = _beside(dataset, stored, arrays, group, places, append_dim)
+    packed = {name: each for name, each in packed.items() if name not in beside}
+    packed = _checked(packed, stored, arrays, places, how)
+    _check_sources(packed, arrays, appending=append_dim is not None)
+    facts: dict[str, Any] = {"by": writer_name(), "began": now()}
+    if append_dim is None:
+        mark.begin(facts, planned=bool(began))
+    else:
+        facts |= _growth(stored, arrays, append_dim, places[append_dim])
+        if append_dim in beside:
+            facts |= _moved(dataset, stored, append_dim)
+        facts |= {key: began[key] for key in ("places",) if key in began}
+        mark.begin(facts, planned=bool(began))
+        if not began:
+            _grow(group, facts, how)
+        arrays = {name: array.refresh() for name, array in arrays.items()}
+    moved = _outdated(written, stored, {k: v for k, v in places.items() if k not in beside})
+    _forget_images(group, moved)
+    for dim in moved:
+        for array in arrays.values():
+            _forget(array, dim, how)
+    adds = append_dim is not None
+    begun = {
+        arrays[n].path: _write(arrays[n], stored.variables[n].dims, each, places, how, adds=adds)
+        for n, each in packed.items()
+    }
+    how.consolidate(path, usual=append_dim is not None)
+    return together(begun, path, mark)
+
+
+def _beside(
+    dataset: xr.Dataset,
+    stored: xr.Dataset,
+    arrays: Mapping[str, Array],
+    group: Group,
+    places: Mapping[str, slice],
+    append_dim: str | None,
+) -> list[str]:
+    """Return dimensions whose coordinate stands in axes, all of which allow for the new places."""
+    beside = [dim for dim in places if dim in dataset.variables and dim not in arrays]
+    for dim in beside:
+        check_places(dataset, stored, dim, places[dim], grows=dim == append_dim)
+        if dim in group.groups():
+            raise NodeExistsError(group.url, dim, "a group", "it has the name of the coordinate")
+    return beside
+
+
+def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
+    """Return a group as a Dataset, and the array of each variable."""
+    group.nodes(iter(group), strict=True)  # what cannot be read would not grow with the others
+    images = pick(group, level=None, dialect=None, inherit=False)
+    if stacked := [name for name, image in images.items() if image.numbers]:
+        raise ValueError(
+            f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
+            "write into them one by one with xarray_n5.open_array"
+        )
+    stored = build(images, dict(group.attrs), (), {}, Options())
+    return stored, {name: image.first for name, image in images.items()}
+
+
+def _checked(
+    packed: Mapping[str, Packed],
+    stored: xr.Dataset,
+    arrays: Mapping[str, Array],
+    places: Mapping[str, slice],
+    how: Writing,
+) -> dict[str, Packed]:
+    """Return what is written as wide as it is stored; raise where it would mean something else."""
+    parents = _parents(stored, arrays)
+    found = {}
+    for name, each in packed.items():
+        found[name] = packing_of(how.form.name).fit(name, each, arrays[name])
+        check_numbers(name, found[name], arrays[name], parents.get(name))
+        where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
+        check_alignment(found[name], arrays[name], where, how)
+    return found
+
+
+def _check_sources(
+    packed: Mapping[str, Packed], arrays: Mapping[str, Array], *, appending: bool
+) -> None:
+    """Raise where a variable is computed from values that are overwritten."""
+    for each in packed.values():
+        if is_dask_collection(each.data) and not appending:
+            check_independent(each.data, [arrays[name].place for name in packed])
+
+
+def _parents(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
+    """Return, by the name of bounds, the attributes of the variable that they are bounds of."""
+    found = {}
+    for name, variable in stored.variables.items():
+        told = {**variable.encoding, **variable.attrs}
+        for key in ("bounds", "climatology"):
+            if key in told and name in arrays:
+                found[str(told[key])] = dict(arrays[str(name)].attrs)
+    return found
+
+
+def _growth(
+    stored: xr.Dataset, arrays: Mapping[str, Array], dim: str, place: slice
+) -> dict[str, Any]:
+    """Return from where on arrays grow, and along which axis to which size each of them."""
+    grows = {
+        name: [stored.variables[name].dims.index(dim), place.stop]
+        for name in arrays
+        if dim in stored.variables[name].dims
+    }
+    return {"start": place.start, "grows": grows}
+
+
+def _moved(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, Any]:
+    """Return all places along a dimension, where its axis does not give them any more."""
+    whole = np.concatenate([stored[dim].to_numpy(), dataset[dim].to_numpy()])
+    (before,) = geometry_from(stored[dim]).axes
+    if np.array_equal(before.offset + before.step * np.arange(whole.size), whole):
+        return {}
+    places = {"dim": dim, "values": whole.tolist(), "type": whole.dtype.str}
+    return {"places": {**places, "attributes": dict(stored[dim].attrs)}}
+
+
+def _grow(group: Group, facts: Mapping[str, Any], how: Writing) -> None:
+    """Let arrays grow that have not yet, and keep their places: who was stopped goes on here."""
+    for name, (axis, size) in facts.get("grows", {}).items():
+        array = group[name]
+        if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
+            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
+    if "places" not in facts:
+        return
+    # Whole, and before the arrays forget them: whatever stops here, nothing of them is lost.
+    places = facts["places"]
+    dim, values = places["dim"], np.array(places["values"], places["type"])
+    attributes = {**places["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+    attributes[packing_of(how.form.name).note] = {"axes": []}
+    to_n5(values, how.url, join(group.path, dim), attributes=attributes, mode="w", **how.place)
+    for name in facts["grows"]:
+        array = group[name]
+        if isinstance(array, Array) and name != dim:
+            _forget(array, dim, how)
+
+
+def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]) -> list[str]:
+    """Return dimensions whose coordinate, an array, is no longer what axes may say of it."""
+    found = []
+    for dim, place in places.items():
+        if dim in dataset.variables and stored[dim].dtype.kind in "iuf" and stored[dim].size:
+            axis = axis_of(stored, dim)
+            numbers = np.arange(place.start, place.stop)
+            if axis and not np.array_equal(
+                axis.offset + axis.step * numbers, dataset[dim].to_numpy()
+            ):
+                found.append(dim)
+    return found
+
+
+def _forget_images(group: Group, moved: Sequence[str]) -> None:
+    """Take out of a group what it says of images that have other places now."""
+    images = group.attrs.get("multiscales")
+    if moved and images and "multiscales" not in without_variables(group.attrs):
+        kept = still_true(images, moved)
+        group.attrs.change({"multiscales": kept} if kept else {}, [] if kept else ["multiscales"])
+
+
+def _forget(array: Array, dim: str, how: Writing) -> None:
+    """Take a dimension's places out of an array's axes."""
+    geometry = array.geometry()
+    if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
+        return
+    note = dict(note_of(array.attrs))
+    note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
+    array.attrs[packing_of(how.form.name).note] = note
+    axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
+    if any(axis.scale is not None for axis in axes):
+        create_array(
+            how.url,
+            array.path,
+            shape=array.shape,
+            dtype=array.dtype,
+            mode="a",
+            axes=Geometry(axes),
+            **how.place,
+        )
+        return
+    keys = {key for name in geometry.spoken for key in DIALECTS[name].keys}
+    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
+
+
+def _write(
+    array: Array,
+    dims: tuple[Any, ...],
+    packed: Packed,
+    places: Mapping[str, slice],
+    how: Writing,
+    *,
+    adds: bool,
+) -> Begun:
+    data = packed.data
+    if packed.is_text and data.shape[-1] > array.shape[-1]:
+        array.resize((*array.shape[:-1], data.shape[-1]))
+    region = tuple(
+        places.get(dim, slice(0, size)) for dim, size in zip(dims, data.shape, strict=False)
+    )
+    region += tuple(slice(0, size) for size in array.shape[len(region) :])
+    return start(
+        data,
+        how.url,
+        array.path,
+        how.order(region=region, adds=adds, deferred=how.deferred and is_dask_collection(data)),
+        storage_options=how.storage_options,
+        fsync=how.fsync,
+    )

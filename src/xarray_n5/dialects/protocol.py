@@ -1,0 +1,105 @@
+"""What a dialect looks at, and what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from xarray_n5.model.roundtrip_attrs import meant_by_users
+from xarray_n5.model.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.metadata import Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a dialect may look at."""
+
+    attributes: Attributes = field(default_factory=dict)
+    """The array's own attributes; none yet where some are to be written."""
+    shape: tuple[int, ...]
+    """The array's shape, in C order."""
+    path: str = ""
+    """The array's path in its container."""
+    parents: tuple[Attributes, ...] = ()
+    """The attributes of the groups around it, the nearest first."""
+    base: Node | None = None
+    """The base level, ``s0``, beside a coarser one."""
+    beside: Mapping[str, int] = field(default_factory=dict)
+    """The sizes of one-dimensional arrays beside it, by name."""
+    xml: bytes | None = None
+    """What is in the XML file beside a container of BigDataViewer."""
+    format: str = "n5"
+    """The container's format: some lists stand in another order elsewhere."""
+    dtype: np.dtype[Any] | None = None
+    """The type of the array's elements, where it is known."""
+
+    def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
+        """Return another array with the same groups around it."""
+        return replace(self, path=path, attributes=attributes, shape=shape, base=None)
+
+    def without_users_own(self) -> Node:
+        """Return the node without attributes that their writer says are no metadata of axes."""
+        if not any(map(meant_by_users, (self.attributes, *self.parents))):
+            return self
+        own, *parents = map(_without_own, (self.attributes, *self.parents))
+        return replace(self, attributes=own, parents=tuple(parents))
+
+    def without_units_of_values(self) -> Node:
+        """Return the node without ``units`` that are those of the values."""
+        if not units_of_values(self.attributes):
+            return self
+        rest = {key: value for key, value in self.attributes.items() if key != "units"}
+        return replace(self, attributes=rest)
+
+
+def _without_own(attributes: Attributes) -> Attributes:
+    own = meant_by_users(attributes)
+    return {key: value for key, value in attributes.items() if key not in own}
+
+
+def units_of_values(attributes: Attributes) -> bool:
+    """Return whether ``units`` is a text about the values, as CF has it, and not about axes.
+
+    Made by hand, it may stand for the list of all axes' units: beside a ``resolution``.
+    """
+    text = attributes.get("units")
+    return isinstance(text, str) and ("resolution" not in attributes or unit_of(text) is None)
+
+
+def is_of_funlib(attributes: Attributes) -> bool:
+    """Return whether an array's lists are those of funlib.persistence, in C order everywhere."""
+    return bool({"voxel_size", "axis_names"} & attributes.keys())
+
+
+class Dialect(Protocol):
+    """A convention for axes."""
+
+    name: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
+
+    def read(self, node: Node) -> Geometry | None:
+        """Return the axes that a node describes, or None where it speaks another dialect.
+
+        Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
+        """
+
+    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        """Return the attributes that describe `geometry`; ValueError when they cannot.
+
+        `node` is the array as it will be, without attributes.
+        """
+
+
+@runtime_checkable
+class PyramidDialect(Protocol):
+    """A dialect that describes pyramids on their group, too."""
+
+    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+        """Return the attributes of the group around `levels`, the base level first."""

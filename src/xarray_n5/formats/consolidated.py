@@ -1,0 +1,94 @@
+"""``.zmetadata``: the document of a Zarr group that repeats all others below it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.json import parse_object
+from xarray_n5.model.paths import join
+from xarray_n5.stores import exclusive
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from xarray_n5.stores.protocol import Store
+
+KEY = ".zmetadata"
+
+MOST_BYTES = 1 << 28
+"""The largest of such documents."""
+
+DOCUMENTS = frozenset({".zarray", ".zgroup", ".zattrs"})
+"""The documents that it repeats."""
+
+_TRIES = 8
+"""How often it is written where somebody else writes it at the same time."""
+
+
+def renew(store: Store, path: str, names: Collection[str] | None) -> None:
+    """Update existing consolidated metadata after documents of a node have changed.
+
+    What is stored now is what counts, whoever wrote it.
+
+    Parameters
+    ----------
+    store, path
+        The container and the node.
+    names
+        The documents that have changed, or are gone; None for all of the node and below it.
+    """
+    if names is not None and not DOCUMENTS.intersection(names):
+        return
+    parts = path.split("/") if path else []
+    above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    found = store.get_many([join(group, KEY) for group in above])
+    for group, document in zip(above, found, strict=True):
+        if document is not None:
+            _renew(store, group, path.removeprefix(group).lstrip("/"), names)
+
+
+def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) -> None:
+    key = join(group, KEY)
+    for _ in range(_TRIES):
+        with exclusive(store, group) as alone:
+            document = store.get(key)
+            if document is None:
+                return
+            try:
+                whole = parse_object(document, key, MOST_BYTES)
+                known = dict(whole["metadata"])
+            except ODD as error:
+                warn(f"{join(store.url, key)} is corrupt and not updated ({error!r}); remove it")
+                return
+            below = f"{inner}/" if inner else ""
+            changed = (
+                [name for name in known if name.startswith(below)]
+                if names is None
+                else [join(inner, name) for name in names]
+            )
+            stored = store.get_many([join(group, name) for name in changed])
+            after = {name: known[name] for name in known if name not in set(changed)}
+            after |= parsed(dict(zip(changed, stored, strict=True)))
+            if json.dumps(known, sort_keys=True) == json.dumps(after, sort_keys=True):
+                return
+            store.set(key, dump(after, whole))
+        if alone:
+            return
+
+
+def dump(documents: Mapping[str, Any], members: Mapping[str, Any] | None = None) -> bytes:
+    """Return the document, with `members` that it has besides."""
+    whole = {**(members or {"zarr_consolidated_format": 1}), "metadata": dict(documents)}
+    return json.dumps(whole, indent=4).encode()
+
+
+def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
+    """Return what documents hold; those that are missing or corrupt are left out."""
+    found: dict[str, Any] = {}
+    for name, data in stored.items():
+        with suppress(*ODD):
+            found |= {} if data is None else {name: parse_object(data, name, MOST_BYTES)}
+    return found

@@ -1,0 +1,1 @@
+"""N5: documents, and chunks of three modes."""

@@ -1,0 +1,284 @@
+"""The bytes of an N5 chunk: a header, then compressed big-endian elements.
+
+A header is ``mode, ndim`` (uint16), the chunk's dimensions (uint32 each) and, in mode 1, the
+number of elements (uint32), all big-endian (N5 README, item 9). The dimensions stand in reverse,
+so the elements behind them are a C-contiguous array as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.codecs.raw import Raw
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.metadata import Content, Varlength
+
+if TYPE_CHECKING:
+    from xarray_n5.model.metadata import ArrayMetadata
+
+_DEFAULT, _VARLENGTH, _OBJECT = 0, 1, 2
+_MOST_BYTES = 1 << 31
+
+_LARGER, _SMALL_BLOCK = 2, 1 << 20
+"""A compressed block may be larger than the dataset's: twice, or as large as 1 MiB. One that is
+not compressed takes no more memory than its file."""
+
+_FEW_LISTS, _ELEMENT, _RATIO = 1 << 22, 1 << 10, 32
+"""Lists, strings and label multisets have no size that metadata tell: those of a block have 4 MiB,
+1 KiB for each element, or 32 times the stored bytes, whichever is most."""
+
+
+def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+    """Return a chunk's elements as an array of the shape that its header tells.
+
+    The result is a view of the decoded bytes, in their order, read-only or not.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are not those of a whole chunk; `Varlength` if they are a list.
+    """
+    if metadata.content is Content.NUMBERS:
+        usual, size, dtype = _usual(metadata.chunks, metadata.dtype)
+        start = len(usual)
+        if data[:start] == usual:
+            return np.ndarray(
+                metadata.chunks, dtype, _decompress(metadata, memoryview(data)[start:], size)
+            )
+    mode, shape, count, start = _header(metadata, data)
+    payload = memoryview(data)[start:]
+    _check_size(metadata, shape, count, payload.nbytes)
+    if mode == _OBJECT or metadata.content is Content.OBJECTS:
+        raise ValueError(
+            f"it holds {payload.nbytes} bytes of serialised Java objects, which are not decoded: "
+            "that could run code from the file"
+        )
+    decoders = {
+        Content.NUMBERS: _numbers,
+        Content.STRINGS: _strings,
+        Content.LABEL_MULTISETS: _label_multisets,
+    }
+    return decoders[metadata.content](metadata, payload, shape, count)
+
+
+@functools.lru_cache(maxsize=256)
+def _usual(chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[bytes, int, np.dtype[Any]]:
+    """Return the header of a whole chunk, its bytes and the type of its elements."""
+    header = struct.pack(f">HH{len(chunks)}I", _DEFAULT, len(chunks), *chunks[::-1])
+    return header, math.prod(chunks) * dtype.itemsize, dtype.newbyteorder(">")
+
+
+def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+    """Return the shape that a chunk's header tells, as far as its size allows for that.
+
+    Raises
+    ------
+    EOFError
+        If the file is too small for what its header, or the compression's, tells.
+    ValueError
+        If the header is none.
+    """
+    _, shape, count, start = _header(metadata, head)
+    _check_size(metadata, shape, count, size - start)
+    if metadata.content is not Content.NUMBERS:
+        return shape
+    stored_size = getattr(metadata.compression, "stored_size", None)
+    elements = math.prod(shape) if count is None else count
+    if stored_size is not None:
+        least = start + stored_size(head[start:], elements * metadata.dtype.itemsize)
+    else:
+        least = start + 1
+    if size < least:
+        raise EOFError(f"the file has {size} bytes, its header tells {least} at least")
+    return shape
+
+
+def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+    """Return the bytes of a chunk that stores `block`, whose shape becomes the header's."""
+    header = struct.pack(f">HH{block.ndim}I", _DEFAULT, block.ndim, *block.shape[::-1])
+    elements = np.ascontiguousarray(block, metadata.dtype.newbyteorder(">"))
+    return b"".join((header, metadata.compression.encode(elements.data if block.size else b"")))
+
+
+def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
+    """Return the mode, the shape, the number of elements where it is given, the payload's place."""
+    if not data:
+        raise EOFError(
+            "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
+        )
+    try:
+        mode, shape, count, start = _modern_header(data)
+        problem = _problem(metadata, mode, shape)
+        doubtful = not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=False))
+    except struct.error:
+        mode, shape, count, start = -1, (), None, 0
+        problem, doubtful = f"the header is cut off after {len(data)} bytes", True
+    if (problem or doubtful) and metadata.legacy and (old := _legacy_header(metadata, data)):
+        return old
+    if problem:
+        raise (EOFError if mode < 0 else ValueError)(problem)
+    return mode, shape, count, start
+
+
+def _modern_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
+    mode, ndim = struct.unpack_from(">HH", data)
+    if mode == _OBJECT:
+        return mode, (), struct.unpack_from(">I", data, 2)[0], 6
+    dimensions = struct.unpack_from(f">{ndim}I", data, 4)
+    start = 4 + 4 * ndim
+    if mode == _VARLENGTH:
+        return mode, dimensions[::-1], struct.unpack_from(">I", data, start)[0], start + 4
+    return mode, dimensions[::-1], None, start
+
+
+def _problem(metadata: ArrayMetadata, mode: int, shape: tuple[int, ...]) -> str | None:
+    if mode not in {_DEFAULT, _VARLENGTH, _OBJECT}:
+        return f"the header says mode {mode}, which is none of N5's (0, 1, 2)"
+    if mode != _OBJECT and len(shape) != len(metadata.shape):
+        return f"the header tells {len(shape)} dimensions, the dataset has {len(metadata.shape)}"
+    return None
+
+
+def _legacy_header(
+    metadata: ArrayMetadata, data: bytes
+) -> tuple[int, tuple[int, ...], int | None, int] | None:
+    """Return the header of the README's first version: nothing but the dimensions.
+
+    No release ever wrote it, so it must fit in every way before it is believed.
+    """
+    ndim = len(metadata.shape)
+    if len(data) < 4 * ndim:
+        return None
+    shape = struct.unpack_from(f">{ndim}I", data)[::-1]
+    if not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=True)):
+        return None
+    size = math.prod(shape) * metadata.dtype.itemsize
+    try:
+        decoded = metadata.compression.decode(data[4 * ndim :], size)
+    except Exception:  # noqa: BLE001 - whatever a codec raises, the guess was wrong
+        return None
+    return (_DEFAULT, shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
+
+
+def _check_size(
+    metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None, stored: int
+) -> None:
+    """Refuse sizes that no chunk has, before anything is allocated for them."""
+    elements, itemsize = math.prod(metadata.chunks), metadata.dtype.itemsize
+    promised = elements * itemsize
+    plain = isinstance(metadata.compression, Raw)
+    most = _MOST_BYTES if plain else max(_LARGER * promised, _SMALL_BLOCK)
+    size = math.prod(shape) * itemsize
+    if size > max(promised, most):
+        raise ValueError(
+            f"the header tells a block of shape {shape}, {size} bytes; the dataset's are {promised}"
+        )
+    if any(n > c for n, c in zip(shape, metadata.chunks, strict=False)):
+        warn(
+            f"a stored block of shape {shape} is larger than the dataset's {metadata.chunks}; "
+            "what lies beyond them is not read"
+        )
+    if count is None or (count == math.prod(shape) and metadata.content is Content.NUMBERS):
+        return
+    width = itemsize if metadata.content is Content.NUMBERS else 1
+    most = max(_LARGER * promised, _FEW_LISTS, _ELEMENT * elements, _RATIO * stored)
+    if count * width > (_MOST_BYTES if plain else most):
+        raise ValueError(
+            f"the header tells {count} elements of {width} bytes; a block of {stored} stored bytes "
+            f"holds {most} bytes at most"
+        )
+
+
+def _decompress(metadata: ArrayMetadata, payload: memoryview, size: int) -> memoryview:
+    decoded = memoryview(metadata.compression.decode(payload, size)).cast("B")
+    if decoded.nbytes < size:
+        raise EOFError(
+            f"the payload holds {decoded.nbytes} bytes, {size} were expected: the chunk is cut "
+            "off, or its header or the dataset's dataType is wrong"
+        )
+    return decoded
+
+
+def _numbers(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    dtype = metadata.dtype.newbyteorder(">")
+    listed = count is not None and count != math.prod(shape)
+    size = count if listed and count is not None else math.prod(shape)
+    decoded = _decompress(metadata, payload, size * dtype.itemsize)
+    if listed:
+        raise Varlength(np.ndarray((size,), dtype, decoded).astype(metadata.dtype), shape)
+    return np.ndarray(shape, dtype, decoded)
+
+
+def _strings(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    # Java writes mode 0 where the number of bytes happens to be that of elements.
+    decoded = _decompress(metadata, payload, math.prod(shape) if count is None else count)
+    size = math.prod(shape)
+    # Each string ends with a NUL; Java drops empty ones from the end.
+    *texts, rest = str(decoded, "utf-8").split("\0", size)
+    if len(texts) < size:
+        texts, rest = [*texts, rest], ""
+    if rest.strip("\0"):
+        raise ValueError(
+            f"the block holds more strings than its shape {shape}, which has room for {size}"
+        )
+    result = np.full(size, "", object)
+    result[: len(texts)] = texts
+    return result.reshape(shape)
+
+
+def _label_multisets(
+    metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
+) -> np.ndarray:
+    """Return the label that occurs most often in each element, the lowest of equals.
+
+    Layout (imglib2-label-multisets, LabelUtils): int32 n, n int64 (cached argmaxes), then for each
+    element an int32 offset into a list area of little-endian entries: int32 count, then count
+    times (int64 label, int32 times). Everything before the list area is big-endian.
+    """
+    if metadata.dtype != np.uint64:
+        raise ValueError(
+            "the dataset holds Paintera label multisets, not an array of numbers; "
+            "label_multisets='argmax' reads the most frequent label of each element"
+        )
+    decoded = bytes(_decompress(metadata, payload, math.prod(shape) if count is None else count))
+    size = math.prod(shape)
+    try:
+        (cached,) = struct.unpack_from(">i", decoded)
+        start = 4 + 8 * cached
+        offsets = np.frombuffer(decoded, ">i4", size, start)
+        entries = decoded[start + 4 * size :]
+        found = _argmaxes(entries, np.unique(offsets).tolist())
+    except (struct.error, ValueError) as error:
+        raise ValueError(f"the label multiset is cut off or damaged ({error})") from error
+    labels = [found[offset] for offset in offsets.tolist()]
+    return np.array(labels, np.int64).view(np.uint64).reshape(shape)
+
+
+def _argmaxes(entries: bytes, offsets: list[int]) -> dict[int, int]:
+    """Return the most frequent label of each list; lists share no bytes, which bounds their sum."""
+    found, left = {}, len(entries)
+    for offset in offsets:
+        if not 0 <= offset <= len(entries) - 4:
+            raise ValueError(f"a list at byte {offset} of {len(entries)}")
+        (count,) = struct.unpack_from("<i", entries, offset)
+        stop = offset + 4 + 12 * max(count, 0)
+        left -= stop - offset
+        if stop > len(entries) or left < 0:
+            raise ValueError(f"a list of {count} entries at byte {offset} of {len(entries)}")
+        found[offset] = _argmax(entries[offset + 4 : stop])
+    return found
+
+
+def _argmax(entries: bytes) -> int:
+    """Return the most frequent label of a list, the lowest of equals; 0 of an empty one."""
+    counted = ((-often, label) for label, often in struct.iter_unpack("<qi", entries))
+    return int(min(counted, default=(0, 0))[1])

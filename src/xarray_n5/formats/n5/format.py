@@ -1,0 +1,298 @@
+"""N5: a directory a node, one ``attributes.json`` in each, one file a chunk.
+
+Sources: the N5 README ("File-system specification"), and what Java N5 1.0 to 4.0, zarr-python 2,
+z5 and TensorStore do where it is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from xarray_n5.codecs import from_json, to_json
+from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.n5 import chunk as n5_chunk
+from xarray_n5.formats.strict_json import check_json
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.chunk_keys import index_of
+from xarray_n5.model.chunking import auto_chunks
+from xarray_n5.model.json import parse_object
+from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from xarray_n5.formats.protocol import Documents
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Attributes, Metadata
+
+_DOCUMENT = "attributes.json"
+
+DATA_TYPES = (
+    *("uint8", "uint16", "uint32", "uint64"),
+    *("int8", "int16", "int32", "int64"),
+    *("float32", "float64"),
+)
+"""The types that every implementation knows (N5 README, item 4)."""
+
+_EXTRA_TYPES = ("bool", "float16")
+"""Types that zarr-python's N5Store wrote, since it writes numpy's names."""
+
+_REQUIRED = ("dimensions", "blockSize", "dataType")
+_STRUCTURAL = frozenset({*_REQUIRED, "compression", "compressionType", "n5"})
+
+VERSION = "2.0.0"
+"""What new containers say: every Java release opens it; a later one would lock some out."""
+
+_NEWEST = 4
+_MOST_AXES = 64
+"""How many numpy has."""
+
+_MAX_BYTES = (1 << 31) - 1
+"""The size of a chunk that Java can still hold (README: "cannot be larger than 2GB")."""
+
+
+@dataclass(frozen=True, slots=True)
+class N5:
+    """The N5 file-system layout."""
+
+    name: ClassVar[str] = "n5"
+    documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
+    pads: ClassVar[bool] = False
+
+    def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
+        """Return the format's own name."""
+        return self.name
+
+    def read(self, documents: Documents, where: str) -> Metadata:
+        """Return the array or group that an ``attributes.json`` describes."""
+        members = _parse(documents, where)
+        group = GroupMetadata(attributes=_others(members, {"n5"}))
+        if not all(key in members for key in _REQUIRED):
+            return group
+        if "compression" in members or "compressionType" in members:
+            return _array(members, where)
+        if "codecs" in members:
+            raise MetadataError(
+                f"{where}: stores chunks by 'codecs', which are Zarr v3's; no N5 reader knows them"
+            )
+        return group
+
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:
+        """Return the group; without ``dimensions``, no copy of it is taken for an array."""
+        return GroupMetadata(attributes=_others(_parse(documents, where), {"n5", "dimensions"}))
+
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return the metadata: N5 has one way to store an array."""
+        if layout:
+            raise MetadataError(f"layout: N5 has but one, and no {sorted(layout)}; leave it out")
+        return metadata
+
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
+        """Return the ``attributes.json`` of a new node; the container's version stays."""
+        members = {k: v for k, v in _parse(before, where).items() if k == "n5"}
+        if isinstance(metadata, ArrayMetadata):
+            members |= self._structure(metadata, where)
+        return _dump({**members, **_allowed(metadata.attributes, metadata, where)}, where)
+
+    def with_attributes(
+        self, documents: Documents, attributes: Attributes, where: str
+    ) -> Documents:
+        """Return the document with other user attributes, and all else to the letter."""
+        metadata = self.read(documents, where)
+        reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
+        members = _parse(documents, where)
+        kept = {k: v for k, v in members.items() if k in reserved}
+        # A group that claims to be an array has such members among its attributes.
+        own = {k: v for k, v in attributes.items() if k not in kept or kept[k] != v}
+        return _dump({**kept, **_allowed(own, metadata, where)}, where, members)
+
+    def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
+        """Return the document with another shape, and all else to the letter."""
+        members = _parse(documents, where)
+        return _dump({**members, "dimensions": list(shape[::-1])}, where, members)
+
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
+        """Return a document where there is none: zarr-python 2 lists no group without one."""
+        members = _parse(documents, where)
+        if fresh and "n5" not in members:
+            return _dump({"n5": VERSION, **members}, where, members)
+        return {} if _DOCUMENT in documents else _dump({}, where)
+
+    def _structure(self, metadata: ArrayMetadata, where: str) -> dict[str, Any]:
+        name = metadata.dtype.name
+        if metadata.content is not Content.NUMBERS or name not in DATA_TYPES:
+            hint = {"float16": "float32", "bool": "uint8", "longdouble": "float64"}.get(name)
+            advice = (
+                f"convert it with astype({hint!r})" if hint else f"N5 holds {', '.join(DATA_TYPES)}"
+            )
+            raise MetadataError(f"{where}: N5 cannot hold elements of type {name}; {advice}")
+        size = math.prod(metadata.chunks) * metadata.dtype.itemsize
+        if size > _MAX_BYTES:
+            raise MetadataError(
+                f"{where}: a chunk of {metadata.chunks} {name} is {size} bytes, but N5 chunks hold "
+                f"at most {_MAX_BYTES}; choose smaller chunks, or chunks='auto'"
+            )
+        return {
+            "dimensions": list(metadata.shape[::-1]),
+            "blockSize": list(metadata.chunks[::-1]),
+            "dataType": name,
+            "compression": to_json(metadata.compression),
+        }
+
+    def check_container(self, documents: Documents, where: str) -> None:
+        """Warn where the root's ``n5`` names a major version that nobody had written yet."""
+        version = _parse(documents, where).get("n5")
+        found = re.match(r"\d{1,9}", version) if isinstance(version, str) else None
+        if found and int(found.group()) > _NEWEST:
+            warn(
+                f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold "
+                "what cannot be read"
+            )
+
+    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
+        """Raise where a member that `constraints` name is absent or another."""
+        members = _parse(documents, where)
+        for key, wanted in constraints.items():
+            found = members.get(key)
+            same = found == wanted
+            if key == "compression" and key in members:
+                same = from_json(found) == from_json(wanted)
+            if key not in members or not same:
+                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for")
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the array that `constraints` describe, without any file."""
+        missing = [key for key in ("dimensions", "dataType") if key not in constraints]
+        if missing:
+            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+        members = {"compression": {"type": "gzip"}, **constraints}
+        if "blockSize" not in members:
+            shape = _integers(members, "dimensions", 0, where)[::-1]
+            members["blockSize"] = list(auto_chunks(shape)[::-1])
+        return _array(members, where)
+
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:  # noqa: ARG002
+        """Return a chunk's place: its index with the first dimension first (README, item 5)."""
+        # An array without dimensions has one chunk, which TensorStore calls "0".
+        return "/".join(map(str, reversed(index))) if index else "0"
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the index that a chunk's place means, or None where it is no such place."""
+        return index_of(key.split("/")[::-1], len(metadata.shape))
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's elements."""
+        return n5_chunk.decode(metadata, data)
+
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape that a chunk's header tells."""
+        return n5_chunk.peek(metadata, head, size)
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+        """Return a chunk's bytes."""
+        return n5_chunk.encode(metadata, block)
+
+
+def _parse(documents: Documents, where: str) -> dict[str, Any]:
+    document = documents.get(_DOCUMENT)
+    if document is None or not document.strip():
+        # Java creates the file empty before it writes into it.
+        return {}
+    try:
+        text = document.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # Java takes the platform's charset where nobody tells it another.
+        text = document.decode("latin-1")
+    return parse_object(text, where)
+
+
+def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
+    """Return `members` as the document; NaN, which is none, only where it stood `before`."""
+    check_json(members, where, before)
+    # ASCII escapes: Java reads the file in whatever charset its platform has.
+    return {_DOCUMENT: json.dumps(members, separators=(",", ":")).encode()}
+
+
+def _others(members: Attributes, reserved: AbstractSet[str]) -> dict[str, Any]:
+    return {key: value for key, value in members.items() if key not in reserved}
+
+
+def _allowed(attributes: Attributes, metadata: Metadata, where: str) -> Attributes:
+    """Return `attributes` if none of them would change what the node is."""
+    reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
+    clash = sorted(reserved.intersection(attributes))
+    if clash or (isinstance(metadata, GroupMetadata) and attributes.keys() >= set(_REQUIRED)):
+        raise MetadataError(
+            f"{where}: the attributes {clash or list(_REQUIRED)} are N5's own; choose other names"
+        )
+    return attributes
+
+
+def _array(members: Attributes, where: str) -> ArrayMetadata:
+    shape = _integers(members, "dimensions", 0, where)[::-1]
+    chunks = _integers(members, "blockSize", 1, where)[::-1]
+    if len(shape) != len(chunks):
+        raise MetadataError(
+            f"{where}: 'dimensions' {list(shape[::-1])} and 'blockSize' {list(chunks[::-1])} "
+            "differ in length"
+        )
+    if len(shape) > _MOST_AXES:
+        raise MetadataError(f"{where}: {len(shape)} 'dimensions', expected at most {_MOST_AXES}")
+    dtype, content = _element(members["dataType"], where)
+    if members.get("isLabelMultiset") is True:
+        content = Content.LABEL_MULTISETS
+    try:
+        compression = from_json(members.get("compression", members.get("compressionType")))
+    except UnknownCompressionError as error:
+        raise UnknownCompressionError(error.name, error.known, where) from error
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    return ArrayMetadata(
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compression=compression,
+        attributes=_others(members, _STRUCTURAL),
+        content=content,
+        legacy="compressionType" in members,
+    )
+
+
+def _integers(members: Attributes, key: str, least: int, where: str) -> tuple[int, ...]:
+    value = members[key]
+    # Gson writes whole numbers as 1.0 at times.
+    whole = isinstance(value, list) and all(
+        isinstance(item, (int, float)) and not isinstance(item, bool) and item == int(item) >= least
+        for item in value
+        if not (isinstance(item, float) and not math.isfinite(item))
+    )
+    if not whole or any(isinstance(item, float) and not math.isfinite(item) for item in value):
+        raise MetadataError(
+            f"{where}: {key!r} is {value!r}; a list of whole numbers of at least {least} is needed"
+        )
+    result = tuple(int(item) for item in value)
+    if any(item >= 1 << 63 for item in result):
+        raise MetadataError(f"{where}: {key!r} is {value!r}; numbers must be below 2**63")
+    return result
+
+
+def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:
+    if name in DATA_TYPES:
+        return np.dtype(name), Content.NUMBERS
+    if name == "string":
+        return np.dtype(object), Content.STRINGS
+    if name == "object":
+        return np.dtype(object), Content.OBJECTS
+    if name in _EXTRA_TYPES:
+        warn(f"{where}: 'dataType' {name!r} is not one of N5's types; few other readers take it")
+        return np.dtype(name), Content.NUMBERS
+    raise MetadataError(
+        f"{where}: unknown 'dataType' {name!r}; known are {', '.join(DATA_TYPES)}, string"
+    )

@@ -1,0 +1,1 @@
+"""Zarr v2: documents, and chunks behind filters and compressors."""

@@ -1,0 +1,217 @@
+"""Zarr v2: a directory a node, ``.zarray`` or ``.zgroup`` with ``.zattrs`` in it, a file a chunk.
+
+Source: the Zarr v2 specification, and what zarr-python 2 and 3, TensorStore, z5 and n5-zarr do
+where it is silent.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats.strict_json import check_json
+from xarray_n5.formats.zarr2 import chunk as zarr2_chunk
+from xarray_n5.formats.zarr2 import layout as zarr2_layout
+from xarray_n5.formats.zarr2.chunk import Layout
+from xarray_n5.formats.zarr2.codecs import compressor_to_json, parse_compressor, parse_filters
+from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
+from xarray_n5.model.chunk_keys import index_of
+from xarray_n5.model.chunking import auto_chunks
+from xarray_n5.model.json import parse_object
+from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from xarray_n5.formats.protocol import Documents
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Attributes, Metadata
+
+_MOST_AXES = 64
+"""How many numpy has."""
+
+_ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
+
+
+@dataclass(frozen=True, slots=True)
+class Zarr2:
+    """The Zarr v2 layout."""
+
+    name: ClassVar[str] = "zarr2"
+    documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
+    pads: ClassVar[bool] = True
+
+    def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
+        """Return the format's own name."""
+        return self.name
+
+    def read(self, documents: Documents, where: str) -> Metadata:
+        """Return the array or group that documents describe."""
+        attributes = _parse(documents, _ATTRIBUTES, where)
+        if _ARRAY in documents:
+            return _array(_parse(documents, _ARRAY, where), attributes, where)
+        _parse(documents, _GROUP, where)
+        return GroupMetadata(attributes=attributes)
+
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:
+        """Return the group with the attributes of the node."""
+        return GroupMetadata(attributes=_parse(documents, _ATTRIBUTES, where))
+
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return the metadata with the layout that is written."""
+        return zarr2_layout.complete(metadata, layout)
+
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
+        """Return the documents of a new node: what makes it one comes last."""
+        attributes = _dump(metadata.attributes, where) if metadata.attributes else None
+        first = {_ATTRIBUTES: attributes} if attributes is not None else {}
+        if isinstance(metadata, ArrayMetadata):
+            return {**first, _ARRAY: _dump(_members(metadata, where), where)}
+        return {**first, _GROUP: _dump({"zarr_format": 2}, where)}
+
+    def with_attributes(
+        self, documents: Documents, attributes: Attributes, where: str
+    ) -> Documents:
+        """Return the ``.zattrs`` with other attributes; NaN, which is no JSON, where it was."""
+        return {_ATTRIBUTES: _dump(attributes, where, _parse(documents, _ATTRIBUTES, where))}
+
+    def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
+        """Return the ``.zarray`` with another shape, and all else to the letter."""
+        members = _parse(documents, _ARRAY, where)
+        return {_ARRAY: _dump({**members, "shape": list(shape)}, where, members)}
+
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
+        """Return the ``.zgroup`` that every group around a node has."""
+        there = _GROUP in documents or _ARRAY in documents
+        return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}
+
+    def check_container(self, documents: Documents, where: str) -> None:
+        """Do nothing: a version stands in each document, where it is looked at."""
+
+    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
+        """Raise where a member that `constraints` name is absent or another."""
+        members = _parse(documents, _ARRAY, where)
+        for key, wanted in constraints.items():
+            if key not in members or members[key] != wanted:
+                found = members.get(key)
+                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for")
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the array that `constraints` describe, without any file."""
+        missing = [key for key in ("shape", "dtype") if key not in constraints]
+        if missing:
+            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+        usual = {
+            "zarr_format": 2,
+            "compressor": None,
+            "fill_value": 0,
+            "order": "C",
+            "filters": None,
+        }
+        members = {**usual, **constraints}
+        members.setdefault("chunks", list(auto_chunks(tuple(members["shape"]))))
+        return _array(members, {}, where)
+
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return a chunk's key: its index in numpy's order, whatever the order of elements."""
+        return metadata.layout.separator.join(map(str, index)) if index else "0"
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the index that a chunk's key means, or None where it is no such key."""
+        return index_of(key.split(metadata.layout.separator), len(metadata.shape))
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's elements."""
+        return zarr2_chunk.decode(metadata, data)
+
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+        """Return a chunk's shape, which is the same for all."""
+        if not size:
+            raise EOFError("the file is empty")
+        stored_size = getattr(metadata.compression, "stored_size", None)
+        expected = zarr2_chunk.chain_of(metadata).stored
+        if stored_size is not None and expected.exact:
+            least = stored_size(head, expected.nbytes)
+            if size < least:
+                raise EOFError(f"the file has {size} bytes, {least} at least are needed")
+        return metadata.chunks
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+        """Return a chunk's bytes."""
+        return zarr2_chunk.encode(metadata, block)
+
+
+def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> ArrayMetadata:
+    if members.get("zarr_format") != 2:  # noqa: PLR2004 - this is Zarr v2
+        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}, not 2")
+    stored = parse_dtype(members.get("dtype"), where)
+    shape, chunks = (_sizes(members, key, where) for key in ("shape", "chunks"))
+    if len(shape) != len(chunks) or min(chunks, default=1) < 1:
+        raise MetadataError(f"{where}: 'chunks' is {list(chunks)} for a 'shape' of {list(shape)}")
+    order, separator = members.get("order", "C"), members.get("dimension_separator") or "."
+    if order not in ("C", "F") or separator not in (".", "/"):
+        raise MetadataError(
+            f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
+            "'C' or 'F', and '.' or '/' are known"
+        )
+    filters = parse_filters(members.get("filters"), stored, chunks, where)
+    return ArrayMetadata(
+        shape=shape,
+        chunks=chunks,
+        dtype=stored.newbyteorder("="),
+        compression=parse_compressor(members.get("compressor"), where),
+        attributes=attributes,
+        content=zarr2_layout.content_of(stored, filters),
+        fill=parse_fill(members.get("fill_value"), stored, where),
+        layout=Layout(stored, order, separator, filters, members.get("fill_value") is not None),
+    )
+
+
+def _sizes(members: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
+    found = members.get(key)
+    sizes = found if isinstance(found, list) else [None]
+    proper = all(
+        isinstance(size, int | float) and 0 <= size < 1 << 63 and size == int(size)
+        for size in sizes
+    )
+    if not proper or len(sizes) > _MOST_AXES:
+        raise MetadataError(
+            f"{where}: {key!r} is {found!r}; whole numbers are needed, at most {_MOST_AXES}"
+        )
+    return tuple(map(int, sizes))
+
+
+def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
+    layout: Layout = metadata.layout
+    parse_dtype(dtype_to_json(layout.dtype), where)
+    try:
+        compressor = compressor_to_json(metadata.compression)
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    return {
+        "zarr_format": 2,
+        "shape": list(metadata.shape),
+        "chunks": list(metadata.chunks),
+        "dtype": dtype_to_json(layout.dtype),
+        "compressor": compressor,
+        "fill_value": fill_to_json(metadata.fill_value, layout.dtype) if layout.filled else None,
+        "order": layout.order,
+        "filters": [json.loads(each) for each in layout.filters] or None,
+        "dimension_separator": layout.separator,
+    }
+
+
+def _parse(documents: Documents, name: str, where: str) -> dict[str, Any]:
+    if name not in documents:
+        return {}
+    return parse_object(documents[name], where.replace(_ARRAY, name))
+
+
+def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:
+    """Return `members` as JSON; NaN, which is none, only where it stood `before`."""
+    check_json(members, where, before)
+    return json.dumps(members, indent=4).encode()

@@ -1,0 +1,213 @@
+"""Dask graphs: arrays of one symbolic layer, and trees that reduce their results to one.
+
+The only file that imports what Dask does not document.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dask.array.core import Array
+from dask.blockwise import BlockwiseDep, blockwise
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph, Layer
+from dask.layers import ArraySliceDep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from numpy.typing import DTypeLike
+
+_MANY = 1000
+"""How many results one task takes: few tasks more, and a lost worker takes few along."""
+
+
+_LETTERS = 40
+"""How much of an array's name stands in the names of its tasks."""
+
+
+class GridSlices(BlockwiseDep):
+    """Where each block of a regular grid lies: computed when it is asked for, not listed.
+
+    >>> GridSlices((10, 4), (4, 4))[2, 0]
+    (slice(8, 10, None), slice(0, 4, None))
+    """
+
+    produces_tasks = False
+
+    def __init__(self, shape: tuple[int, ...], sides: tuple[int, ...]) -> None:
+        self.shape, self.sides = shape, sides
+        self.numblocks = tuple(
+            max(1, -(-size // max(1, side))) for size, side in zip(shape, sides, strict=True)
+        )
+
+    def __getitem__(self, index: tuple[int, ...]) -> tuple[slice, ...]:
+        return tuple(
+            slice(i * side, min(size, (i + 1) * side))
+            for i, size, side in zip(index, self.shape, self.sides, strict=True)
+        )
+
+
+def side_of(sizes: tuple[int, ...]) -> int | None:
+    """Return the size that all blocks along an axis have, the last one at most; else None.
+
+    >>> side_of((4, 4, 3)), side_of((4, 3, 4))
+    (4, None)
+    """
+    first, last = sizes[0], sizes[-1]
+    same = sizes.count(first) + (last < first)
+    return first if same == len(sizes) else None
+
+
+def spell(chunks: Sequence[tuple[int, ...]]) -> tuple[int | tuple[int, ...], ...]:
+    """Return blocks along each axis in as few numbers as tell them from others.
+
+    >>> spell([(4, 4, 3), (4, 3, 4)])
+    (4, (4, 3, 4))
+    """
+    return tuple(sizes if (side := side_of(sizes)) is None else side for sizes in chunks)
+
+
+def slices_of(chunks: tuple[tuple[int, ...], ...]) -> BlockwiseDep:
+    """Return where blocks lie, for dask to hand to each its slices."""
+    sides = [side for sizes in chunks if (side := side_of(sizes)) is not None]
+    if len(sides) < len(chunks):
+        return ArraySliceDep(chunks)
+    # What a grid's last block lacks is known from its size alone.
+    shape = [(len(c) - 1) * side + c[-1] for c, side in zip(chunks, sides, strict=True)]
+    return GridSlices(tuple(shape), tuple(sides))
+
+
+def in_one_layer(
+    name: str,
+    read: Callable[..., np.ndarray],
+    source: object,
+    where: BlockwiseDep,
+    chunks: tuple[tuple[int, ...], ...],
+    dtype: DTypeLike,
+    **options: Any,
+) -> Array:
+    """Return an array each of whose blocks is one task, ``read(source, where[index])``.
+
+    As of dask's own sources, no more tasks are begun than there are threads to run them.
+    """
+    axes = tuple(range(len(chunks)))
+    arguments: Any = (source, None, where, axes)
+    layer: Any = blockwise(
+        read, name, axes, *arguments, numblocks={}, _data_producer=True, **options
+    )
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=())
+    return Array(graph, name, chunks, meta=np.empty((0,) * len(chunks), dtype))
+
+
+def label(verb: str, name: str) -> str:
+    """Return what tasks on an array are called; dask shows it as far as the first hyphen.
+
+    What follows a place in a URL may be secret, and is left out.
+
+    >>> label("from_n5", "em-2?token=hush")
+    'from_n5_em_2'
+    """
+    shown = re.sub(r"\W+", "_", re.split("[?#]", name)[0])
+    return f"{verb}_{shown[:_LETTERS]}".rstrip("_")
+
+
+class Written(Delayed):
+    """What computes to what a write returns; optimised as arrays are, so that blocks fuse."""
+
+    __slots__ = ()
+    __dask_optimize__ = staticmethod(Array.__dask_optimize__)
+
+
+class Gathering(Layer):
+    """Tasks that make one of the results of an array's blocks.
+
+    Parameters
+    ----------
+    name
+        The key of the last task.
+    source
+        The name of the array.
+    counts
+        The numbers of its blocks.
+    chosen
+        The blocks that count; None for all.
+    merge, last
+        What makes one of several results, and the end of what is left.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        counts: tuple[int, ...],
+        chosen: Sequence[tuple[int, ...]] | None,
+        merge: Callable[[list[Any]], Any],
+        last: Callable[[list[Any]], Any],
+    ) -> None:
+        super().__init__()
+        self.name, self.source, self.counts, self.chosen = name, source, counts, chosen
+        self.merge, self.last = merge, last
+
+    def is_materialized(self) -> bool:
+        """Return whether the tasks have been made."""
+        return "tasks" in self.__dict__
+
+    def get_output_keys(self) -> AbstractSet[Any]:
+        """Return the key of the last task."""
+        return {self.name}
+
+    @cached_property
+    def tasks(self) -> dict[Any, Any]:
+        """All tasks, by their keys."""
+        chosen = product(*map(range, self.counts)) if self.chosen is None else self.chosen
+        keys: list[Any] = [(self.source, *index) for index in chosen]
+        made: dict[Any, Any] = {}
+        level = 0
+        while len(keys) > _MANY:
+            parts = [keys[start : start + _MANY] for start in range(0, len(keys), _MANY)]
+            keys = [(f"merge-{self.name}", level, number) for number in range(len(parts))]
+            made |= {key: (self.merge, part) for key, part in zip(keys, parts, strict=True)}
+            level += 1
+        return made | {self.name: (self.last, keys)}
+
+    def get_dependencies(self, key: Any, all_hlg_keys: Collection[Any]) -> set[Any]:  # noqa: ARG002
+        """Return the keys of what a task takes: its own tasks' are known to nobody else."""
+        return set(self.tasks[key][1])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.tasks[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+def gather(
+    source: Array,
+    chosen: Sequence[tuple[int, ...]] | None,
+    merge: Callable[[list[Any]], Any],
+    last: Callable[[list[Any]], Any],
+    name: str,
+) -> Written:
+    """Return what computes blocks, all of them or some, and then `last` of their results."""
+    layer = Gathering(name, source.name, source.numblocks, chosen, merge, last)
+    return _written(name, layer, [source])
+
+
+def gather_all(parts: Iterable[Delayed], last: Callable[[list[Any]], Any], name: str) -> Written:
+    """Return what computes several, in one computation, and then `last` of their results."""
+    several = list(parts)
+    return _written(name, {name: (last, [part.key for part in several])}, several)
+
+
+def _written(name: str, layer: Any, sources: Any) -> Written:
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=sources)
+    return Written(name, graph)  # type: ignore[no-untyped-call]

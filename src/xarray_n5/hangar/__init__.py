@@ -1,0 +1,1 @@
+"""Hangar repositories: `from_hangar`, `to_hangar`, `HangarWriter`."""

@@ -1,0 +1,129 @@
+"""Hangar's database: which samples a commit has, by their columns, and their records.
+
+Commits are as Hangar 0.5 keeps them: texts of ``key value`` joined by ``$``, compressed by Blosc.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.codecs.blosc import Blosc
+from xarray_n5.errors import MetadataError, MissingPackageError, NodeNotFoundError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+STAGED = "STAGED"
+"""Stands for what is added and not committed."""
+
+_LOCK = Lock()
+"""LMDB opens a database once in a process."""
+
+_HEADER = 16
+"""Bytes before Blosc's data; the last four of them are the length of all."""
+
+_SMALL, _RATIO = 1 << 24, 64
+"""The most bytes that a commit's references may have: 16 MiB, or 64 times the stored ones."""
+
+
+def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int | str, str]]:
+    """Return the records of a commit's samples, by column and by sample.
+
+    Parameters
+    ----------
+    repo
+        The folder that has ``.hangar`` in it.
+    ref
+        "HEAD", the name of a branch, a commit's digest, or "STAGED".
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no such repository, branch or commit.
+    MetadataError
+        If the database does not hold what it should, or others in this process have it open.
+    MissingPackageError
+        If lmdb is not installed.
+    """
+    folder = Path(repo) / ".hangar"
+    if not (folder / "hash.lmdb").exists():
+        raise NodeNotFoundError(str(repo), ".hangar/hash.lmdb", "Hangar repository")
+    with _LOCK, ExitStack() as stack:
+        entries = _staged(folder, stack) if ref == STAGED else _committed(folder, ref, stack)
+        known = [_begin(folder / name, stack) for name in ("hash.lmdb", "stage_hash.lmdb")]
+        found: dict[str, dict[int | str, str]] = {}
+        for column, sample, digest in entries:
+            record = next(filter(None, (each.get(b"h:" + digest) for each in known)), None)
+            if record is None:
+                where = f"{folder / 'hash.lmdb'}: sample {sample!r} of column {column!r}"
+                raise MetadataError(
+                    f"{where} has the digest {digest.decode()}, which has no record"
+                )
+            found.setdefault(column, {})[sample] = record.decode()
+    return {column: dict(sorted(of.items(), key=_order)) for column, of in found.items()}
+
+
+def _begin(path: Path, stack: ExitStack) -> Any:
+    """Return a transaction that reads a database, to which nothing is written."""
+    try:
+        import lmdb
+    except ImportError as error:
+        raise MissingPackageError("Hangar's databases", "hangar", error) from error
+    try:
+        database = lmdb.open(str(path), subdir=False, readonly=True, lock=False, create=False)
+    except lmdb.Error as error:
+        if "already open" in str(error):
+            hint = "close the repository in this process, or read its records in another"
+            raise MetadataError(f"{path}: this process has it open; {hint}") from error
+        raise MetadataError(f"{path}: no database that can be read: {error}") from error
+    stack.callback(database.close)
+    return stack.enter_context(database.begin())
+
+
+def _staged(folder: Path, stack: ExitStack) -> list[tuple[str, int | str, bytes]]:
+    pairs = _begin(folder / "stage_ref.lmdb", stack).cursor()
+    return list(_samples(pairs))
+
+
+def _committed(folder: Path, ref: str, stack: ExitStack) -> list[tuple[str, int | str, bytes]]:
+    branches = _begin(folder / "branch.lmdb", stack)
+    name = branches.get(b"head") if ref == "HEAD" else f"branch:{ref}".encode()
+    commit = branches.get(name or b"") or ref.encode()
+    blob = _begin(folder / "ref.lmdb", stack).get(commit + b":ref")
+    if blob is None:
+        raise NodeNotFoundError(str(folder.parent), ref, "branch or commit")
+    text = _decompress(blob, f"{folder / 'ref.lmdb'}: commit {commit.decode()}")
+    return list(_samples(entry.partition(b" ")[::2] for entry in text.split(b"$")))
+
+
+def _decompress(blob: bytes, where: str) -> bytes:
+    if len(blob) < _HEADER or int.from_bytes(blob[12:_HEADER], "little") != len(blob):
+        raise MetadataError(f"{where}: {len(blob)} bytes that Blosc did not make")
+    try:
+        return bytes(Blosc().decode(blob, max(_SMALL, _RATIO * len(blob))))
+    except (RuntimeError, ValueError, EOFError, NotImplementedError) as error:
+        raise MetadataError(f"{where}: {error}") from error
+
+
+def _samples(pairs: Any) -> Iterator[tuple[str, int | str, bytes]]:
+    """Yield column, sample and digest of what is a sample: flat, or nested in another one."""
+    for key, value in pairs:
+        match bytes(key).decode("utf-8", "replace").split(":"):
+            case ["f", column, sample]:
+                yield column, _name(sample), bytes(value)
+            case ["n", column, sample, part]:
+                yield column, f"{_name(sample)}/{_name(part)}", bytes(value)
+
+
+def _name(key: str) -> int | str:
+    return int(key[1:]) if key.startswith("#") and key[1:].isdecimal() else key
+
+
+def _order(item: tuple[int | str, str]) -> tuple[bool, int, str]:
+    """Put numbers before names, each in their order; parts of samples, too."""
+    key = item[0]
+    return (False, key, "") if isinstance(key, int) else (True, 0, key)

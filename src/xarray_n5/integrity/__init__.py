@@ -1,0 +1,1 @@
+"""Verify and repair stored chunks; map which of them are stored."""

@@ -1,0 +1,64 @@
+"""Facts about chunks as xarray objects, with the chunk grid for their dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.group import open_array
+from xarray_n5.writing.chunk_table import (
+    dims_of_grid,
+    on_grid,
+    whole_grid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import xarray as xr
+
+
+def chunk_map(
+    url: object, path: str = "", *, storage_options: Mapping[str, Any] | None = None
+) -> xr.DataArray:
+    """Return which chunks of an array are stored, by one listing.
+
+    Parameters
+    ----------
+    url, path, storage_options
+        As in :func:`open_array`.
+
+    Returns
+    -------
+    xarray.DataArray
+        Booleans on the chunk grid, whose dimensions are called like the array's and count chunks;
+        with ``bytes`` (0 where there is none) and ``written`` (when; NaT where unknown) as
+        coordinates.
+
+    Raises
+    ------
+    NodeNotFoundError, MetadataError
+        As in :func:`open_array`.
+    """
+    array = open_array(url, path, storage_options=storage_options)
+    box = whole_grid(array)
+    rows = []
+    for found in array.container.survey(array.path):
+        index = array.chunk_index(found.key)
+        if index is not None and index in array.grid:
+            rows.append((index, found.size, found.time))
+    indices = np.array([row[0] for row in rows], np.int64).reshape(len(rows), array.ndim)
+    times = [np.datetime64("NaT") if row[2] is None else _time(row[2]) for row in rows]
+    columns = {
+        "stored": np.ones(len(rows), bool),
+        "bytes": np.array([row[1] for row in rows], np.int64),
+        "written": np.array(times, "M8[ns]"),
+    }
+    fill = {"stored": False, "bytes": 0, "written": np.datetime64("NaT")}
+    found_all = on_grid(indices, columns, box, dims_of_grid(array), fill)
+    return found_all.set_coords(["bytes", "written"])["stored"]
+
+
+def _time(seconds: float) -> np.datetime64:
+    return np.datetime64(round(seconds * 1e9), "ns")

@@ -1,0 +1,148 @@
+"""Damaged chunks are removed, so that they are written again."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from operator import contains
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from xarray_n5.arrays.group import open_array
+from xarray_n5.arrays.invalidate import forget
+from xarray_n5.arrays.marker import REPAIRED, Underway, all_underway
+from xarray_n5.errors import MetadataError
+from xarray_n5.integrity.report import DAMAGED, decoded, known_of
+from xarray_n5.integrity.report import report as report_on
+from xarray_n5.model.options import check_option
+from xarray_n5.model.paths import QUARANTINE, join
+from xarray_n5.writing.resume import inside
+from xarray_n5.writing.writes import now, writer_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import xarray as xr
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.model.grid import Index
+
+
+def repair(
+    url: object,
+    path: str = "",
+    report: xr.Dataset | None = None,
+    *,
+    how: Literal["quarantine", "remove"] = "quarantine",
+    missing: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Remove damaged chunks, so that ``to_n5(..., resume=True)`` writes exactly these again.
+
+    Each chunk is read again right before it is removed: one that is whole by then stays, whatever
+    the report says of it.
+
+    The array is marked as one whose write goes on. Who resumes it vouches for giving the same
+    values: of a write that had ended, nothing is kept by which they could be told from others.
+
+    Parameters
+    ----------
+    url, path, storage_options
+        As in :func:`open_array`.
+    report
+        What :func:`verify` found; by default it is asked to look deep.
+    how
+        "quarantine" moves damaged chunks into the folder ``.quarantine`` beside them; "remove"
+        removes them.
+    missing
+        Whether chunks that are missing are to be written again, too.
+
+    Returns
+    -------
+    xarray.Dataset
+        The report, computed; its attribute ``repaired`` counts the chunks that were removed.
+
+    Raises
+    ------
+    NodeNotFoundError, MetadataError, ValueError
+        As in :func:`open_array`; if the report is about another array.
+    """
+    check_option("how", how, "quarantine", "remove")
+    array = open_array(url, path, mode="r+", storage_options=storage_options)
+    found = report_on(_as_read(url, path, storage_options), deep=True) if report is None else report
+    found = found.load()
+    if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
+        raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
+    if not array.metadata.content.is_writable:
+        raise MetadataError(f"{array.url} holds {array.metadata.content.value}: read only")
+    store, states = array.container, found["state"].to_numpy()
+    # A short chunk is what other programs leave where an array grew, unless its digest is known.
+    kinds = DAMAGED if found.attrs.get("digests") else DAMAGED - {"wrong-shape"}
+    looked_at = _Look(array, kinds, *known_of(array, deep=True)[0])
+    damaged = [index for index in _indices(np.isin(states, sorted(kinds))) if looked_at(index)[0]]
+    absent = _indices(states == "missing") if missing else []
+    absent = [index for index in absent if not store.exists(array.chunk_key(index))]
+    _mark(array, damaged + absent)
+    begun = [each for each in all_underway(store, array.path) if each.token != REPAIRED]
+    removed = 0
+    for index in damaged:
+        # Somebody may have written the chunk since the report was made, or just now.
+        still, data = looked_at(index)
+        if not still or data is None:
+            continue
+        key = array.chunk_key(index)
+        removed += 1
+        # In HDF5 a chunk that is removed stays, and would look as if it had been written.
+        forget(begun, (), tuple(range(place, place + 1) for place in index), array.chunks)
+        if how == "quarantine":
+            inner = key.removeprefix(f"{array.path}/" if array.path else "")
+            kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
+            store.set(kept, data)
+        store.delete([key])
+    if not any(each.facts() for each in all_underway(store, array.path) if each.token != REPAIRED):
+        store.delete([join(array.path, each) for each in store.partials(array.path)])
+    return found.assign_attrs(repaired=removed)
+
+
+def _as_read(url: object, path: str, options: Mapping[str, Any] | None) -> Array:
+    return open_array(url, path, mode="r+", storage_options=options, missing="error")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Look at a chunk as it is stored now, and say whether it is to be removed."""
+
+    array: Array
+    kinds: frozenset[str]
+    """The states in which a chunk is removed."""
+    digests: np.ndarray
+    known: np.ndarray
+
+    def __call__(self, index: Index) -> tuple[bool, bytes | None]:
+        """Return whether a chunk is damaged now, and its bytes."""
+        data = self.array.container.get(self.array.chunk_key(index))
+        wanted = int(self.digests[index]) if self.known[index] else None
+        return decoded(self.array, index, data, wanted)[0] in self.kinds, data
+
+
+def _indices(where: np.ndarray) -> list[Index]:
+    return [tuple(map(int, at)) for at in np.argwhere(where)]
+
+
+def _mark(array: Array, chunks: list[Index]) -> None:
+    """Say which chunks are to be written again, but for those that unfinished writes see to."""
+    store = array.container
+    mark = Underway(store=store, path=array.path, token=REPAIRED)
+    others = [each.facts() for each in all_underway(store, array.path) if each != mark]
+    boxes = [inside(each, array) for each in others if each]
+    left = [index for index in chunks if not any(_lies_in(index, box) for box in boxes)]
+    before = mark.facts() or {}
+    mark = mark.as_found(before)
+    listed = {*left, *(tuple(index) for index in before.get("chunks", ()))}
+    if listed:
+        mark.begin({"chunks": sorted(listed), "by": writer_name(), "began": now()})
+
+
+def _lies_in(index: Index, box: tuple[range, ...] | None) -> bool:
+    return box is not None and all(map(contains, box, index))

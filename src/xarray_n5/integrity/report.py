@@ -1,0 +1,175 @@
+"""What is stored, chunk by chunk: whether it is there, whether it is whole, and mending it."""
+
+from __future__ import annotations
+
+import uuid
+from operator import add
+from typing import TYPE_CHECKING, Any, cast
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+from dask.array.core import normalize_chunks
+from dask.layers import ArraySliceDep
+
+from xarray_n5.arrays.chunk_io import ahead_of
+from xarray_n5.arrays.invalidate import box_of
+from xarray_n5.arrays.marker import REPAIRED, all_underway
+from xarray_n5.errors import ChunkError, VarlengthChunkError
+from xarray_n5.model.chunking import group_chunks
+from xarray_n5.model.paths import is_own
+from xarray_n5.model.receipts import digest
+from xarray_n5.stores import bounded, peek_many
+from xarray_n5.writing.chunk_table import apart, dims_of_grid, places, whole_grid
+from xarray_n5.writing.digests import read_digests
+
+if TYPE_CHECKING:
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.model.grid import Index
+    from xarray_n5.writing.digests import Digests
+
+_STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
+DAMAGED = frozenset(_STATES[2:])
+
+_FACTS = np.dtype([("state", f"U{max(map(len, _STATES))}"), ("bytes", "i8"), ("digest", "u8")])
+
+_TOGETHER = 256
+"""How many chunks one task looks at."""
+
+_HEAD = 512
+"""How many bytes of a chunk tell what there is to be known without decoding it."""
+
+
+def report(array: Array, *, deep: bool) -> xr.Dataset:
+    """Return in which state each chunk of an array is, lazily; see :func:`xarray_n5.verify`."""
+    expected, attributes = known_of(array, deep=deep)
+    box = whole_grid(array)
+    dims = apart(dims_of_grid(array), _FACTS.names or ())
+    facts = _looked_at(array, expected, deep=deep)
+    variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
+    return xr.Dataset(variables, places(box, dims), attributes)
+
+
+def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the states that :func:`report` finds, and its attributes; few chunks need no Dask."""
+    expected, attributes = known_of(array, deep=deep)
+    if array.grid.size > _TOGETHER:
+        return _looked_at(array, expected, deep=deep)["state"].compute(), attributes
+    whole = tuple(slice(0, count) for count in array.grid.counts)
+    return _look_at(array, whole, *expected, deep=deep)["state"], attributes
+
+
+def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
+    """Return the digests, which of them there are, and what is to be said of the whole array."""
+    counts = tuple(map(len, whole_grid(array)))
+    digests = read_digests(array) if deep else None
+    unfinished = all_underway(array.container, array.path)
+    for each in unfinished if digests else ():
+        # What is written now has its digests at the end.
+        side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
+        if side is not None and digests is not None:
+            digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
+    return _expected(digests, counts), {
+        "array": array.url,
+        "stray": _strays(array),
+        "unfinished": [each.token for each in unfinished],
+        "digests": digests is not None,
+    }
+
+
+def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: bool) -> Any:
+    """Return the facts of all chunks, as a dask array."""
+    counts = array.grid.counts
+    blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
+    return da.map_blocks(
+        cast("Any", _look_at),
+        array.bare(),
+        ArraySliceDep(normalize_chunks(blocks, counts)),
+        *(da.from_array(each, chunks=blocks) for each in expected),
+        deep=deep,
+        name=f"verify_n5-{uuid.uuid4().hex}",  # what was found before may be different now
+        dtype=_FACTS,
+        meta=np.empty((0,) * array.ndim, _FACTS),
+    )
+
+
+def _expected(digests: Digests | None, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    if digests is None:
+        zeros = np.broadcast_to(np.uint64(0), counts)
+        return zeros, np.broadcast_to(np.False_, counts)
+    return digests.values, digests.known
+
+
+def _look_at(
+    array: Array,
+    where: tuple[slice, ...],
+    expected: np.ndarray,
+    known: np.ndarray,
+    *,
+    deep: bool,
+) -> np.ndarray:
+    """Return what is found of some chunks."""
+    facts = np.zeros(expected.shape, _FACTS)
+    start = tuple(side.start for side in where)
+    indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
+    store = bounded(array.container, array.metadata.most_stored)
+    if not deep:
+        looked = peek_many(store, map(array.chunk_key, indices), _HEAD)
+        for spot, index, head in zip(np.ndindex(facts.shape), indices, looked, strict=True):
+            facts[spot] = _peeked(array, index, head)
+        return facts
+    fetched = store.fetch(map(array.chunk_key, indices), ahead_of(store, array.metadata))
+    for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
+        wanted = int(expected[spot]) if known[spot] else None
+        facts[spot] = decoded(array, index, data, wanted)
+    return facts
+
+
+def decoded(
+    array: Array, index: Index, data: bytes | None, wanted: int | None
+) -> tuple[str, int, int]:
+    """Return a chunk's state, bytes and digest, having decoded it and compared it with `wanted`."""
+    if data is None:
+        return "missing", 0, 0
+    try:
+        block, whole = array.decode_chunk(index, data)
+    except VarlengthChunkError:
+        return "ok", len(data), 0
+    except ChunkError as error:
+        return _damage(error.__cause__), len(data), 0
+    if not whole:
+        return "wrong-shape", len(data), 0
+    found = digest(block)
+    state = "ok" if wanted is None or found == wanted else "digest-differs"
+    return state, len(data), found
+
+
+def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tuple[str, int, int]:
+    if found is None:
+        return "missing", 0, 0
+    try:
+        shape = array.peek_chunk(*found)
+    except (ValueError, EOFError) as error:
+        return _damage(error), found[1], 0
+    extent = array.grid.extent(index)
+    whole = all(have >= need for have, need in zip(shape, extent, strict=True))
+    return "ok" if whole else "wrong-shape", found[1], 0
+
+
+def _damage(cause: BaseException | None) -> str:
+    """Return what a chunk suffers from that cannot be decoded."""
+    return "truncated" if isinstance(cause, EOFError) else "undecodable"
+
+
+def _strays(array: Array) -> list[str]:
+    """Return the files beside an array's document that are none of its chunks, nor kept here."""
+    found, stored = [], False
+    for key in array.container.walk(array.path):
+        index = array.chunk_index(key)
+        known = index in array.grid if index is not None else is_own(key) or key in array.documents
+        stored = stored or index is not None
+        if not known:
+            found.append(key)
+    if found and not stored:
+        next(array.stored_chunks(), None)  # raises where the node is a group
+    return found

@@ -1,0 +1,79 @@
+"""The public :func:`verify`: of an array, or of all arrays in a container or a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.walk import Walk
+from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.integrity.report import report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def verify(
+    url: object,
+    path: str = "",
+    *,
+    deep: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return in which state each chunk is: lazily, to be computed in parallel.
+
+    Parameters
+    ----------
+    url, path, storage_options
+        As in :func:`open_array`; `path` names an array or a group, by default the container.
+    deep
+        Whether chunks are decoded, and compared with the digests that ``to_n5(...,
+        checksums=True)`` kept; else their headers and sizes alone are looked at, which finds what
+        is cut off without compression or with blosc, and little else.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataTree
+        Of an array, on the chunk grid: ``state`` ("ok", "missing", "truncated", "undecodable",
+        "wrong-shape", "digest-differs"), ``bytes`` in the store, and ``digest``, the xxh64 of what
+        is read (0 where it was not). Among the attributes, ``stray`` lists files of the array that
+        are none of its chunks, ``unfinished`` writes that have not ended, and ``digests`` says
+        whether there are any. A chunk that was never written is "missing"; whether it should be
+        there only its writer knows.
+
+        Of a group, a tree with such a node for each array in it, at its path in the group. The
+        attribute ``errors`` of the tree says, by path, why something in it cannot be read.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing, or no array in the group.
+    MetadataError
+        If the metadata of the array at `path` cannot be understood.
+
+    Examples
+    --------
+    >>> report = verify("a.n5", "em/s0").compute()  # doctest: +SKIP
+    >>> report.where(report.state == "truncated", drop=True)  # doctest: +SKIP
+    >>> damaged = verify("a.n5").compute().filter(  # doctest: +SKIP
+    ...     lambda node: "state" in node and not node["state"].isin(["ok", "missing"]).all()
+    ... )
+    """
+    walk = Walk.at(url, path, storage_options, whole=True)
+    if isinstance(walk.root, Array):
+        return report(walk.root, deep=deep)
+    reports, errors = {}, {}
+    for found in walk.arrays():
+        inner = found.path.removeprefix(walk.root.path).strip("/")
+        if isinstance(found.node, Array):
+            reports[inner] = report(found.node, deep=deep)
+        else:
+            errors[inner] = found.problem
+    if not reports and not errors:
+        why = "there is nothing to verify: is that the right place?"
+        raise NodeNotFoundError(walk.store.url, walk.root.path, "array", why)
+    tree = xr.DataTree.from_dict(reports)
+    tree.attrs = {"group": walk.root.url, "errors": errors}
+    return tree

@@ -1,0 +1,1 @@
+"""Pure values: grids, indices, chunk shapes, metadata, axes, units, paths."""

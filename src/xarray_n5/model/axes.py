@@ -1,0 +1,279 @@
+"""What an axis means: its name, unit and the place of its samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Literal
+
+from xarray_n5.errors import printable
+from xarray_n5.model.units import split_unit, unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+Kind = Literal["space", "time", "channel"]
+
+_SHOWN = 8
+"""How many labels a text shows."""
+
+DEFAULT_NAMES = ("x", "y", "z")
+"""Names of unnamed axes, the last axis first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Axis:
+    """One axis of an array, in the order numpy sees it.
+
+    Sample ``i`` lies at ``offset + i * scale``, in ``unit``: the place of its centre.
+
+    >>> Axis(name="z", unit="nm", scale=4.0).position(10)
+    40.0
+    """
+
+    name: str | None = None
+    """The dimension's name in xarray; None leaves it to :func:`names`."""
+    kind: Kind | None = None
+    """What the axis counts, where the metadata says so."""
+    unit: str | None = None
+    """The unit as it was written; None where there is none."""
+    scale: float | None = None
+    """Distance between two samples; None where nothing is known of it."""
+    offset: float = 0.0
+    """Where sample 0 lies."""
+    labels: tuple[str, ...] | None = None
+    """A text for each sample, instead of a place."""
+    factor: float = field(default=1.0, compare=False)
+    """How many samples of its pyramid's base level one sample stands for, where that is known."""
+
+    def __post_init__(self) -> None:
+        if self.scale is not None and not (math.isfinite(self.scale) and self.scale != 0):
+            raise ValueError(
+                f"the scale of axis {self.name!r} is {self.scale}; a finite number but 0 is needed"
+            )
+        if not (math.isfinite(self.factor) and self.factor > 0):
+            raise ValueError(
+                f"the factor of axis {self.name!r} is {self.factor}; a positive number is needed"
+            )
+        if not math.isfinite(self.offset):
+            raise ValueError(
+                f"the offset of axis {self.name!r} must be a finite number, not {self.offset}"
+            )
+
+    def __repr__(self) -> str:
+        """Show what is known.
+
+        >>> Axis(name="z", scale=4.0)
+        Axis(name='z', scale=4.0)
+        """
+        known = ((each.name, getattr(self, each.name)) for each in fields(self))
+        default = Axis.__dataclass_fields__
+        shown = (f"{name}={value!r}" for name, value in known if value != default[name].default)
+        return f"Axis({', '.join(shown)})"
+
+    def __str__(self) -> str:
+        """Say where the samples lie.
+
+        >>> print(Axis(name="z", unit="nm", scale=4.0, offset=100.0))
+        z: 100 + 4 i nm
+        """
+        where = "no places"
+        if self.labels is not None:
+            more = ["..."] if len(self.labels) > _SHOWN else []
+            where = ", ".join([*self.labels[:_SHOWN], *more])
+        elif self.placed:
+            where = f"{self.offset:g} + {self.step:g} i {self.unit or '(no unit)'}"
+        return printable(f"{self.name or '(no name)'}: {where}")
+
+    @property
+    def step(self) -> float:
+        """The distance between two samples, 1 where nothing is known of it."""
+        return 1.0 if self.scale is None else self.scale
+
+    @property
+    def base(self) -> tuple[float, float]:
+        """Scale and offset of the base level, if this one stands for :attr:`factor` samples.
+
+        A voxel lies where the mean of those it stands for lies: (factor - 1) / 2 base steps on.
+        """
+        scale = self.step / self.factor
+        return scale, self.offset - scale * (self.factor - 1) / 2
+
+    def position(self, sample: float) -> float:
+        """Return where `sample` lies, in :attr:`unit`."""
+        return self.offset + sample * self.step
+
+    def coarser(self, factor: int, *, centred: bool = True) -> Axis:
+        """Return the axis of a level of which one sample stands for `factor` of this one's.
+
+        It lies where the mean of those lies, or else where the first of them does.
+
+        >>> Axis(name="z", scale=4.0).coarser(2)
+        Axis(name='z', scale=8.0, offset=2.0, factor=2.0)
+        """
+        if factor == 1:
+            return self
+        shift = self.step * (factor - 1) / 2 if centred else 0.0
+        return replace(
+            self, scale=self.step * factor, offset=self.offset + shift, factor=self.factor * factor
+        )
+
+    @property
+    def placed(self) -> bool:
+        """Whether anything is known of where the samples lie."""
+        return self.scale is not None or self.offset != 0 or self.labels is not None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Geometry:
+    """The axes of an array, in C order, and where each fact came from."""
+
+    axes: tuple[Axis, ...]
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where it was read: "names", "units", "scale", "offset", "labels" to "dialect: attribute".
+
+    Without an "offset", sample 0 of the base level lies at 0.
+    """
+    spoken: tuple[str, ...] = field(default=(), compare=False)
+    """All dialects that the array's attributes speak."""
+    affine: tuple[tuple[float, ...], ...] | None = None
+    """Rows of n + 1 numbers, where places do not come axis by axis; then no axis has a scale."""
+
+    def __repr__(self) -> str:
+        """Show a line for each axis, and where each fact was read."""
+        lines = [f"<xarray_n5.Geometry, {self.ndim} axes>", *map(str, self.axes)]
+        if self.affine is not None:
+            lines += ["affine: " + ", ".join(f"{n:g}" for n in row) for row in self.affine]
+        width = max((len(field) for field in self.sources), default=0)
+        lines += [f"{field:{width}} from {where}" for field, where in self.sources.items()]
+        return "\n    ".join(map(printable, lines))
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.axes)
+
+    @property
+    def named(self) -> bool:
+        """Whether any axis has a name."""
+        return any(axis.name for axis in self.axes)
+
+    @property
+    def placed(self) -> bool:
+        """Whether anything is known of where the samples lie."""
+        return self.affine is not None or any(axis.placed for axis in self.axes)
+
+    @property
+    def relative(self) -> bool:
+        """Whether places are counted in voxels of the base level: nothing is known of their size.
+
+        An array that has no factors either, but scales of 1 without unit, is relative too.
+        """
+        return self.affine is None and all(
+            axis.unit is None and axis.labels is None and axis.base == (1.0, 0.0)
+            for axis in self.axes
+        )
+
+    def called(self, dims: Sequence[str] | None) -> Geometry:
+        """Return the geometry with other names; as it is where there are more or fewer of them.
+
+        Raises
+        ------
+        ValueError
+            If a name stands twice.
+        """
+        if dims is None or len(dims) != self.ndim:
+            return self
+        if len(set(dims)) != len(dims):
+            raise ValueError(f"dims must be different names, not {list(dims)}")
+        axes = (replace(a, name=name) for a, name in zip(self.axes, dims, strict=True))
+        return replace(self, axes=tuple(axes), sources={**self.sources, "names": "dims"})
+
+    def with_names(self, avoid: AbstractSet[str] = frozenset()) -> Geometry:
+        """Return the geometry with a name for every axis; see :func:`names`."""
+        named = zip(self.axes, names(self.axes, avoid), strict=True)
+        return replace(self, axes=tuple(replace(axis, name=name) for axis, name in named))
+
+    def below(self, outer: tuple[Axis, ...]) -> Geometry:
+        """Return the geometry with other axes before its own."""
+        rows, more = self.affine, len(outer)
+        if rows is not None:
+            ones = [[float(row == at) for at in range(more + self.ndim + 1)] for row in range(more)]
+            rows = (*map(tuple, ones), *((*(0.0,) * more, *row) for row in rows))
+        return replace(self, axes=(*outer, *self.axes), affine=rows)
+
+    def transpose(self) -> Geometry:
+        """Return the geometry of the transposed array."""
+        turned = self.affine and tuple((*row[-2::-1], row[-1]) for row in self.affine[::-1])
+        return replace(self, axes=self.axes[::-1], affine=turned)
+
+
+def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
+    """Return a unique name for each axis: its own, else a default for its place.
+
+    The last three are z, y and x, those before them ``dim_0``, ``dim_1``, ...: nothing says which
+    of them is time. No default is among those to `avoid`.
+
+    >>> names((Axis(), Axis(), Axis(name="v")))
+    ('z', 'y', 'v')
+    >>> names((Axis(),) * 5)
+    ('dim_0', 'dim_1', 'z', 'y', 'x')
+    """
+    given = {axis.name for axis in axes if axis.name} | avoid
+    seen: set[str] = set()
+    result: list[str] = []
+    for number, axis in enumerate(reversed(axes)):
+        default = f"dim_{len(axes) - 1 - number}"
+        if number < len(DEFAULT_NAMES):
+            other = f"dim_{number + max(0, len(axes) - len(DEFAULT_NAMES))}"
+            default = DEFAULT_NAMES[number] if DEFAULT_NAMES[number] not in given else other
+        name = axis.name or default
+        while name in seen or (not axis.name and name in given):
+            name += "_"
+        seen.add(name)
+        result.append(name)
+    return tuple(reversed(result))
+
+
+def kind_of(name: str | None, unit: str | None) -> Kind | None:
+    """Return what an axis counts, judged by its name and unit; None where they do not tell."""
+    known = unit_of(unit)
+    if name == "t" or (known is not None and known.quantity == "time"):
+        return "time"
+    if name in {"c", "channel"}:
+        return "channel"
+    if name in {"x", "y", "z"} or (known is not None and known.quantity == "length"):
+        return "space"
+    return None
+
+
+def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:
+    """Return the geometry that `axes` describe: names, :class:`Axis` objects or a geometry.
+
+    Raises
+    ------
+    ValueError
+        If there is not exactly one for each of `ndim` axes, or a name stands twice.
+    """
+    given = (
+        axes
+        if isinstance(axes, Geometry)
+        else Geometry(tuple(axis if isinstance(axis, Axis) else Axis(name=axis) for axis in axes))
+    )
+    built = tuple(map(_completed, given.axes))
+    if len(built) != ndim:
+        raise ValueError(f"{len(built)} axes were given for an array with {ndim}")
+    written = [axis.name for axis in built if axis.name]
+    if len(set(written)) != len(written):
+        raise ValueError(f"axis names must be unique, not {written}")
+    return replace(given, axes=built)
+
+
+def _completed(axis: Axis) -> Axis:
+    """Return an axis with its kind, and with a number before its unit in its scale."""
+    times, unit = split_unit(axis.unit)
+    kind = axis.kind or kind_of(axis.name, unit)
+    if times == 1:
+        return replace(axis, kind=kind)
+    return replace(axis, kind=kind, unit=unit, scale=axis.step * times, offset=axis.offset * times)

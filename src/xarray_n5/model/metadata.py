@@ -1,0 +1,153 @@
+"""The one model that every format speaks: arrays and groups, in C order, without IO."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.grid import ChunkGrid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.model.codec import Compression
+
+Attributes: TypeAlias = "Mapping[str, Any]"
+"""A node's user attributes: JSON values, exactly as they are stored."""
+
+
+def lists_levels(attributes: Attributes) -> bool:
+    """Return whether attributes list the factors of several levels, as those of groups do.
+
+    >>> lists_levels({"downsamplingFactors": [[1, 1, 1], [2, 2, 1]]})
+    True
+    """
+    factors = attributes.get("downsamplingFactors")
+    return isinstance(factors, list) and any(isinstance(each, list) for each in factors)
+
+
+def check_factors(attributes: Attributes, where: str) -> None:
+    """Raise where an array's attributes are to list several levels, which makes it a group.
+
+    Raises
+    ------
+    MetadataError
+        Naming the attribute.
+    """
+    if lists_levels(attributes):
+        raise MetadataError(
+            f"{where}: 'downsamplingFactors' is a list for several levels, by which readers take a "
+            "node for a group; write the array's own factors, and the list on its group"
+        )
+
+
+class Content(Enum):
+    """What the chunks of an array hold."""
+
+    NUMBERS = "numbers"
+    """One number for each element."""
+    TEXTS = "texts"
+    """One text for each element, of any length, which can be written."""
+    STRINGS = "strings"
+    """One text for each element, NUL-terminated UTF-8."""
+    OBJECTS = "objects"
+    """Serialised Java objects, which are never decoded."""
+    LABEL_MULTISETS = "label multisets"
+    """Paintera's sets of labels and counts, one set for each element."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether such chunks can be written."""
+        return self in {Content.NUMBERS, Content.TEXTS}
+
+
+_ENCODED = 8
+"""How many times its own size a chunk may take when stored: filters may widen numbers."""
+
+_SMALL = 1 << 24
+"""How many bytes a chunk may take beside that: 16 MiB; chunks of other shapes are read, too."""
+
+_VARYING = 1 << 30
+"""How many bytes a chunk may take whose elements have no fixed size: 1 GiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayMetadata:
+    """What is known of an array without reading its chunks."""
+
+    shape: tuple[int, ...]
+    """The array's shape, in elements."""
+    chunks: tuple[int, ...]
+    """The shape of a chunk that no edge clips, in elements."""
+    dtype: np.dtype[Any]
+    """The type of an element in memory, in native byte order."""
+    compression: Compression
+    """What turns a chunk's payload into bytes."""
+    attributes: Attributes = field(default_factory=dict)
+    """The user's attributes."""
+    content: Content = Content.NUMBERS
+    """What the chunks hold."""
+    legacy: bool = False
+    """Whether chunk headers of the format's first description are tried, too."""
+    fill: Any = None
+    """What an element of a missing chunk reads as; None for zero."""
+    layout: Any = None
+    """What else the format must know to read a chunk; its own affair."""
+
+    @property
+    def grid(self) -> ChunkGrid:
+        """The chunk grid."""
+        return ChunkGrid(self.shape, self.chunks)
+
+    @property
+    def fill_value(self) -> object:
+        """What an element of a missing chunk reads as."""
+        if self.fill is not None:
+            return self.fill
+        return "" if self.dtype.kind == "O" else np.zeros((), self.dtype)[()]
+
+    @property
+    def may_lack_chunks(self) -> bool:
+        """Whether every reader knows what a missing chunk holds.
+
+        Where Zarr names no fill value, zarr-python 2 shows whatever the memory held before.
+        """
+        return getattr(self.layout, "filled", True)
+
+    @property
+    def most_stored(self) -> int:
+        """How many bytes a stored chunk may have, generously: more are not fetched."""
+        most = _ENCODED * math.prod(self.chunks) * self.dtype.itemsize + _SMALL
+        plain = self.content.is_writable and not self.dtype.hasobject
+        return most if plain else max(most, _VARYING)
+
+    def bare(self) -> ArrayMetadata:
+        """Return the metadata without attributes: all that a chunk needs to be read."""
+        return replace(self, attributes={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """What is known of a group."""
+
+    attributes: Attributes = field(default_factory=dict)
+    """The user's attributes."""
+
+
+Metadata: TypeAlias = ArrayMetadata | GroupMetadata
+
+
+class Varlength(ValueError):  # noqa: N818 - what a chunk turned out to be, not a fault of it
+    """Raised by a format whose chunk holds a list of elements instead of an array of them."""
+
+    def __init__(self, elements: np.ndarray, shape: tuple[int, ...]) -> None:
+        self.elements = elements
+        super().__init__(
+            f"a varlength block of {elements.size} elements, told to be of shape {shape}, is not "
+            "an array chunk; Array.read_chunk(index) returns its elements"
+        )

@@ -1,0 +1,130 @@
+"""What was written: a line for each chunk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import xxhash
+
+from xarray_n5.model.alerts import ODD
+from xarray_n5.model.json import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xarray_n5.model.grid import Index
+
+
+def digest(block: np.ndarray) -> int:
+    """Return the xxh64 of a chunk's elements: little-endian, in C order, as far as the array goes.
+
+    Texts are in UTF-8, each after the number of its bytes (4 bytes).
+
+    >>> hex(digest(np.arange(4, dtype=">u2")))
+    '0xa1ca3305c5cc4c10'
+    """
+    if block.dtype.hasobject:
+        texts = [str(each).encode() for each in block.flat]
+        return xxhash.xxh64_intdigest(b"".join(len(t).to_bytes(4, "little") + t for t in texts))
+    plain = np.ascontiguousarray(block, block.dtype.newbyteorder("<")).reshape(-1)
+    return xxhash.xxh64_intdigest(plain.view("u1").data if plain.size else b"")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Receipts:
+    """Some chunks that were written, a row each."""
+
+    indices: np.ndarray
+    """The chunks' coordinates, int64, a column for each axis."""
+    sizes: np.ndarray
+    """Their bytes in the store, int64: 0 of chunks that hold nothing and are not stored."""
+    digests: np.ndarray
+    """The xxh64 of their elements, uint64."""
+    seconds: np.ndarray
+    """How long encoding and storing took, float32."""
+    writers: np.ndarray
+    """Which of `names` wrote them, int32."""
+    names: tuple[str, ...] = ()
+    """Who wrote them."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[Index, int, int, float]], ndim: int, writer: str) -> Self:
+        """Return what one writer wrote: indices, sizes, digests and seconds."""
+        indices, sizes, digests, seconds = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return cls(
+            np.array(indices, np.int64).reshape(len(rows), ndim),
+            np.array(sizes, np.int64),
+            np.array(digests, np.uint64),
+            np.array(seconds, np.float32),
+            np.zeros(len(rows), np.int32),
+            (writer,),
+        )
+
+    @classmethod
+    def merge(cls, parts: Iterable[Receipts]) -> Self:
+        """Return several as one."""
+        several = list(parts)
+        names = tuple(dict.fromkeys(name for part in several for name in part.names))
+        places = {name: place for place, name in enumerate(names)}
+        writers = [
+            np.array([places[name] for name in part.names], np.int32)[part.writers]
+            for part in several
+        ]
+        return cls(
+            np.concatenate([part.indices for part in several]),
+            np.concatenate([part.sizes for part in several]),
+            np.concatenate([part.digests for part in several]),
+            np.concatenate([part.seconds for part in several]),
+            np.concatenate(writers),
+            names,
+        )
+
+    def chosen(self, rows: np.ndarray) -> Receipts:
+        """Return some of the rows."""
+        return Receipts(
+            self.indices[rows],
+            self.sizes[rows],
+            self.digests[rows],
+            self.seconds[rows],
+            self.writers[rows],
+            self.names,
+        )
+
+    def to_json(self) -> bytes:
+        """Return the receipts as a file holds them."""
+        columns: dict[str, Any] = {
+            "indices": self.indices.tolist(),
+            "sizes": self.sizes.tolist(),
+            "digests": [f"{each:016x}" for each in self.digests.tolist()],
+            "seconds": [round(each, 6) for each in self.seconds.tolist()],
+            "writers": [self.names[each] for each in self.writers.tolist()],
+        }
+        return json.dumps(columns).encode()
+
+    @classmethod
+    def from_json(cls, document: bytes, ndim: int) -> Self:
+        """Return the receipts that a file holds.
+
+        Raises
+        ------
+        ValueError
+            If it holds something else.
+        """
+        try:
+            found = parse_json(document, "receipts", len(document))
+            digests = [int(each, 16) for each in found["digests"]]
+            rows = list(
+                zip(found["indices"], found["sizes"], digests, found["seconds"], strict=True)
+            )
+            read = cls.of(rows, ndim, "")
+            names = tuple(dict.fromkeys(map(str, found["writers"])))
+            writers = np.array([names.index(str(each)) for each in found["writers"]], np.int32)
+        except ODD as error:
+            raise ValueError(f"no receipts: {error}") from error
+        return cls(read.indices, read.sizes, read.digests, read.seconds, writers, names)

@@ -1,0 +1,83 @@
+"""Levels of a pyramid as blocks of Dask, each read from whole chunks of the level before it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dask import config
+from dask.utils import parse_bytes
+
+from xarray_n5.graph import in_one_layer, label, slices_of
+from xarray_n5.model.chunking import group_chunks
+from xarray_n5.pyramids.reduce import reduce_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import dask.array as da
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.pyramids.reduce import Method
+
+_MOST = 1 << 25
+"""The most bytes that a task reads of the level before, if one chunk does not need more: 32 MiB."""
+
+
+def coarser_blocks(
+    finer: Array,
+    step: tuple[int, ...],
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    method: Method,
+    token: str,
+) -> da.Array:
+    """Return the next level, in blocks of whole chunks.
+
+    Parameters
+    ----------
+    finer
+        The level before it, as it will be stored when the blocks are computed.
+    step
+        By how much the level is coarser.
+    shape, chunks
+        Its shape, and that of its chunks.
+    method
+        What becomes of a window.
+    token
+        What tells its values from others.
+    """
+    sides = _sides(finer, step, chunks)
+    blocks = tuple(
+        (side,) * (size // side) + ((size % side,) if size % side or not size else ())
+        for side, size in zip(sides, shape, strict=True)
+    )
+    name = f"{label('coarser', finer.name)}-{token}"
+    where = slices_of(blocks)
+    return in_one_layer(
+        name, read_coarser, finer, where, blocks, finer.dtype, step=step, method=method
+    )
+
+
+def read_coarser(
+    finer: Array, where: tuple[slice, ...], step: Sequence[int], method: Method
+) -> np.ndarray:
+    """Return a part of the next level."""
+    sides = zip(where, step, finer.shape, strict=True)
+    place = tuple(slice(w.start * f, min(w.stop * f, size)) for w, f, size in sides)
+    return reduce_windows(np.asarray(finer[place]), step, method)
+
+
+def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of blocks: whole chunks of both levels, where those are not too large.
+
+    Else whole chunks of the level that is written, and some of the other are read several times.
+    Blocks near to cubes share the fewest: whole chunks of both along some axes alone cost more.
+    """
+    limit = min(_MOST, parse_bytes(config.get("array.chunk-size")))
+    one = tuple(side * factor for side, factor in zip(chunks, step, strict=True))
+    both = tuple(math.lcm(side, own) for side, own in zip(one, finer.chunks, strict=True))
+    sides = both if math.prod(both) * finer.dtype.itemsize <= limit else one
+    grouped = group_chunks(sides, finer.shape, finer.dtype.itemsize, limit)
+    return tuple(side // factor for side, factor in zip(grouped, step, strict=True))

@@ -1,0 +1,174 @@
+"""By how much each level of a pyramid is coarser than the one before it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from xarray_n5.model.axes import kind_of
+from xarray_n5.model.units import unit_of
+from xarray_n5.pyramids.reduce import coarse_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xarray_n5.model.axes import Axis, Geometry
+
+Step: TypeAlias = "int | Mapping[str, int] | Sequence[int]"
+"""The factors of one level: one for all axes of space, by dimension, or (in a list) by axis."""
+
+_NEAR = math.sqrt(2)
+"""Up to how many times as long as the shortest voxel side another one is halved with it."""
+
+
+def steps_of(
+    geometry: Geometry,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    factors: Step | Sequence[Step] | None,
+    levels: int | None,
+    *,
+    partial: bool,
+) -> list[tuple[int, ...]]:
+    """Return the factors of each coarser level, over the level before it.
+
+    Parameters
+    ----------
+    geometry
+        The base level's axes, all of them named.
+    shape, chunks
+        The base level's shape, and that of its chunks.
+    factors
+        A list with an item for each level; else the same for every level; None for the axes whose
+        voxels are shortest.
+    levels
+        How many levels; None for as many as it takes until one chunk holds a level.
+    partial
+        Whether windows at the ends that are not whole count.
+
+    Raises
+    ------
+    ValueError
+        If an axis cannot be made coarser, or a level would be the one before.
+    """
+    if not shape:
+        raise ValueError("the array is one number and has no axes: no level of it can be coarser")
+    if isinstance(factors, Sequence):
+        if levels is not None:
+            raise ValueError("factors is a list of all levels: levels= can only contradict it")
+        return list(_listed(geometry, shape, factors, partial=partial))
+    if levels is not None and operator.index(levels) < 0:
+        raise ValueError(f"levels is {levels}; give how many coarser levels there are to be")
+    same = None if factors is None else _by_axis(geometry, factors, "factors")
+    if same is not None and set(same) == {1}:
+        raise ValueError(
+            f"factors are {factors!r}, by which no level is coarser: give one of at least 2, and "
+            "axes of space, or a number for each axis"
+        )
+    steps: list[tuple[int, ...]] = []
+    spaced = [_is_space(axis) for axis in geometry.axes]
+    if same is None and not any(spaced):
+        names = [axis.name for axis in geometry.axes]
+        raise ValueError(f"none of the axes {names} is known to be one of space; give factors=")
+    sides = _sides(geometry, spaced)
+    coarsened = spaced if same is None else [factor > 1 for factor in same]
+    while len(steps) < levels if levels is not None else _is_large(shape, chunks, coarsened):
+        step = _shortest(sides, shape, spaced) if same is None else same
+        step = _within(step, shape)
+        if set(step) == {1}:
+            if levels is None:
+                break
+            raise ValueError(f"after {len(steps)} levels nothing is left to make coarser: {shape}")
+        steps.append(step)
+        sides = [side * factor for side, factor in zip(sides, step, strict=True)]
+        shape = coarse_shape(shape, step, partial=partial)
+    return steps
+
+
+def _shortest(
+    sides: Sequence[float], shape: Sequence[int], spaced: Sequence[bool]
+) -> tuple[int, ...]:
+    """Return 2 for the axes that, when they are halved, bring voxels nearest to cubes, 1 else."""
+    able = [space and size > 1 for space, size in zip(spaced, shape, strict=True)]
+    least = min((side for side, can in zip(sides, able, strict=True) if can), default=0.0)
+    return tuple(
+        2 if can and side < _NEAR * least else 1 for side, can in zip(sides, able, strict=True)
+    )
+
+
+def _is_large(shape: Sequence[int], chunks: Sequence[int], coarsened: Sequence[bool]) -> bool:
+    """Return whether a level has several chunks along an axis that is made coarser."""
+    return any(
+        size > side for size, side, each in zip(shape, chunks, coarsened, strict=True) if each
+    )
+
+
+def _sides(geometry: Geometry, spaced: Sequence[bool]) -> list[float]:
+    """Return how long voxels are, in one unit where all axes of space have units of length."""
+    units = [unit_of(axis.unit) for axis in geometry.axes]
+    known = all(
+        unit is not None and unit.quantity == "length"
+        for unit, space in zip(units, spaced, strict=True)
+        if space
+    )
+    return [
+        abs(axis.step) * (unit.size if known and unit is not None else 1.0)
+        for axis, unit in zip(geometry.axes, units, strict=True)
+    ]
+
+
+def _listed(
+    geometry: Geometry, shape: tuple[int, ...], factors: Sequence[Step], *, partial: bool
+) -> Iterator[tuple[int, ...]]:
+    for number, each in enumerate(factors, start=1):
+        what = f"factors of level {number}"
+        step = _by_axis(geometry, each, what)
+        if not isinstance(each, Mapping | Sequence):
+            step = _within(step, shape)
+        if set(step) <= {1}:
+            several = len(factors) > 1 and not any(
+                isinstance(f, Mapping | Sequence) for f in factors
+            )
+            hint = (
+                f"; a list goes level by level, of axes give [{tuple(factors)}]" if several else ""
+            )
+            raise ValueError(f"{what} are {each!r}: it would be the level before it{hint}")
+        for axis, size, factor in zip(geometry.axes, shape, step, strict=True):
+            if factor > max(1, size):
+                raise ValueError(f"{what}: {axis.name!r} has {size} samples, less than {factor}")
+        yield step
+        shape = coarse_shape(shape, step, partial=partial)
+
+
+def _within(step: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return factors no larger than there are samples."""
+    return tuple(min(factor, max(1, size)) for factor, size in zip(step, shape, strict=True))
+
+
+def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
+    """Return the factor along each axis."""
+    names = [axis.name for axis in geometry.axes]
+    try:
+        if isinstance(step, Mapping):
+            if unknown := step.keys() - set(names):
+                raise ValueError(f"{what} are for {sorted(unknown)}, none of the axes {names}")
+            found = tuple(operator.index(step.get(cast("str", name), 1)) for name in names)
+        elif isinstance(step, Sequence):
+            found = tuple(map(operator.index, step))
+        else:
+            factor = operator.index(step)
+            found = tuple(factor if _is_space(axis) else 1 for axis in geometry.axes)
+    except TypeError:
+        raise ValueError(f"{what} are {step!r}; whole numbers are needed") from None
+    if len(found) != len(names) or min(found, default=1) < 1:
+        raise ValueError(f"{what} are {step!r}; {len(names)} numbers of at least 1 are needed")
+    for axis, factor in zip(geometry.axes, found, strict=True):
+        if factor > 1 and axis.labels is not None:
+            raise ValueError(f"{what}: samples along {axis.name!r} have labels and stay apart")
+    return found
+
+
+def _is_space(axis: Axis) -> bool:
+    return (axis.kind or kind_of(axis.name, axis.unit)) == "space" and axis.labels is None

@@ -1,0 +1,289 @@
+"""Files of the local system, shared mounts included, by plain calls of the operating system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from xarray_n5.model.paths import join, meant_by, partial_key
+from xarray_n5.stores.filesystems import local_path
+from xarray_n5.stores.links import (
+    MISSING,
+    check_folder,
+    create_inside,
+    folder_to_write,
+    open_inside,
+    stat_inside,
+)
+from xarray_n5.stores.local_listings import is_hidden, names_in, status, walk_below
+from xarray_n5.stores.new_files import (
+    flush_folder,
+    keep_permissions,
+    make_folders,
+    permissions,
+)
+from xarray_n5.stores.object_info import Found
+from xarray_n5.stores.removal import remove_inside, remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.stores.protocol import Listing
+
+_LARGEST = 1 << 30
+
+_TRIES = 20
+"""How often a file is tried to be created in a directory that others remove."""
+
+_LOCAL = re.compile(r"(?:file|local)://")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """A directory.
+
+    A write goes to a hidden neighbour with a name of its own, which then replaces the file:
+    who reads sees the old bytes or the new ones, and a killed write leaves the old. Renaming
+    works on network mounts that refuse links.
+
+    The directory may be reached through links; what is in it stays in it. Links that leave it are
+    never written or removed through, and read only with `follow_links`.
+    """
+
+    root: str
+    """The directory's absolute path."""
+    fsync: bool = False
+    """Whether a write waits until it would outlive a power cut."""
+    follow_links: bool = False
+    """Whether links that leave the directory are read, and listed; never written through."""
+    limit: int = field(default=_LARGEST, compare=False, repr=False)
+    """How many bytes of a file are read: no more than documents or, see `bounded`, chunks have."""
+    batch: ClassVar[int] = 1
+    """How many keys are worth asking for at once: files come one by one."""
+    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
+    one_writer: ClassVar[bool] = False
+
+    @classmethod
+    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
+        """Return the store at a path, a ``file://`` URL, or what fsspec calls a local file."""
+        follow = options.get("follow_links", False)
+        if not isinstance(follow, bool):
+            raise TypeError(f"follow_links is {follow!r}; expected True or False")
+        if isinstance(place, cls):
+            return place
+        path = _LOCAL.sub("", place) if isinstance(place, str) else local_path(place)
+        if isinstance(place, str) and path and ("::" in path or "://" in path):
+            return None
+        if path is None and isinstance(place, os.PathLike):
+            path = os.fsdecode(place)
+        if path is None:
+            return None
+        # The same place has one name, however it is reached: tokens depend on it.
+        root = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+        return cls(root, follow_links=follow)
+
+    @property
+    def url(self) -> str:
+        """The directory's path."""
+        return self.root
+
+    @property
+    def name(self) -> str:
+        """What the directory is called."""
+        return os.path.basename(self.root)  # noqa: PTH119
+
+    def place(self, path: str) -> object:
+        """Return what tells a node from others."""
+        return ("local", os.path.realpath(self._path(path)))
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{key}" if key else self.root
+
+    def get(self, key: str) -> bytes | None:
+        """Return the bytes at `key`: one open, one read."""
+        opened = open_inside(self.root, key, follow=self.follow_links)
+        if opened is None:
+            return None
+        file, size = opened
+        try:
+            # What is larger than it can be, such as a sparse file, is read as if it were cut off.
+            size = min(size, self.limit + 1)
+            data = os.read(file, size)
+            while len(data) < size and (more := os.read(file, size - len(data))):
+                data += more
+        except IsADirectoryError:
+            return None
+        finally:
+            os.close(file)
+        return data
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes at each key."""
+        return [self.get(key) for key in keys]
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
+        """Iterate over keys and the bytes there, one by one."""
+        return ((key, self.get(key)) for key in keys)
+
+    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first bytes at `key`, and how many there are."""
+        opened = open_inside(self.root, key, follow=self.follow_links)
+        if opened is None:
+            return None
+        file, size = opened
+        try:
+            return os.read(file, count), size
+        except IsADirectoryError:
+            return None
+        finally:
+            os.close(file)
+
+    def durable(self) -> Self:
+        """Return the store with :attr:`fsync`."""
+        return replace(self, fsync=True)
+
+    def set(self, key: str, data: Buffer) -> None:
+        """Replace the file at `key`, whole or not at all; its permissions stay as they are."""
+        # Unique per attempt: a task that runs twice at once must not share it.
+        hidden, before = partial_key(key), permissions(self._path(key))
+        try:
+            file, folder = self._create(hidden, before)
+        except (NotADirectoryError, FileExistsError) as error:
+            raise NotADirectoryError(
+                error.errno, "it lies in a file, not in a directory", self._path(key)
+            ) from error
+        path, temporary = (f"{folder}/{each.rpartition('/')[2]}" for each in (key, hidden))
+        try:
+            try:
+                view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
+                while view:
+                    view = view[os.write(file, view) :]
+                if before is not None:
+                    keep_permissions(file, before)
+                if self.fsync:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+            os.replace(temporary, path)  # noqa: PTH105
+            if self.fsync:
+                flush_folder(folder)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = path  # a full disk does not say which file was too much
+            raise
+
+    def _create(self, key: str, before: os.stat_result | None) -> tuple[int, str]:
+        """Create a file, and its directory where that is missing; never more readable than before.
+
+        Returned are the file's descriptor, and the path of its directory.
+        """
+        mode = 0o666 if before is None else before.st_mode & 0o700
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                return create_inside(self.root, key, mode)
+            # Another process may remove a directory as long as it is empty.
+            prefix = key.rpartition("/")[0]
+            make_folders(folder_to_write(self.root, prefix), flush=self.fsync)
+        return create_inside(self.root, key, mode)
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is a file at `key`."""
+        found = self._stat(key)
+        return found is not None and not stat.S_ISDIR(found.st_mode)
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`."""
+        found = self._stat(prefix)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def _stat(self, key: str) -> os.stat_result | None:
+        return stat_inside(self.root, key, follow=self.follow_links)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files. Directories stay: a writer may be about to use them."""
+        for key in keys:
+            prefix, _, name = key.rpartition("/")
+            folder = check_folder(self.root, prefix, follow=False)
+            if folder is not None:
+                with contextlib.suppress(*MISSING):
+                    os.unlink(f"{folder.real}/{name}")  # noqa: PTH108
+
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove the directory at `prefix` and all in it, `first` first; of a link, the link."""
+        if prefix:
+            above, _, name = prefix.rpartition("/")
+            folder = check_folder(self.root, above, follow=False)
+            if folder is not None:
+                remove_tree(folder.real, name, first)
+            return
+        # What lies in a root goes out of sight, and what makes it a node last of all.
+        for each in self.list("")[0]:
+            if not each.startswith("."):
+                self.delete_tree(each, first)
+        self.delete([first])
+        remove_inside(os.path.realpath(self.root))
+        if not os.path.islink(self.root):  # noqa: PTH114
+            with contextlib.suppress(OSError):
+                os.rmdir(self.root)  # noqa: PTH106
+
+    def is_link(self, prefix: str) -> bool:
+        """Return whether there is a symbolic link at `prefix`."""
+        return os.path.islink(self._path(prefix))  # noqa: PTH114
+
+    def clear_folder(self, prefix: str) -> None:
+        """Remove an empty directory, or a symbolic link; anything else stays."""
+        path = self._path(prefix)
+        with contextlib.suppress(OSError):
+            if os.path.islink(path):  # noqa: PTH114
+                os.unlink(path)  # noqa: PTH108
+            else:
+                os.rmdir(path)  # noqa: PTH106
+
+    def list(self, prefix: str) -> Listing:
+        """Return the names of directories and of files in the directory at `prefix`.
+
+        Links that leave the container are named and not followed; those that lead back to a
+        directory around them are left out.
+        """
+        return names_in(self.root, prefix, follow=self.follow_links)
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return what lies directly under each prefix."""
+        return [self.list(prefix) for prefix in prefixes]
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over the files under `prefix`, relative to it; links that turn back are left."""
+        return (key for key, _ in walk_below(self.root, prefix, follow=self.follow_links))
+
+    def survey(self, prefix: str) -> Iterator[Found]:
+        """Iterate over the files under `prefix`, with their sizes and times."""
+        for key, entry in walk_below(self.root, prefix, follow=self.follow_links):
+            if entry.is_symlink():
+                found = None if is_hidden(key) else self._stat(join(prefix, key))
+            else:
+                found = status(entry)
+            if found is not None:
+                yield Found(key, found.st_size, found.st_mtime)
+
+    def partials(self, prefix: str) -> Iterator[str]:
+        """Iterate over hidden files that killed writes left."""
+        return (key for key in self.walk(prefix) if meant_by(key))
+
+    def above(self) -> LocalStore | None:
+        """Return the directory around this one."""
+        parent = os.path.dirname(self.root)  # noqa: PTH120
+        if parent == self.root:
+            return None
+        return LocalStore(parent, follow_links=self.follow_links)
+
+    def stamp(self, key: str) -> object:
+        """Return the file's time and size: a file that replaced another has a new one."""
+        found = self._stat(key)
+        return None if found is None else (found.st_mtime_ns, found.st_size)

@@ -1,0 +1,121 @@
+"""List local directories, along links that stay in the container, and to an end."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from xarray_n5.errors import UnsafePathError
+from xarray_n5.model.paths import join
+from xarray_n5.stores.links import MISSING, check_folder, is_below, is_link, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_LINKS = 10_000
+"""How many links to directories one walk follows."""
+
+
+def names_in(root: str, prefix: str, *, follow: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the sorted names of directories and of files directly under a prefix.
+
+    A link that leaves the container counts as what it leads to. A link to a directory that it
+    lies in is left out, and so is, below a link, every other one: so walks over the groups of a
+    container end.
+    """
+    folder = check_folder(root, prefix, follow=follow)
+    if folder is None:
+        return (), ()
+    folders: list[str] = []
+    files: list[str] = []
+    above: list[str] = []
+    try:
+        with os.scandir(folder.real) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    files.append(entry.name)
+                elif not _is_linked(entry):
+                    folders.append(entry.name)
+                else:
+                    above = above or _directories_above(root, prefix, follow=follow)
+                    target = os.path.realpath(entry.path)
+                    turns = any(is_below(each, target) for each in above)
+                    if not turns and (follow or not folder.links):
+                        folders.append(entry.name)
+    except MISSING:
+        return (), ()
+    return tuple(sorted(folders)), tuple(sorted(files))
+
+
+def _is_linked(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() or (os.name == "nt" and is_link(entry.stat(follow_symlinks=False)))
+
+
+def _directories_above(root: str, prefix: str, *, follow: bool) -> list[str]:
+    """Return the paths, without links, of the directories from a prefix up to the root."""
+    parts = prefix.split("/") if prefix else []
+    paths = ("/".join(parts[:count]) for count in range(len(parts), -1, -1))
+    found = [check_folder(root, path, follow=follow) for path in paths]
+    return [each.real for each in found if each is not None]
+
+
+def walk_below(root: str, prefix: str, *, follow: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Iterate over the files below a prefix: their keys, relative to it, and their entries.
+
+    Links inside the container are followed, but not to a directory that they lie in.
+
+    Raises
+    ------
+    UnsafePathError
+        If a link to a directory leaves the container and `follow` is false: what is stored is not
+        known then. Hidden ones are files: no chunks lie there. Also if links lead to each other
+        in very many ways.
+    """
+    top = check_folder(root, prefix, follow=follow)
+    level: list[tuple[str, str, tuple[str, ...]]] = (
+        [] if top is None else [("", top.real, (top.real,))]
+    )
+    links = 0
+    while level:
+        inner, real, above = level.pop()
+        below: list[tuple[str, str, tuple[str, ...]]] = []
+        for entry in _entries(real):
+            key = f"{inner}{entry.name}"
+            if not entry.is_dir():
+                yield key, entry
+            elif not _is_linked(entry):
+                below.append((f"{key}/", entry.path, (*above[:-1], entry.path)))
+            elif is_hidden(key) and not follow:
+                yield key, entry
+            else:
+                target = resolve(root, join(prefix, key), entry.path, follow=follow)
+                links += 1
+                if links > _MOST_LINKS:
+                    why = (
+                        f"leads through more than {_MOST_LINKS} links; remove those that form loops"
+                    )
+                    raise UnsafePathError(root, join(prefix, key), why)
+                if not any(is_below(each, target) for each in above):
+                    below.append((f"{key}/", target, (*above, target)))
+        level += reversed(below)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except MISSING:
+        return []
+
+
+def is_hidden(key: str) -> bool:
+    """Return whether the name of a file or directory begins with a dot; no chunks lie there."""
+    return key.rpartition("/")[2].startswith(".")
+
+
+def status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Return the status of a file that is not a link; None if it is gone."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except MISSING:
+        return None

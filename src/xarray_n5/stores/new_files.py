@@ -1,0 +1,60 @@
+"""Permissions of local files that are replaced, and directories that outlive a power cut."""
+
+# ruff: noqa: PTH103, PTH112
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from xarray_n5.stores.links import MISSING
+
+
+def permissions(path: str) -> os.stat_result | None:
+    """Return the status of a file that will be replaced; None where there is none to keep."""
+    if not hasattr(os, "fchmod") or os.name == "nt":
+        return None
+    try:
+        found = os.lstat(path)
+    except MISSING:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def keep_permissions(file: int, before: os.stat_result) -> None:
+    """Give a new file the group and the mode of the one that it replaces.
+
+    Where it cannot have the group, another group gets no more than everybody has.
+    """
+    own, mode = os.fstat(file), before.st_mode & 0o777
+    with contextlib.suppress(OSError):  # file systems without permissions refuse
+        if own.st_gid != before.st_gid:
+            try:
+                os.fchown(file, -1, before.st_gid)
+            except OSError:
+                mode = (mode & ~0o070) | (mode & 0o007) << 3
+        if own.st_mode & 0o777 != mode:
+            os.fchmod(file, mode)
+
+
+def make_folders(folder: str, *, flush: bool) -> None:
+    """Make a folder and those above it; with `flush`, their names outlive a power cut."""
+    missing = []
+    above = folder
+    while flush and above and not os.path.isdir(above):
+        above = above.rpartition("/")[0]
+        missing.append(above)
+    os.makedirs(folder, exist_ok=True)
+    for each in missing:
+        flush_folder(each or "/")
+
+
+def flush_folder(folder: str) -> None:
+    """Make a rename outlive a power cut, where the system lets folders be flushed."""
+    if os.name == "nt":
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

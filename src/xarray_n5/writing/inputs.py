@@ -1,0 +1,85 @@
+"""What is written, as blocks of Dask."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.chunking import align
+from xarray_n5.model.indexing import as_texts
+from xarray_n5.writing.chunk_table import dims_or_numbers
+
+
+def blocks_of(arr: Any) -> da.Array:
+    """Return the blocks of anything that becomes a Dask array.
+
+    Raises
+    ------
+    ValueError
+        If the size of a block is not known.
+    MetadataError
+        If there are objects that are not strings, or masked values.
+    """
+    arr = _unmasked(arr)
+    source = arr if isinstance(arr, da.Array) else _as_dask(_plain(arr))
+    if any(math.isnan(size) for size in source.shape):
+        raise ValueError(
+            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
+        )
+    return source
+
+
+def _unmasked(arr: Any) -> Any:
+    """Return values without a mask; raise where one hides some, for they would be stored."""
+    found = _plain(arr)
+    if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
+        raise MetadataError(
+            "the array is masked, and a mask is not stored: fill it with "
+            "dask.array.ma.filled(x, value)"
+        )
+    if not isinstance(found, np.ma.MaskedArray):
+        return arr
+    if np.ma.is_masked(found):
+        raise MetadataError(
+            "the array has masked values, and a mask is not stored: fill them with x.filled(value)"
+        )
+    return found.data
+
+
+def _plain(arr: Any) -> Any:
+    """Return what a DataArray holds; all else as it is."""
+    return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
+
+
+def _as_dask(arr: Any) -> da.Array:
+    """Return blocks of what is none of Dask's; of texts, whose size nobody knows, one."""
+    if isinstance(arr, da.Array) or not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
+        return cast("da.Array", da.asarray(arr))
+    try:
+        return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
+    except TypeError as error:
+        raise MetadataError(str(error)) from error
+
+
+def names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
+    """Return what receipts call the axes."""
+    if isinstance(arr, xr.DataArray):
+        return tuple(map(str, arr.dims))
+    names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
+    return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
+
+
+def aligned_blocks(
+    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
+) -> da.Array:
+    """Return `source` in blocks of which no two share a stored chunk."""
+    blocks = tuple(
+        align(sizes, side, first, axis=axis, strict=strict)
+        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
+    )
+    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))

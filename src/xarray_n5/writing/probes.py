@@ -1,0 +1,216 @@
+"""Locations of files that objects of known packages read; none of these is imported here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.arrays.array import Array
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Iterator
+
+Certainty: TypeAlias = Literal["node", "file", "string"]
+
+_LONGEST = 4096
+"""The most characters of a string that may be a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A location that tasks may read."""
+
+    location: str
+    """A real path or a URL, of a node or of the file around it."""
+    certainty: Certainty = "node"
+    """Whether it is known to be that of the array, or of a file or group that holds it, or only a
+    string that may mean anything."""
+
+    def meets(self, target: str) -> bool:
+        """Return whether what is read is lost where the node at `target` is replaced."""
+        inside = self.location == target or self.location.startswith(f"{target}/")
+        return inside or (self.certainty == "file" and target.startswith(f"{self.location}/"))
+
+
+def location_of(place: object) -> str:
+    """Return the location of a node, of which a store says `place`.
+
+    >>> location_of(("local", "/data/a.n5/em"))
+    '/data/a.n5/em'
+    """
+    match place:
+        case ("local", str(path)):
+            return path.rstrip("/")
+        case ("hdf5", str(file), node):
+            return f"{file}/{node}"
+        case ("memory", name, path):
+            return f"dict://{name}/{path}".rstrip("/")
+        case ("fsspec", str(path), *_):
+            return _remote(path)
+    return repr(place)
+
+
+def read_by(item: Any) -> list[Read] | None:
+    """Return what an object reads; None where it must be looked into."""
+    if isinstance(item, Array):
+        return [Read(location_of(item.place))]
+    kind = type(item)
+    package = kind.__module__.partition(".")[0]
+    probe = _PROBES.get(package)
+    try:
+        return None if probe is None else probe(item, kind.__name__)
+    except Exception:  # noqa: BLE001 - a closed file, or another version of its package
+        return None
+
+
+def _zarr(item: Any, name: str) -> list[Read] | None:
+    if name not in {"Array", "AsyncArray", "Group", "AsyncGroup"}:
+        return None
+    place = getattr(item, "store_path", item)
+    root = _root_of(place.store)
+    if root is None:
+        return None
+    location = "/".join(part for part in (root, place.path) if part)
+    return [Read(location, "node" if "Array" in name else "file")]
+
+
+def _root_of(store: Any) -> str | None:
+    """Return the location of a store of zarr; None where that is not known."""
+    if (fs := getattr(store, "fs", None)) is not None:
+        return _on_filesystem(fs, str(store.path))
+    for name in ("root", "path"):
+        found = getattr(store, name, None)
+        if isinstance(found, str | os.PathLike):
+            return _local(os.fsdecode(found))
+    return None
+
+
+def _on_filesystem(fs: Any, path: str) -> str:
+    kinds = fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)
+    return _local(path) if {"file", "local"}.intersection(kinds) else _remote(path)
+
+
+def _h5py(item: Any, name: str) -> list[Read] | None:
+    if name not in {"Dataset", "Group", "File"}:
+        return None
+    if not item:
+        return []  # closed: nothing can be read
+    file = _local(os.fsdecode(item.file.filename))
+    if name != "Dataset":
+        return [Read(file, "file")]
+    # A node has several names where there are links: its address tells it from others.
+    return [Read(f"{file}/{sys.modules['h5py'].h5o.get_info(item.id).addr}")]
+
+
+def _netcdf(item: Any, name: str) -> list[Read] | None:
+    if name not in {"Variable", "Dataset", "Group", "File"}:
+        return None
+    group = item.group() if name == "Variable" and hasattr(item, "group") else item
+    if hasattr(group, "filepath"):
+        return [Read(_local(group.filepath()), "file")]
+    held = getattr(item, "_h5ds", None) or getattr(item, "_h5group", None)
+    return None if held is None else _h5py(held, type(held).__name__)
+
+
+def _xarray(item: Any, name: str) -> list[Read] | None:
+    """Return the file that an engine of xarray manages for its arrays."""
+    if name.endswith("FileManager"):
+        first = next(iter(getattr(item, "_args", ())), None)
+        return [Read(_local(first), "file")] if isinstance(first, str) else None
+    return None
+
+
+def _tensorstore(item: Any, name: str) -> list[Read] | None:
+    if name != "TensorStore":
+        return None
+    return [
+        Read(f"{location}/{path.strip('/')}".rstrip("/"))
+        for location, path in _kvstores(item.spec(retain_context=False).to_json())
+    ]
+
+
+def _kvstores(spec: Any) -> Iterator[tuple[str, str]]:
+    """Iterate over the locations in a specification, and the paths in them."""
+    if isinstance(spec, list):
+        for each in spec:
+            yield from _kvstores(each)
+    if not isinstance(spec, dict):
+        return
+    store, inner = spec.get("kvstore"), str(spec.get("path", ""))
+    if isinstance(store, dict) and isinstance(store.get("path"), str):
+        path = store["path"]
+        known = store.get("driver") == "file"
+        bucket = store.get("bucket")
+        yield (_local(path) if known else _remote(f"{bucket}/{path}" if bucket else path)), inner
+    elif isinstance(store, str):
+        known = store.startswith("file://")
+        yield (_local(store) if known else _remote(store.partition("://")[2])), inner
+    for value in spec.values():
+        yield from _kvstores(value)
+
+
+def _z5py(item: Any, name: str) -> list[Read] | None:
+    path = getattr(item, "path", None) or getattr(item, "filename", None)
+    return [Read(_local(path), "node" if name == "Dataset" else "file")] if path else None
+
+
+def _distributed(item: Any, name: str) -> list[Read] | None:
+    """Return nothing of a future whose result is there: nothing is read for it any more."""
+    return [] if name == "Future" and item.status == "finished" else None
+
+
+_PROBES: dict[str, Any] = {
+    "zarr": _zarr,
+    "h5py": _h5py,
+    "h5netcdf": _netcdf,
+    "netCDF4": _netcdf,
+    "xarray": _xarray,
+    "tensorstore": _tensorstore,
+    "z5py": _z5py,
+    "distributed": _distributed,
+}
+"""What objects read, by the packages of their types; None where they must be looked into."""
+
+
+def mapped_by(array: np.ndarray) -> list[Read]:
+    """Return the file that an array's memory is mapped from, if any."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    file = getattr(base, "filename", None)
+    return [] if file is None else [Read(_local(os.fsdecode(file)), "file")]
+
+
+def meant_by(text: str, wanted: frozenset[str]) -> list[Read]:
+    """Return the path that a string may be, where its last part is one of those `wanted`."""
+    if len(text) > _LONGEST or text.rstrip("/").rpartition("/")[2] not in wanted:
+        return []
+    protocol, found, path = text.partition("://")
+    if found and protocol not in {"file", "local"}:
+        return [Read(_remote(path), "string")]
+    return [] if "\0" in text else [Read(_local(text), "string")]
+
+
+def read_by_globals(function: types.FunctionType, wanted: frozenset[str]) -> list[Read]:
+    """Return what the names that a function uses of its module mean, if that reads anything.
+
+    A function of a module is pickled by its name alone: what it refers to is not visited.
+    """
+    found: list[Read] = []
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        found += meant_by(value, wanted) if isinstance(value, str) else read_by(value) or []
+    return found
+
+
+def _local(path: str) -> str:
+    return os.path.realpath(path.removeprefix("file://").removeprefix("local://")).rstrip("/")
+
+
+def _remote(path: str) -> str:
+    return f"remote://{path.strip('/')}"

@@ -1,0 +1,157 @@
+"""What is left to do of a write that was stopped."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.invalidate import box_of, forget
+from xarray_n5.arrays.marker import REPAIRED, all_underway, begun_and_planned
+from xarray_n5.errors import ResumeError
+from xarray_n5.model.paths import join, meant_by
+from xarray_n5.model.receipts import Receipts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.model.grid import Index
+    from xarray_n5.stores.protocol import Store
+    from xarray_n5.writing.writes import Write
+
+_EARLIER = "an earlier run"
+
+
+def resume(write: Write) -> tuple[Write, Receipts] | None:
+    """Return a write as it began, and what has been done of it; None where it has not begun.
+
+    Raises
+    ------
+    ResumeError
+        If another write into the same chunks has begun, and not ended.
+    """
+    facts = write.underway.facts()
+    if facts is not None:
+        going_on = write.underway.going_on(facts)
+        # A mark that cannot be understood says of no chunk whose it is: all are written again.
+        fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", True))
+        write = replace(write, underway=going_on, fresh=fresh, journal=journal)
+        again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
+        write = replace(write, resumed=not journal, again=again)
+        return write, _all_but((), write) if facts.get("done") else _done_before(write)
+    planned = write.underway.planned()
+    repaired = None
+    for other in all_underway(write.underway.store, write.underway.path):
+        said = other.facts()
+        if other.token == REPAIRED:
+            repaired = said and (other.as_found(said), said)
+        elif said is not None and overlaps(said, write):
+            began = f"{said.get('began')} at {said.get('by')}"
+            raise ResumeError(write.underway.store.url, write.underway.path, began)
+    if planned is not None:
+        # No task of it has run: chunks that are stored are not its own.
+        fresh, journal = bool(planned.get("fresh")), bool(planned.get("journal", write.journal))
+        underway = write.underway.as_found(planned)
+        write = replace(write, underway=underway, fresh=fresh, journal=journal)
+        return replace(write, planned=write.deferred), _told((), write)
+    if not repaired:
+        return None
+    mark, said = repaired
+    damaged = [tuple(index) for index in said.get("chunks", ()) if tuple(index) in write]
+    if not damaged:
+        return None
+    write = replace(write, underway=mark, journal=False, resumed=True, only=frozenset(damaged))
+    return write, _all_but(damaged, write)
+
+
+def renew(write: Write, *, deferred: bool) -> None:
+    """Take a write over from its earlier attempts, whose tasks stop; a repair has one attempt.
+
+    A planned write begins, unless it is `deferred` again.
+    """
+    if write.underway.token == REPAIRED:
+        return
+    facts = write.underway.facts()
+    if facts is not None:
+        write.underway.begin({**write.facts(), **facts})
+    elif not deferred:
+        write.underway.begin_planned()
+
+
+def forget_overlapped(write: Write) -> None:
+    """Have other unfinished writes write chunks again that are about to be written.
+
+    Planned writes of such chunks are revoked: they would replace what is written now.
+    """
+    mine = write.underway
+    begun, planned = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
+    forget(begun, planned, write.box, write.target.chunks)
+
+
+def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
+    """Return whether an unfinished write is about chunks that another one is about, too."""
+    box = box_of(facts, write.target.chunks)
+    return box is None or all(
+        one.start < other.stop and other.start < one.stop
+        for one, other in zip(box, write.box, strict=False)
+    )
+
+
+def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
+    """Return the chunks that an unfinished write replaces whole."""
+    try:
+        sides = zip(facts["start"], facts["shape"], array.chunks, array.shape, strict=True)
+        return tuple(
+            range(-(-a // c), -(-(a + n) // c) if a + n == s else (a + n) // c)
+            for a, n, c, s in sides
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
+    """Remove what was left where documents on the way to a node, or nodes there, were replaced."""
+    parts = path.split("/") if path else []
+    for depth in range(len(parts) + 1):
+        folder = "/".join(parts[:depth])
+        folders, files = store.list(folder)
+        left = [join(folder, name) for name in files if meant_by(name) in documents]
+        if left:
+            store.delete(left)
+        for name in folders:
+            if meant_by(name) is not None:
+                store.delete_tree(join(folder, name), next(iter(documents)))
+
+
+def _done_before(write: Write) -> Receipts:
+    """Return what a stopped write has done, by its records or by the chunks that are there."""
+    ndim = write.target.ndim
+    stored = [index for index in write.target.stored_chunks() if index in write]
+    if not write.journal:
+        return _told((index for index in stored if not write.is_again(index)), write)
+    there = set(stored)
+    parts = [Receipts.of([], ndim, "")]
+    for _, record in write.underway.records():
+        part = Receipts.from_json(record, ndim)
+        # What has gone since is to be written again.
+        rows = [
+            not size or tuple(index) in there
+            for index, size in zip(part.indices.tolist(), part.sizes.tolist(), strict=True)
+        ]
+        parts.append(part.chosen(np.array(rows, bool)))
+    return Receipts.merge(parts)
+
+
+def _all_but(left: Iterable[Index], write: Write) -> Receipts:
+    excluded = set(left)
+    return _told((index for index in product(*write.box) if index not in excluded), write)
+
+
+def _told(indices: Iterable[Index], write: Write) -> Receipts:
+    """Return receipts of chunks of which nothing is known but that they are there."""
+    rows = [(index, 0, 0, math.nan) for index in indices]
+    return Receipts.of(rows, write.target.ndim, _EARLIER)
