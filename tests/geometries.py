@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from xarray_n5.dialects import geometry_of
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.model.axes import Axis, Geometry
 
 Attributes = dict[str, Any]
 
 
-def node(attributes: Attributes, shape: tuple[int, ...] = (2, 3, 4), **around: Any) -> Node:
+def node(attributes: Attributes, shape: tuple[int, ...] = (2, 3, 4), **around: Any) -> ArrayContext:
     """An array with attributes, and what is around it."""
-    return Node(attributes=attributes, shape=shape, **around)
+    return ArrayContext(attributes=attributes, shape=shape, **around)
 
 
 def read(

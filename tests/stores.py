@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.object_info import Found
+    from xarray_n5.stores.object_info import ObjectInfo
     from xarray_n5.stores.protocol import Store
 
 
@@ -65,8 +65,8 @@ class CountingStore:
     def name(self) -> str:
         return self.inner.name
 
-    def place(self, path: str) -> object:
-        return self.inner.place(path)
+    def identity(self, path: str) -> object:
+        return self.inner.identity(path)
 
     def requests(self) -> dict[str, int]:
         """What was asked since the last time."""
@@ -87,11 +87,11 @@ class CountingStore:
         self.counts["get_many"] += 1
         return self.inner.fetch(keys, ahead)
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         self.counts["peek"] += 1
-        return self.inner.peek(key, count)
+        return self.inner.head(key, count)
 
-    def durable(self) -> CountingStore:
+    def with_fsync(self) -> CountingStore:
         return self
 
     def set(self, key: str, data: Buffer) -> None:
@@ -131,19 +131,19 @@ class CountingStore:
         self.counts["walk"] += 1
         return self.inner.walk(prefix)
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         self.counts["survey"] += 1
-        return self.inner.survey(prefix)
+        return self.inner.list_info(prefix)
 
-    def partials(self, prefix: str) -> Iterator[str]:
-        return self.inner.partials(prefix)
+    def list_partials(self, prefix: str) -> Iterator[str]:
+        return self.inner.list_partials(prefix)
 
-    def above(self) -> None:
+    def parent(self) -> None:
         return None
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         self.counts["stamp"] += 1
-        return self.inner.stamp(key)
+        return self.inner.etag(key)
 
 
 class LoggingStore(LocalStore):

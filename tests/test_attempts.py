@@ -59,13 +59,13 @@ class Gate(MemoryStore):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "looks", [])
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         if threading.current_thread().name == "straggler" and key.endswith("mark.json"):
             self.looks.append(key)
             if len(self.looks) == 4:  # at the start, and before each chunk
                 self.waits.set()
                 assert self.go.wait(20)
-        return super().peek(key, count)
+        return super().head(key, count)
 
 
 def straggler(store: Gate, lazy: Any) -> tuple[threading.Thread, list[BaseException]]:

@@ -177,4 +177,4 @@ def test_chunks_behind_a_cache_are_fetched_together(
 
 def test_a_place_is_the_same_with_and_without_copies(place: str, tmp_path: Path) -> None:
     store = open_store(f"simplecache::{place}", options("simplecache", tmp_path))
-    assert fresh(store).place("a") == store.place("a")
+    assert fresh(store).identity("a") == store.identity("a")

@@ -11,7 +11,7 @@ import pytest
 from tests.geometries import facts, read
 from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import DIALECTS, register_dialect, write_geometry, write_pyramid
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.model.axes import Axis, Geometry, names
 
 
@@ -38,8 +38,8 @@ def test_of_a_pyramid_too_viewers_find_symbols_wherever_they_look_for_units() ->
     fine = tuple(Axis(name=name, unit="micrometer", scale=2.0) for name in "zyx")
     coarse = tuple(replace(axis, scale=4.0, offset=1.0, factor=2.0) for axis in fine)
     levels = [
-        (Node(path="s0", shape=(8, 8, 8)), Geometry(fine)),
-        (Node(path="s1", shape=(4, 4, 4)), Geometry(coarse)),
+        (ArrayContext(path="s0", shape=(8, 8, 8)), Geometry(fine)),
+        (ArrayContext(path="s1", shape=(4, 4, 4)), Geometry(coarse)),
     ]
     around, own = write_pyramid(levels)
     for each in (around, *own):
@@ -406,11 +406,11 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
         name: ClassVar[str] = "klingon"
         keys: ClassVar[tuple[str, ...]] = ("batlh",)
 
-        def read(self, node: Node) -> Geometry | None:
+        def read(self, node: ArrayContext) -> Geometry | None:
             found = node.attributes.get("batlh")
             return found and Geometry(tuple(Axis(name=text) for text in found))
 
-        def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+        def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
             assert len(node.shape) == geometry.ndim
             return {"batlh": list(names(geometry.axes))}
 

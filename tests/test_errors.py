@@ -307,7 +307,7 @@ class Closed(LocalStore):
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         raise PermissionError(f"[Errno 13] Permission denied: {keys[0]!r}")
 
-    def above(self) -> Closed:
+    def parent(self) -> Closed:
         return Closed(str(Path(self.root).parent))
 
 

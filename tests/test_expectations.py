@@ -15,7 +15,7 @@ from tests.geometries import facts, places, read
 from xarray_n5 import open_array
 from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import geometry_of
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 
 # What other projects' tests say
 
@@ -29,13 +29,13 @@ def expectations(corpus: Path) -> dict[str, dict[str, Any]]:
     return {row["path"]: row for row in document["entries"]}
 
 
-def level_in_zarr(place: Path, path: str) -> Node:
+def level_in_zarr(place: Path, path: str) -> ArrayContext:
     """An array in Zarr as dialects see it, without its data."""
     array = json.loads((place / path / ".zarray").read_text("utf-8"))
     group = json.loads((place / ".zattrs").read_text("utf-8"))
     above = len(path.split("/")) - 1
     parents = ({},) * above + (group,)
-    return Node(shape=tuple(array["shape"]), path=path, parents=parents, format="zarr2")
+    return ArrayContext(shape=tuple(array["shape"]), path=path, parents=parents, format="zarr2")
 
 
 def test_single_levels_are_where_n5_universe_says(corpus: Path) -> None:

@@ -680,16 +680,16 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
 
 
 def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -> None:
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
 
     class Stopped(Exception):  # noqa: N818
         """Stands for what stops a process between its last two steps."""
 
-    def stop(_: Underway) -> None:
+    def stop(_: WriteMarker) -> None:
         raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(Underway, "end", stop)
+        patched.setattr(WriteMarker, "end", stop)
         with pytest.raises(Stopped):
             pyramid(image(), tmp_path, "p", factors=[2])
     assert list((tmp_path / "p").glob(".writing*"))

@@ -13,7 +13,7 @@ from tests.geometries import CALIBRATED, MOVED, facts, places, project, read
 from xarray_n5 import create_array, open_array
 from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import geometry_of
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ PYRAMIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("dialect", PYRAMIDS)
 def test_an_anisotropic_level_lies_right_in_every_dialect(dialect: str) -> None:
     group, level = PYRAMIDS[dialect]
-    node = Node(attributes=level, shape=(4, 4, 4), path="p/s1", parents=(group, {}))
+    node = ArrayContext(attributes=level, shape=(4, 4, 4), path="p/s1", parents=(group, {}))
     shift = 100.0 if dialect in {"paintera", "cosem"} else 0.0
     found = [(axis.unit, axis.scale, axis.offset) for axis in geometry_of(node).axes]
     assert found == [("nm", 40, 0), ("nm", 8, 2), ("nm", 16, 6 + shift)]
@@ -91,7 +91,7 @@ def test_a_levels_own_resolution_is_not_multiplied_again() -> None:
     level = {"pixelResolution": {"dimensions": [8, 8, 10.48], "unit": "nm"}}
     found = read(level, path="p/s1", parents=(group,))
     assert places(found) == [(10.48, 2.62), (8, 2), (8, 2)]
-    base = Node(attributes={"pixelResolution": [4, 4, 5.24]}, shape=(4, 6, 8), path="p/s0")
+    base = ArrayContext(attributes={"pixelResolution": [4, 4, 5.24]}, shape=(4, 6, 8), path="p/s0")
     found = read(level, path="p/s1", base=base)
     # Its voxels are two base voxels long, so they lie half a base voxel on.
     assert places(found) == [(10.48, 2.62), (8, 2), (8, 2)]
@@ -139,7 +139,7 @@ def test_a_transform_may_come_after_n5_viewers_resolution() -> None:
 
 def test_a_repeated_resolution_without_factors_is_n5_viewers() -> None:
     own = {"pixelResolution": [4, 4, 40]}
-    base = Node(attributes=own, shape=(2, 6, 9), path="p/s0")
+    base = ArrayContext(attributes=own, shape=(2, 6, 9), path="p/s0")
     assert places(read(own, path="p/s1", base=base)) == [(40, 0), (8, 2), (8, 2)]
     odd = replace(base, shape=(2, 60, 9))
     with pytest.warns(UserWarning, match="samples stand for"):

@@ -300,8 +300,8 @@ def test_what_another_client_wrote_is_seen() -> None:
         "walk": lambda: sorted(store.walk("a")),
         "exists": lambda: store.exists("a/b/1"),
         "is_folder": lambda: store.is_folder("a/c"),
-        "peek": lambda: store.peek("a/b/1", 1),
-        "stamp": lambda: store.stamp("a/b/1"),
+        "peek": lambda: store.head("a/b/1", 1),
+        "stamp": lambda: store.etag("a/b/1"),
     }
     before = {name: look() for name, look in looks.items()}
     for folder in ("b/x.n5", "b/x.n5/a", "b/x.n5/a/b"):
@@ -506,7 +506,7 @@ def test_reads_and_puts_are_made_again() -> None:
         lambda: store.get("a/0") == b"x",
         lambda: store.get_many(["a/0", "a/1"]) == [b"x", None],
         lambda: store.list("a") == ((), ("0",)),
-        lambda: store.peek("a/0", 1) == (b"x", 1),
+        lambda: store.head("a/0", 1) == (b"x", 1),
         lambda: store.exists("a/0"),
         lambda: store.set("a/0", b"x") is None,  # type: ignore[func-returns-value]
         lambda: store.delete(["a/2"]) is None,  # type: ignore[func-returns-value]
@@ -624,7 +624,7 @@ def test_no_secret_of_options_shows() -> None:
     store = FsspecStore(fs, "/x.n5")
     with pytest.raises(RequestError, match=r"the key \*\*\* is not known") as raised:
         store.get("a")
-    shown = [str(raised.value), str(raised.value.__cause__), repr(store), store.place("a")]
+    shown = [str(raised.value), str(raised.value.__cause__), repr(store), store.identity("a")]
     assert SECRET not in str(shown)
 
 

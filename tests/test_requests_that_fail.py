@@ -66,8 +66,8 @@ def server(stored: dict[str, bytes]) -> Iterator[Server]:
 
 LOOKS: dict[str, Callable[[Any], Any]] = {
     "exists": lambda array: array.chunk_exists((0, 0)),
-    "peek": lambda array: array.container.peek("a/0/0", 4),
-    "survey": lambda array: list(array.container.survey("a")),
+    "peek": lambda array: array.container.head("a/0/0", 4),
+    "survey": lambda array: list(array.container.list_info("a")),
     "stored_chunks": lambda array: list(array.stored_chunks()),
     "chunk_map": lambda array: chunk_map(array.container, "a"),
     "verify": lambda array: verify(array.container, "a", deep=False),
@@ -119,7 +119,7 @@ def test_causes_that_are_no_answers_are_not_missing() -> None:
 def test_a_folder_that_cannot_be_listed_is_not_empty(stored: dict[str, bytes]) -> None:
     fs = Far({f"b/x.n5/{key}": data for key, data in stored.items()})
     store = FsspecStore(fs, "b/x.n5", retries=NEVER)
-    before = {found.key for found in store.survey("")}
+    before = {found.key for found in store.list_info("")}
     assert before == set(stored)
 
     def fails(verb: str, path: str) -> None:
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_listed_is_not_empty(stored: dict[str, bytes]) -
 
     fs.fails = fails
     with pytest.raises(RefusedError):
-        list(store.survey(""))
+        list(store.list_info(""))
 
 
 # To other processes

@@ -41,7 +41,7 @@ class FailingStore(CountingStore):
         if self.left[0] < 0:
             raise StoppedError
 
-    def durable(self) -> FailingStore:
+    def with_fsync(self) -> FailingStore:
         return self
 
     def set(self, key: str, data: Buffer) -> None:
@@ -402,7 +402,7 @@ def test_a_flushed_write_flushes_the_folders_that_it_made(
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("this system does not tell what a file descriptor is")
     monkeypatch.setattr(os, "fsync", fsync)
-    store = LocalStore(str(tmp_path / "x")).durable()
+    store = LocalStore(str(tmp_path / "x")).with_fsync()
     store.set("a/b/c", b"1")
     folders = {each for each in flushed if not each.endswith(".partial")}
     assert folders == {str(tmp_path / each) for each in ("", "x", "x/a", "x/a/b")}

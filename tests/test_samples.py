@@ -22,7 +22,7 @@ from tests.geometries import (
     read,
 )
 from xarray_n5.dialects import DIALECTS, geometry_of, write_geometry, write_pyramid
-from xarray_n5.dialects.protocol import Node, PyramidDialect
+from xarray_n5.dialects.protocol import ArrayContext, PyramidDialect
 from xarray_n5.model.axes import Axis, Geometry
 
 Facts = list[tuple[Any, ...]]
@@ -42,9 +42,9 @@ class Sample:
     group: dict[str, Any] = field(default_factory=dict)
     format: str = "n5"
 
-    def node(self) -> Node:
+    def node(self) -> ArrayContext:
         """The array that has the attributes."""
-        return Node(
+        return ArrayContext(
             attributes=self.attributes,
             shape=self.shape,
             path=self.path,
@@ -299,7 +299,7 @@ def test_groups_of_pyramids_are_written_as_they_were_read(name: str) -> None:
     levels = []
     for number, each in enumerate(factors):
         attributes = {**own, "downsamplingFactors": each} if dialect != "cosem" else own
-        node = Node(
+        node = ArrayContext(
             attributes=attributes, shape=(4, 4, 4), path=f"p/s{number}", parents=(group, {})
         )
         levels.append((replace(node, attributes={}, parents=()), geometry_of(node)))
@@ -312,7 +312,9 @@ def test_groups_of_pyramids_are_written_as_they_were_read(name: str) -> None:
 NAMED = {"z": (40.0, 1.0), "y": (4.0, 2.0), "x": (4.0, 4.0)}
 
 
-def pyramid(moved: float, unit: str | None, *, named: bool = True) -> list[tuple[Node, Geometry]]:
+def pyramid(
+    moved: float, unit: str | None, *, named: bool = True
+) -> list[tuple[ArrayContext, Geometry]]:
     """Two levels, 4 x 4 x 40 nm and downsampled by 4, 2 and 1."""
     base, coarse = [], []
     for name, (scale, factor) in NAMED.items():
@@ -321,7 +323,10 @@ def pyramid(moved: float, unit: str | None, *, named: bool = True) -> list[tuple
         base.append(axis)
         shift = scale * (factor - 1) / 2
         coarse.append(replace(axis, scale=scale * factor, offset=offset + shift, factor=factor))
-    nodes = [Node(shape=(6, 20, 40), path="p/s0"), Node(shape=(6, 10, 10), path="p/s1")]
+    nodes = [
+        ArrayContext(shape=(6, 20, 40), path="p/s0"),
+        ArrayContext(shape=(6, 10, 10), path="p/s1"),
+    ]
     return list(zip(nodes, (Geometry(tuple(base)), Geometry(tuple(coarse))), strict=True))
 
 
@@ -355,7 +360,9 @@ def test_an_anisotropic_pyramid_lies_right_in_every_dialect(
 
 def test_an_anisotropic_pyramid_lies_right_by_bigdataviewers_xml() -> None:
     setup = {"downsamplingFactors": [[1, 1, 1], [4, 2, 1]]}
-    node = Node(shape=(6, 10, 10), path="setup0/timepoint0/s1", parents=({}, setup, {}), xml=XML)
+    node = ArrayContext(
+        shape=(6, 10, 10), path="setup0/timepoint0/s1", parents=({}, setup, {}), xml=XML
+    )
     geometry = geometry_of(node)
     assert facts(geometry) == [("z", "um", 40, 0), ("y", "um", 8, 2), ("x", "um", 16, 106)]
 
@@ -417,7 +424,7 @@ def test_levels_agree_across_dialects(geometry: Geometry, factors: list[float]) 
             )
         )
     shape = (4,) * len(base)
-    nodes = [Node(shape=shape, path="p/s0"), Node(shape=shape, path="p/s1")]
+    nodes = [ArrayContext(shape=shape, path="p/s0"), ArrayContext(shape=shape, path="p/s1")]
     levels = list(zip(nodes, (Geometry(tuple(base)), Geometry(tuple(coarse))), strict=True))
     for dialect in ("cosem", "canonical", "paintera+array_dimensions"):
         group, own = write_pyramid(levels, dialect.split("+"))
@@ -475,7 +482,7 @@ def test_a_dialect_loses_nothing_silently(geometry: Geometry, name: str) -> None
 def test_ome_ngff_holds_any_geometry(geometry: Geometry) -> None:
     known = {"µm": "micrometer", "nm": "nanometer", "s": "second"}
     axes = tuple(replace(axis, unit=known.get(str(axis.unit), axis.unit)) for axis in geometry.axes)
-    node = Node(shape=(2,) * geometry.ndim, path="p/s0", format="zarr2")
+    node = ArrayContext(shape=(2,) * geometry.ndim, path="p/s0", format="zarr2")
     group, own = write_pyramid([(node, Geometry(axes))], "ngff")
     again = geometry_of(replace(node, attributes=own[0], parents=(group,)))
     for axis, other in zip(axes, again.axes, strict=True):
@@ -486,7 +493,7 @@ def test_ome_ngff_holds_any_geometry(geometry: Geometry) -> None:
 @pytest.mark.parametrize("names", [["z", "y", "x"], ["t", "z", "y", "x"], ["c", "y", "x"], ["x"]])
 def test_ome_ngff_is_written_in_n5_order_into_n5(names: list[str]) -> None:
     axes = tuple(Axis(name=name, scale=2.0 + at) for at, name in enumerate(names))
-    node = Node(shape=(2,) * len(names), path="p/s0")
+    node = ArrayContext(shape=(2,) * len(names), path="p/s0")
     group, _ = write_pyramid([(node, Geometry(axes))], "ngff")
     assert [axis["name"] for axis in group["multiscales"][0]["axes"]] == names[::-1]
     again = geometry_of(replace(node, parents=(group,)))
@@ -496,7 +503,7 @@ def test_ome_ngff_is_written_in_n5_order_into_n5(names: list[str]) -> None:
 def test_ome_ngff_whose_order_nobody_could_tell_is_not_written_into_n5() -> None:
     geometry = Geometry((Axis(name="x", scale=2.0), Axis(name="c", scale=3.0)))
     with pytest.raises(ValueError, match="ngff metadata cannot tell the name"):
-        write_pyramid([(Node(shape=(2, 2), path="p/s0"), geometry)], "ngff")
+        write_pyramid([(ArrayContext(shape=(2, 2), path="p/s0"), geometry)], "ngff")
 
 
 @given(geometries())

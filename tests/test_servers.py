@@ -216,13 +216,13 @@ def test_what_another_client_writes_is_seen(bucket: Bucket) -> None:
     root = f"{bucket.name}/shared"
     store.set("a/0", b"old")
     assert store.list("a") == ((), ("0",))
-    assert [each.key for each in store.survey("")] == ["a/0"]
-    before = store.stamp("a/0")
+    assert [each.key for each in store.list_info("")] == ["a/0"]
+    before = store.etag("a/0")
     other.pipe_file(f"{root}/a/0", b"newer")
     other.pipe_file(f"{root}/a/1", b"x")
     other.pipe_file(f"{root}/b/c/2", b"x")
-    assert store.peek("a/0", 9) == (b"newer", 5)
-    assert store.stamp("a/0") != before
+    assert store.head("a/0", 9) == (b"newer", 5)
+    assert store.etag("a/0") != before
     assert store.exists("a/1")
     assert store.is_folder("b")
     assert store.list("a") == ((), ("0", "1"))

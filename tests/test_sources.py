@@ -155,7 +155,7 @@ def test_a_dataset_does_not_replace_what_an_engine_reads(
             with pytest.raises(NodeExistsError, match="computed from"):
                 lazy.n5.to_n5(place, mode=mode)
         with pytest.raises(NodeExistsError, match="computed from"):
-            check_independent(lazy["a"].data, [open_store(str(place)).place("a")])
+            check_independent(lazy["a"].data, [open_store(str(place)).identity("a")])
         lazy.n5.to_n5(tmp_path / "other.zarr", mode=mode)
     with xr.open_dataset(place, engine=engine, **more) as found:
         np.testing.assert_array_equal(found["a"], SEVENS)

@@ -40,7 +40,7 @@ def test_a_missing_key_is_none(store: Store) -> None:
     assert store.get("a/b") is None
     assert store.get_many(["a", "b/c", "d"]) == [None, None, None]
     assert not store.exists("a")
-    assert store.stamp("a") is None
+    assert store.etag("a") is None
 
 
 @pytest.mark.parametrize(
@@ -55,27 +55,27 @@ def test_what_was_set_is_got(store: Store, data: Any) -> None:
 def test_peeking_reads_the_beginning_alone(store: Store) -> None:
     store.set("a/key", b"0123456789")
     store.set("a/empty", b"")
-    assert store.peek("a/key", 4) == (b"0123", 10)
-    assert store.peek("a/key", 40) == (b"0123456789", 10)
-    assert store.peek("a/empty", 4) == (b"", 0)
-    assert store.peek("a/none", 4) is None
-    assert store.peek("a", 4) is None
+    assert store.head("a/key", 4) == (b"0123", 10)
+    assert store.head("a/key", 40) == (b"0123456789", 10)
+    assert store.head("a/empty", 4) == (b"", 0)
+    assert store.head("a/none", 4) is None
+    assert store.head("a", 4) is None
 
 
 def test_a_survey_tells_sizes_and_times(store: Store) -> None:
     before = time.time() - 10
     store.set("a/b/1", b"xyz")
     store.set("a/0", b"")
-    found = {each.key: each for each in store.survey("a")}
+    found = {each.key: each for each in store.list_info("a")}
     assert {key: each.size for key, each in found.items()} == {"b/1": 3, "0": 0}
     assert all(each.time is None or before < each.time < before + 60 for each in found.values())
-    assert list(store.survey("nothing")) == []
+    assert list(store.list_info("nothing")) == []
 
 
 def test_a_durable_store_is_the_same_place(store: Store) -> None:
-    store.durable().set("a/b", b"x")
+    store.with_fsync().set("a/b", b"x")
     assert store.get("a/b") == b"x"
-    assert store.durable().place("a") == store.place("a")
+    assert store.with_fsync().identity("a") == store.identity("a")
 
 
 def test_an_empty_value_is_not_a_missing_one(store: Store) -> None:
@@ -90,10 +90,10 @@ def test_a_key_below_a_file_is_missing(store: Store) -> None:
 
 def test_setting_again_replaces_and_changes_the_stamp(store: Store) -> None:
     store.set("key", b"first, and longer")
-    before = store.stamp("key")
+    before = store.etag("key")
     store.set("key", b"second")
     assert store.get("key") == b"second"
-    assert store.stamp("key") != before
+    assert store.etag("key") != before
 
 
 def test_many_keys_come_in_their_order(store: Store) -> None:
@@ -212,7 +212,11 @@ def test_stores_and_their_tokens_survive_pickling(store: Store) -> None:
             pickle.dumps(store)
         return
     again = unpickled(store)
-    assert (again.get("key"), again.place("k"), again.url) == (b"x", store.place("k"), store.url)
+    assert (again.get("key"), again.identity("k"), again.url) == (
+        b"x",
+        store.identity("k"),
+        store.url,
+    )
 
 
 def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -293,7 +297,7 @@ def test_a_refused_request_is_no_missing_key() -> None:
 def test_no_secret_shows() -> None:
     fs = MemoryFileSystem(token="hush", skip_instance_cache=True)  # noqa: S106
     store = FsspecStore(fs, "/x")
-    assert "hush" not in f"{store!r}{store.url}{store.place('k')}"
+    assert "hush" not in f"{store!r}{store.url}{store.identity('k')}"
 
 
 def test_views_of_other_places_have_tokens_and_urls_of_their_own(tmp_path: Path) -> None:
@@ -313,12 +317,12 @@ def test_views_of_other_places_have_tokens_and_urls_of_their_own(tmp_path: Path)
         open_store(f"zip://::{tmp_path}/two.zip"),
         open_store("memory://p1", {"use_listings_cache": False}),
     ]
-    assert len({store.place("k") for store in stores}) == 5
+    assert len({store.identity("k") for store in stores}) == 5
     assert "p1" in stores[0].url
     assert "one.zip" in stores[2].url
     assert stores[3].get("a") == b"two.zip"
-    again = [unpickled(store).place("k") for store in stores]
-    assert again == [store.place("k") for store in stores]
+    again = [unpickled(store).identity("k") for store in stores]
+    assert again == [store.identity("k") for store in stores]
 
 
 def test_a_filesystem_alone_is_its_own_root() -> None:
@@ -343,7 +347,7 @@ def test_all_ways_to_name_a_local_place_are_one(
 def test_urls_mappers_and_pairs_name_the_same_remote_place() -> None:
     fs = MemoryFileSystem()
     stores = [open_store(w) for w in ("memory://b/x.n5", (fs, "/b/x.n5"), fs.get_mapper("b/x.n5"))]
-    assert len({store.place("k") for store in stores}) == 1
+    assert len({store.identity("k") for store in stores}) == 1
 
 
 @pytest.mark.parametrize("place", [3, None, b"bytes", object()])

@@ -139,7 +139,7 @@ def _stored(array: Array) -> str:
     from dask.utils import format_bytes
 
     count, size = 0, 0
-    for found in array.container.survey(array.path):
+    for found in array.container.list_info(array.path):
         index = array.chunk_index(found.key)
         if index is not None and index in array.grid:
             count, size = count + 1, size + found.size

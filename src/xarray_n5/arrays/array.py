@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.attributes import NodeAttributes
-from xarray_n5.arrays.context import look_around
+from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.points import read_points
 from xarray_n5.arrays.repr import as_text, show_array
@@ -29,8 +29,8 @@ from xarray_n5.stores import name_of_root
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-    from xarray_n5.arrays.chunk_io import Chunks
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.indexing import AxisIndex
     from xarray_n5.stores.protocol import Store
@@ -49,7 +49,7 @@ class Array:
 
     def __init__(
         self,
-        chunks: Chunks,
+        chunks: ChunkIO,
         *,
         writable: bool = False,
         axis_order: AxisOrder = "C",
@@ -131,7 +131,7 @@ class Array:
     @property
     def place(self) -> object:
         """What tells the array's place from others."""
-        return self._chunks.store.place(self.path)
+        return self._chunks.store.identity(self.path)
 
     @property
     def attrs(self) -> NodeAttributes:
@@ -152,7 +152,7 @@ class Array:
         """The array's axes: names, units, where samples lie."""
         return self.geometry().axes
 
-    def node(self, *, inherit: bool = False, like: Node | None = None) -> Node:
+    def node(self, *, inherit: bool = False, like: ArrayContext | None = None) -> ArrayContext:
         """Return the array as dialects see it, with what is around it; one batch of reads.
 
         Parameters
@@ -163,12 +163,12 @@ class Array:
             An array in the same group, around which has been looked already.
         """
         chunks = self._chunks
-        return look_around(
+        return load_context(
             *(chunks.store, chunks.path, chunks.format, chunks.metadata), inherit=inherit, like=like
         )
 
     def geometry(
-        self, dialect: str | Iterable[str] | None = None, *, node: Node | None = None
+        self, dialect: str | Iterable[str] | None = None, *, node: ArrayContext | None = None
     ) -> Geometry:
         """Return what the attributes tell of the axes.
 
@@ -280,7 +280,7 @@ class Array:
     def stamp(self) -> object:
         """Return what changes whenever the metadata are written again; one request."""
         chunks = self._chunks
-        return chunks.store.stamp(join(self.path, chunks.format.documents[0]))
+        return chunks.store.etag(join(self.path, chunks.format.documents[0]))
 
     @property
     def vindex(self) -> PointIndexer:

@@ -1,6 +1,6 @@
 """The chunks of one array: keys to blocks, selections to and from many of them.
 
-Everything here is in C order. A `Chunks` is what a task carries: small, frozen, without handles.
+Everything here is in C order. A `ChunkIO` is what a task carries: small, frozen, without handles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, Varle
 from xarray_n5.model.indexing import outer
 from xarray_n5.model.metadata import Varlength
 from xarray_n5.model.paths import join
-from xarray_n5.stores import Remembered, bounded, set_many
+from xarray_n5.stores import CachedStore, bounded, set_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ _IN_FLIGHT = 1 << 27
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunks:
+class ChunkIO:
     """Where an array's chunks are, what their bytes mean, and how they are written."""
 
     store: Store
@@ -63,9 +63,9 @@ class Chunks:
         """Return a chunk's key in the store."""
         return join(self.path, self.format.chunk_key(self.metadata, index))
 
-    def bare(self) -> Chunks:
+    def bare(self) -> ChunkIO:
         """Return the chunks as a task carries them: without attributes, nor what was remembered."""
-        store = self.store.store if isinstance(self.store, Remembered) else self.store
+        store = self.store.store if isinstance(self.store, CachedStore) else self.store
         return replace(self, store=store, metadata=self.metadata.bare())
 
     @property
@@ -286,7 +286,7 @@ class Chunks:
     def token(self) -> tuple[object, ...]:
         """What tells these chunks from others, the same in every process."""
         kind: Any = self.metadata.bare()
-        return (self.store.place(self.path), self.format.name, self.missing, repr(kind))
+        return (self.store.identity(self.path), self.format.name, self.missing, repr(kind))
 
 
 def ahead_of(store: Store, metadata: ArrayMetadata) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.levels import view_of
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.containers import SUFFIX
 from xarray_n5.formats.hdf5.birth import SUFFIXES
@@ -15,7 +15,7 @@ from xarray_n5.formats.keyed import get_all_documents, get_documents
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.stores import Remembered
+from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,15 +40,15 @@ _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArray
 """What comes down from all groups above in Neuroglancer, where that is asked for."""
 
 
-def look_around(
+def load_context(
     store: Store,
     path: str,
     form: Format,
     metadata: ArrayMetadata,
     *,
     inherit: bool = False,
-    like: Node | None = None,
-) -> Node:
+    like: ArrayContext | None = None,
+) -> ArrayContext:
     """Return an array as dialects see it; what is around it is read in one batch.
 
     Parameters
@@ -73,7 +73,7 @@ def look_around(
     others = [*wanted, *([join(coarse[1] or "", "s0")] if coarse else [])]
     found = _read(store, form, others)
     parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
-    node = Node(
+    node = ArrayContext(
         attributes=metadata.attributes,
         shape=metadata.shape,
         path=path,
@@ -93,14 +93,14 @@ def _within_groups(store: Store, form: Format) -> tuple[Store, str, int]:
     asked for documents in one batch, and count as groups up to the first that has none.
     """
     stores: list[Store] = []
-    names, above = [store.name], store.above()
+    names, above = [store.name], store.parent()
     while above is not None and len(stores) < _GENERATIONS:
         stores.append(above)
         names.append(above.name)
-        above = above.above()
+        above = above.parent()
     if not stores:
         return store, "", 0
-    top, count = Remembered(stores[-1]), len(stores)
+    top, count = CachedStore(stores[-1]), len(stores)
     paths = ["/".join(names[depth:count][::-1]) for depth in range(1, count + 1)]
     try:
         several = get_all_documents(top, [*paths, join(paths[0], "s0")], form)[:-1]
@@ -117,7 +117,7 @@ def _is_multiscale(documents: Documents) -> bool:
     return any(f'"{key}"'.encode() in data for data in documents.values() for key in _OF_LEVELS)
 
 
-def over_base(node: Node, base: Metadata | None, path: str) -> Node:
+def over_base(node: ArrayContext, base: Metadata | None, path: str) -> ArrayContext:
     """Return a coarser level with the base level beside it, if that is one."""
     if not isinstance(base, ArrayMetadata) or len(base.shape) != len(node.shape):
         return node
@@ -135,7 +135,7 @@ def inherited(parents: Sequence[Attributes]) -> Attributes:
 def xml_beside(store: Store) -> bytes | None:
     """Return the XML file of the same name beside a container, or None where there is none."""
     suffix = next(filter(store.name.endswith, (SUFFIX, *SUFFIXES)), "")
-    above, name = store.above(), f"{store.name.removesuffix(suffix)}.xml"
+    above, name = store.parent(), f"{store.name.removesuffix(suffix)}.xml"
     try:
         return above.get(name) if above else None
     except PermissionError as error:

@@ -267,7 +267,7 @@ def _is_half_made(store: Store, path: str, documents: Documents) -> bool:
     return any(name.startswith(WRITING) for name in store.list(path)[0])
 
 
-def stranger(array: Array) -> str | None:
+def foreign_key(array: Array) -> str | None:
     """Return what lies in an array's directory and is not its own, or None."""
     chunks = array._chunks  # noqa: SLF001 - the array as it is stored
     return next(_others(chunks.store, chunks.path, chunks.format, [chunks.metadata]), None)

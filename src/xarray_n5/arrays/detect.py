@@ -14,7 +14,7 @@ from xarray_n5.formats.hdf5.birth import SUFFIXES
 from xarray_n5.formats.keyed import get_documents, warn_unfinished, where
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join, normalize_path, plain_path
-from xarray_n5.stores import Remembered, fresh
+from xarray_n5.stores import CachedStore, fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -129,7 +129,7 @@ def _is_n5(store: Store) -> bool:
     folders, _ = store.list("")  # TensorStore leaves roots without documents
     place: Store | None = store
     while place is not None and not _ending(place.name, _NAMES):
-        place = place.above()
+        place = place.parent()
     documents = [join(each, N5.documents[0]) for each in folders]
     return any(store.get_many(documents)) or bool(place and place.get(N5.documents[0]))
 
@@ -141,7 +141,7 @@ def _format_named(store: Store) -> Format:
     while place is not None:
         if ending := _ending(place.name, _NAMES):
             return FORMATS[_NAMES[ending]]
-        place = place.above()
+        place = place.parent()
     return FORMATS[usual]
 
 
@@ -179,7 +179,7 @@ def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
     form = FORMATS.get(name or store.formats[0])
     if store.batch == 1 or form is None:
         return store
-    kept = store if isinstance(store, Remembered) else Remembered(store)
+    kept = store if isinstance(store, CachedStore) else CachedStore(store)
     places = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
     keys = dict.fromkeys(join(place, each) for place in places for each in form.documents)
     with suppress(PermissionError):  # who may not read the root may read what is below

@@ -29,7 +29,7 @@ from xarray_n5.arrays.detect import (
     path_in,
     read,
 )
-from xarray_n5.arrays.opening import Opening
+from xarray_n5.arrays.opening import OpenOptions
 from xarray_n5.arrays.repr import as_text, show_group
 from xarray_n5.arrays.repr_tree import group_html
 from xarray_n5.arrays.structure import known_array, read_below, settle, settle_all
@@ -56,7 +56,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
-from xarray_n5.stores import Remembered
+from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -79,7 +79,13 @@ class Group(Mapping[str, "Array | Group"]):
     """
 
     def __init__(
-        self, store: Store, path: str, form: Format, metadata: GroupMetadata, *, options: Opening
+        self,
+        store: Store,
+        path: str,
+        form: Format,
+        metadata: GroupMetadata,
+        *,
+        options: OpenOptions,
     ) -> None:
         self._store, self._path, self._format = store, path, form
         self._metadata, self._options = metadata, options
@@ -93,7 +99,7 @@ class Group(Mapping[str, "Array | Group"]):
     @property
     def place(self) -> object:
         """The group's location, as its store distinguishes it from others."""
-        return self._store.place(self.path)
+        return self._store.identity(self.path)
 
     @property
     def url(self) -> str:
@@ -311,7 +317,7 @@ def open_array(
         If its metadata cannot be understood, or is not what `metadata` says.
     """
     check_option("mode", mode, "r", "r+")
-    options = Opening(
+    options = OpenOptions(
         writable=mode == "r+",
         axis_order=axis_order,
         missing=missing,
@@ -367,13 +373,13 @@ def open_group(
     if cache_metadata and mode != "r":
         raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
     store, path = open_place(url, path, storage_options, format, writable=mode == "r+")
-    store = Remembered(store) if cache_metadata else store
+    store = CachedStore(store) if cache_metadata else store
     form, document, found = read(store, path, format)
     if not isinstance(found, GroupMetadata):
         raise NodeNotFoundError(store.url, path, "group", "it is an array: use open_array")
     if not exists(store, path, document):
         raise NodeNotFoundError(store.url, path, "group", hint(store, path, form))
-    return Group(store, path, form, found, options=Opening(writable=mode == "r+"))
+    return Group(store, path, form, found, options=OpenOptions(writable=mode == "r+"))
 
 
 def open_node(
@@ -397,9 +403,9 @@ def open_node(
         If there is nothing.
     """
     store, path = open_place(url, path, storage_options, format)
-    store = Remembered(store)
+    store = CachedStore(store)
     form, document, found = read(store, path, format)
-    options = Opening(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
+    options = OpenOptions(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
     if isinstance(found, ArrayMetadata):
         return options.array(store, path, form, found)
     if not exists(store, path, document) or is_foreign(store, path, document):
@@ -506,7 +512,7 @@ def create_array(
     metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
-    options = Opening(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
+    options = OpenOptions(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     if there is not None:
         check_agreement(
             there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
@@ -568,11 +574,11 @@ def create_group(
     found = settle(store, path, form, before, form.read(before, at))
     if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
         complete_group(store, path, form, before)
-        group = Group(store, path, form, found, options=Opening(writable=True))
+        group = Group(store, path, form, found, options=OpenOptions(writable=True))
         if metadata.attributes:
             group.attrs.update(metadata.attributes)
         return group
     form.create(metadata, {}, at)
     before = make_room(store, path, form, before)
     replace_documents(store, path, before, form.create(metadata, before, at))
-    return Group(store, path, form, metadata, options=Opening(writable=True))
+    return Group(store, path, form, metadata, options=OpenOptions(writable=True))

@@ -12,7 +12,7 @@ from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.stores.protocol import Store
 
     Box = tuple[range, ...]
@@ -38,7 +38,7 @@ def prepare(
 
 
 def forget(
-    begun: Iterable[Underway], planned: Iterable[Underway], box: Box, chunks: tuple[int, ...]
+    begun: Iterable[WriteMarker], planned: Iterable[WriteMarker], box: Box, chunks: tuple[int, ...]
 ) -> None:
     """Have unfinished writes write chunks again that somebody else is about to write.
 
@@ -85,7 +85,7 @@ def _meets(one: Box | None, other: Box) -> bool:
     )
 
 
-def _forget_records(other: Underway, box: Box) -> None:
+def _forget_records(other: WriteMarker, box: Box) -> None:
     from xarray_n5.model.receipts import Receipts  # xxhash is for those who write
 
     stale = [

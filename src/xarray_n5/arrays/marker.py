@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.stores.protocol import Store
 
-__all__ = ["REPAIRED", "Underway", "all_underway", "begun_and_planned", "revoke"]
+__all__ = ["REPAIRED", "WriteMarker", "all_markers", "begun_and_planned", "revoke"]
 
 _MARK = "mark.json"
 
@@ -55,7 +55,7 @@ def _new() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Underway:
+class WriteMarker:
     """A write that has begun, and has not ended."""
 
     store: Store
@@ -141,7 +141,7 @@ class Underway:
         self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
 
-    def going_on(self, facts: Mapping[str, Any]) -> Underway:
+    def going_on(self, facts: Mapping[str, Any]) -> WriteMarker:
         """Return a new attempt at the write that `facts` are about; the records are its own.
 
         A repair is resumed by several writers, part by part: they share one attempt.
@@ -150,7 +150,7 @@ class Underway:
             return self.as_found(facts)
         return replace(self, run=facts.get("run", self.run))
 
-    def as_found(self, facts: Mapping[str, Any]) -> Underway:
+    def as_found(self, facts: Mapping[str, Any]) -> WriteMarker:
         """Return the write as its mark describes it, to change the mark and not the write."""
         run, attempt = facts.get("run", self.run), facts.get("attempt", self.attempt)
         return replace(self, run=run, attempt=attempt)
@@ -165,7 +165,7 @@ class Underway:
         if self.store.batch > 1:
             document = self.store.get(join(folder, _MARK))
         else:
-            found = self.store.peek(join(folder, _MARK), LARGEST + 1)
+            found = self.store.head(join(folder, _MARK), LARGEST + 1)
             document = None if found is None else found[0]
         return None if document is None else parse_mark(document, self.path)
 
@@ -185,7 +185,7 @@ class Underway:
         if self.store.batch > 1:
             head = self.store.get(self._key)
         else:
-            found = self.store.peek(self._key, 256)
+            found = self.store.head(self._key, 256)
             head = None if found is None else found[0]
         if head is None:
             raise ContainerNotVisibleError(self.store.url, self._key)
@@ -269,27 +269,27 @@ class Underway:
         return not is_link(self.store, folder) and self.store.exists(join(folder, _MARK))
 
 
-def all_underway(store: Store, path: str) -> list[Underway]:
+def all_markers(store: Store, path: str) -> list[WriteMarker]:
     """Return the writes into a node that have begun and not ended; one listing."""
     return begun_and_planned(store, path)[0]
 
 
 def begun_and_planned(
-    store: Store, path: str, *, tidy: bool = False, but: Underway | None = None
-) -> tuple[list[Underway], list[Underway]]:
+    store: Store, path: str, *, tidy: bool = False, but: WriteMarker | None = None
+) -> tuple[list[WriteMarker], list[WriteMarker]]:
     """Return the unfinished writes into a node, and the planned ones, `but` one; one listing.
 
     With `tidy`, remove links and folders without a mark that are called like those of writes:
     a process that was killed when its write ended leaves an empty one.
     """
     folders, files = store.list(path)
-    begun: list[Underway] = []
-    planned: list[Underway] = []
+    begun: list[WriteMarker] = []
+    planned: list[WriteMarker] = []
     for name in (*folders, *files):
         for start, found in ((WRITING, begun), (PLANNED, planned)):
             if not name.startswith(start):
                 continue
-            each = Underway(store=store, path=path, token=name.removeprefix(start))
+            each = WriteMarker(store=store, path=path, token=name.removeprefix(start))
             own = but is not None and each.token == but.token
             if own and start == WRITING:
                 continue
@@ -309,7 +309,7 @@ def _tidy(store: Store, folder: str) -> None:
     clear_folder(store, folder)
 
 
-def revoke(mark: Underway) -> None:
+def revoke(mark: WriteMarker) -> None:
     """Remove the mark of a planned write, and those of the Dataset or tree that it is part of.
 
     Facts come from files: only marks of groups around the node, and of nodes in these, are removed.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.chunk_io import Chunks
+from xarray_n5.arrays.chunk_io import ChunkIO
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.options import check_option
 
@@ -23,7 +23,7 @@ LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class OpenOptions:
     """How arrays are opened, by a function or by the group that they are in."""
 
     writable: bool = False
@@ -44,7 +44,7 @@ class Opening:
         """Return the array at `path`, opened so."""
         if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
             metadata = replace(metadata, dtype=np.dtype(np.uint64))
-        chunks = Chunks(
+        chunks = ChunkIO(
             store=store,
             path=path,
             format=form,

@@ -13,12 +13,12 @@ from xarray_n5.model.indexing import Selection, normalize
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.arrays.chunk_io import Chunks
+    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.transfer import Cache
     from xarray_n5.model.grid import Index
 
 
-def read_points(chunks: Chunks, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
+def read_points(chunks: ChunkIO, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
     """Return what index arrays that are broadcast together select, with slices among them.
 
     Parameters
@@ -71,7 +71,7 @@ def _positions(item: object, axis: int, size: int) -> np.ndarray:
 
 
 def _wanted(
-    chunks: Chunks,
+    chunks: ChunkIO,
     points: np.ndarray,
     around: Selection,
     pointed: Sequence[int],

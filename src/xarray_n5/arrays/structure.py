@@ -98,7 +98,7 @@ def check_array(store: Store, path: str, form: Format, metadata: ArrayMetadata) 
     NodeNotFoundError
         Naming what to open instead.
     """
-    place = store.place(path)
+    place = store.identity(path)
     if store.one_writer or place in _arrays:
         return
     if _look(store, form, [_Claim(path, {}, metadata)]):
@@ -109,7 +109,7 @@ def check_array(store: Store, path: str, form: Format, metadata: ArrayMetadata) 
 def known_array(store: Store, path: str) -> None:
     """Note that an array was made here, into which nobody need look."""
     if store.batch > 1:
-        _arrays.add(store.place(path))
+        _arrays.add(store.identity(path))
 
 
 def no_array(store: Store, path: str, form: Format) -> NodeNotFoundError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from xarray_n5.arrays.chunk_io import Chunks
+    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def read(
-    chunks: Chunks, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
+    chunks: ChunkIO, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
 ) -> None:
     """Read what `axes` select into `result`, each chunk's elements once and straight."""
     metadata = chunks.metadata
@@ -57,7 +57,7 @@ def read(
     _share(chunks, work, pieces, alone=cache is not None or chunks.store.batch > 1)
 
 
-def write(chunks: Chunks, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
+def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
     """Write `values` where `axes` select; return the number of chunks that this replaced."""
     pieces = chunks.metadata.grid.project(axes)
 
@@ -68,7 +68,7 @@ def write(chunks: Chunks, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
 
 
 def _share(
-    chunks: Chunks,
+    chunks: ChunkIO,
     work: Callable[[Iterable[tuple[Piece, ...]]], None],
     pieces: Sequence[Sequence[Piece]],
     *,
@@ -97,7 +97,7 @@ def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
 
 
 def blocks(
-    chunks: Chunks, indices: Sequence[Index], cache: Cache | None = None
+    chunks: ChunkIO, indices: Sequence[Index], cache: Cache | None = None
 ) -> Iterator[np.ndarray]:
     """Iterate over chunks as far as the array reaches, in native order; some are fetched ahead."""
     if cache is None:
@@ -110,7 +110,7 @@ def blocks(
 
 
 def _stored(
-    chunks: Chunks, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
+    chunks: ChunkIO, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
 ) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
     """Iterate over the chunks that pieces touch, as they are stored."""
     if cache is None and chunks.store.batch == 1:
@@ -128,7 +128,7 @@ def _stored(
         yield from zip(batch, _cached(chunks, held, cache), strict=True)
 
 
-def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
+def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
     """Iterate over chunks as they are stored: one is decoded while others are on their way."""
     keys = map(chunks.key, indices)
     first = list(islice(keys, 2))
@@ -144,7 +144,7 @@ def _loaded(chunks: Chunks, indices: Iterable[Index]) -> Iterator[np.ndarray | N
         check_array(chunks.store, chunks.path, chunks.format, chunks.metadata)
 
 
-def _cached(chunks: Chunks, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
+def _cached(chunks: ChunkIO, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
     """Iterate over chunks from the cache; fetch those that are not there together."""
     # Kept here, too: a small cache, or another thread's reading, may drop one before it is used.
     known = {index: block for index in indices if (block := cache.get(index)) is not None}

@@ -71,10 +71,10 @@ class Walk:
         from xarray_n5.arrays.detect import open_place
         from xarray_n5.arrays.group import open_node
         from xarray_n5.errors import UnfinishedWriteWarning
-        from xarray_n5.stores import Remembered
+        from xarray_n5.stores import CachedStore
 
         store, inner = open_place(container, path, options, None)
-        store = Remembered(store)
+        store = CachedStore(store)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnfinishedWriteWarning)  # who walks reports them
             return cls(store, open_node(store, inner, missing="error", whole=whole))

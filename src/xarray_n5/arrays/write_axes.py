@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.context import look_around
+from xarray_n5.arrays.context import load_context
 from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.ngff import is_of_variable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from xarray_n5.arrays.attributes import NodeAttributes
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.metadata import ArrayMetadata
@@ -60,7 +60,7 @@ def describe(
         return metadata, set()
     where, given = _where(store, path, form), metadata.attributes
     before = dict(there.attributes) if there else {}
-    node = look_around(store, path, form, replace(metadata, attributes={**before, **given}))
+    node = load_context(store, path, form, replace(metadata, attributes={**before, **given}))
     try:
         geometry = as_geometry(axes, len(metadata.shape))
         reverses = node.format == N5.name
@@ -123,7 +123,7 @@ def _check(where: str, geometry: Geometry, found: Geometry) -> None:
         )
 
 
-def _quietly(node: Node) -> tuple[Geometry, list[str]]:
+def _quietly(node: ArrayContext) -> tuple[Geometry, list[str]]:
     """Return what is heard of a node, and what is odd of it, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

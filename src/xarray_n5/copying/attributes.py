@@ -25,7 +25,7 @@ from xarray_n5.model.roundtrip_attrs import COPIED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
@@ -91,7 +91,7 @@ def for_group(attributes: Attributes, path: str, lists: str, to: str) -> dict[st
 
 
 def for_array(
-    found: Original, geometry: Geometry, node: Node, own: str, told: Mapping[str, Any]
+    found: Original, geometry: Geometry, node: ArrayContext, own: str, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an array's attributes for another container, by which its axes read the same.
 
@@ -133,7 +133,7 @@ def for_array(
 
 
 def for_part(
-    attributes: Attributes, geometry: Geometry, node: Node, own: str, *, named: bool
+    attributes: Attributes, geometry: Geometry, node: ArrayContext, own: str, *, named: bool
 ) -> dict[str, Any]:
     """Return the attributes of a part of an array: all but those of its axes, and these anew."""
     known = {key for name in geometry.spoken for key in DIALECTS[name].keys} | {COPIED}
@@ -154,7 +154,7 @@ def _crosses(one: str, other: str) -> bool:
 
 
 def _usual(
-    geometry: Geometry, node: Node, own: str, *, foreign: bool, named: bool
+    geometry: Geometry, node: ArrayContext, own: str, *, foreign: bool, named: bool
 ) -> dict[str, Any]:
     """Return what a format's own readers look for: names in Zarr, TensorStore's lists in N5."""
     if own == Zarr2.name:
@@ -164,7 +164,7 @@ def _usual(
     return {}
 
 
-def _loud(geometry: Geometry, node: Node, items: Attributes) -> dict[str, Any]:
+def _loud(geometry: Geometry, node: ArrayContext, items: Attributes) -> dict[str, Any]:
     """Return what is heard before all that the groups around may say."""
     if not geometry.placed:
         said = DimensionLabels().write(geometry, node) if geometry.named else {}
@@ -175,7 +175,7 @@ def _loud(geometry: Geometry, node: Node, items: Attributes) -> dict[str, Any]:
     return {} if said.keys() & items.keys() else said
 
 
-def _misread(geometry: Geometry, node: Node) -> str | None:
+def _misread(geometry: Geometry, node: ArrayContext) -> str | None:
     """Return what would be read otherwise than it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -15,11 +15,11 @@ from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.detect import format_of, format_to_write, open_place
 from xarray_n5.arrays.group import create_group, open_node
-from xarray_n5.arrays.marker import Underway, all_underway
+from xarray_n5.arrays.marker import WriteMarker, all_markers
 from xarray_n5.copying.attributes import for_group
 from xarray_n5.copying.destination import Destination
 from xarray_n5.copying.replica import Changes, replica
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
 from xarray_n5.formats import Zarr2
 from xarray_n5.formats.keyed import consolidate, get_documents, where
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from xarray_n5.copying.replica import Replica
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import Batch
+    from xarray_n5.writing.transaction import Transaction
     from xarray_n5.writing.writes import Write
 
 
@@ -49,7 +49,7 @@ class Copy:
 
     begun: Mapping[str, Begun]
     """The writes, by the paths of their arrays."""
-    batch: Batch | None
+    batch: Transaction | None
     """All of them together; None for one array alone."""
 
     @property
@@ -156,7 +156,7 @@ def copy(
     }
     made = _replicas(arrays, told, target, changes or Changes())
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in made.items()}
-    mark = Underway(store=store, path=target.path, token=tokenize(repr(sorted(names.items()))))
+    mark = WriteMarker(store=store, path=target.path, token=tokenize(repr(sorted(names.items()))))
     began = mark.facts() if resume else None
     if began is not None and began.get("done"):
         return Copy({}, end_again(mark, began))
@@ -213,7 +213,9 @@ def _replicas(
     found: dict[str, Replica] = {}
     for inner, array in arrays.items():
         path = join(target.path, inner)
-        node = Node(shape=array.shape, path=path, parents=_parents(path, above), format=lists)
+        node = ArrayContext(
+            shape=array.shape, path=path, parents=_parents(path, above), format=lists
+        )
         base = join(inner.rpartition("/")[0], "s0")
         if base in found and base != inner:
             node = over_base(node, found[base].metadata, join(target.path, base))
@@ -231,7 +233,7 @@ def _parents(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, .
 def _begin(
     made: Mapping[str, Replica],
     told: Mapping[str, Attributes],
-    mark: Underway,
+    mark: WriteMarker,
     target: Destination,
 ) -> Copy:
     """Create groups and arrays beneath a mark, and the groups' attributes last."""
@@ -256,13 +258,15 @@ def _begin(
     return Copy(begun, together(begun, target.path, mark))
 
 
-def _unfinished(mark: Underway, paths: Collection[str], *, whole: bool = False) -> list[Underway]:
+def _unfinished(
+    mark: WriteMarker, paths: Collection[str], *, whole: bool = False
+) -> list[WriteMarker]:
     """Return the marks of other copies into a group that are about some of the same arrays.
 
     With `whole`, only of those that are about no others.
     """
     about, found = set(paths), []
-    for other in all_underway(mark.store, mark.path):
+    for other in all_markers(mark.store, mark.path):
         said = {} if other == mark else other.facts() or {}
         held = set(said.get("copied", [path for path, _ in said.get("parts", ())]))
         if held & about and (held <= about or not whole):

@@ -9,7 +9,7 @@ import numpy as np
 
 from xarray_n5.arrays.create import check_alone, check_place
 from xarray_n5.arrays.group import open_array
-from xarray_n5.arrays.marker import all_underway
+from xarray_n5.arrays.marker import all_markers
 from xarray_n5.arrays.structure import settle
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.keyed import get_all_documents, get_documents, where
@@ -17,7 +17,7 @@ from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING, join
 from xarray_n5.writing.finished import NOT_UNFINISHED, OTHER_UNFINISHED
 from xarray_n5.writing.plan import start
-from xarray_n5.writing.request import Order
+from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Destination:
         """The container, and the path in it."""
         return self.store, self.path
 
-    def order(self, made: Replica) -> Order:
+    def order(self, made: Replica) -> WriteRequest:
         """Return what is asked for of an array."""
-        return Order(
+        return WriteRequest(
             mode="w" if self.mode == "w" else "w-",
             chunks=made.metadata.chunks,
             compression=made.metadata.compression,
@@ -93,7 +93,7 @@ class Destination:
             if self._is_array(path, there[path]):
                 if self._goes_on(path, each):
                     continue
-                replaced.append(self.store.place(path))
+                replaced.append(self.store.identity(path))
             replacement = each.metadata if self.mode == "w" else None
             check_place(self.store, path, self.form, there[path], replacement)
         for each in made.values() if replaced else ():
@@ -142,7 +142,7 @@ class Destination:
 
         Of what an array holds, a block in the middle is compared: all takes as long as the copy.
         """
-        if not made or all_underway(self.store, self.path):
+        if not made or all_markers(self.store, self.path):
             return False
         for inner, each in made.items():
             try:
@@ -159,7 +159,7 @@ class Destination:
 
 def is_written(array: Array, *, holes: bool = False) -> bool:
     """Return whether no write into an array is unfinished and, without holes, no chunk missing."""
-    if all_underway(array.container, array.path):
+    if all_markers(array.container, array.path):
         return False
     return holes or sum(1 for _ in array.stored_chunks()) == array.grid.size
 

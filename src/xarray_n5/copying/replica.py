@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.attributes import Original
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
@@ -64,7 +64,7 @@ class Replica:
     """Whether chunks are missing, and stay so where their absence tells as much."""
 
 
-def replica(array: Array, node: Node, form: Format, changes: Changes) -> Replica:
+def replica(array: Array, node: ArrayContext, form: Format, changes: Changes) -> Replica:
     """Return what an array becomes, all checked that can be checked before it is written.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from xarray_n5.dask.block_sizes import choose
 from xarray_n5.writing.finished import remember
 from xarray_n5.writing.plan import start
-from xarray_n5.writing.request import Order
+from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.tasks import end, run, write_lazily, write_when_read
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def to_n5(
         computed=compute,
         storage_options=storage_options,
         fsync=fsync,
-        order=Order(
+        order=WriteRequest(
             mode=mode,
             region=region,
             chunks=chunks,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.region import Region
     from xarray_n5.model.axes import Geometry
     from xarray_n5.writing.request import PartialChunks
-    from xarray_n5.writing.transaction import Batch, Mode
+    from xarray_n5.writing.transaction import Mode, Transaction
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """What xarray calls the variable of a DataArray without a name."""
@@ -144,11 +144,11 @@ class DatasetAccessor:
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.write import write
-        from xarray_n5.writing.transaction import Writing
+        from xarray_n5.writing.transaction import WriteOptions
 
         variable = next(iter(self._dataset.data_vars), "a")
         refuse_unknown(self.to_n5, unknown, f"encoding={{{variable!r}: ...}}")
-        how = Writing.into(
+        how = WriteOptions.into(
             url,
             mode=mode,
             storage_options=storage_options,
@@ -262,13 +262,13 @@ class DataTreeAccessor:
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.write import write
-        from xarray_n5.writing.transaction import Writing, side_by_side
+        from xarray_n5.writing.transaction import WriteOptions, side_by_side
 
         refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
         asked = dict(encoding or {})
         if nowhere := asked.keys() - set(self._tree.groups):
             raise KeyError(f"the encoding is for {sorted(nowhere)}, none of {self._tree.groups}")
-        how = Writing.into(
+        how = WriteOptions.into(
             url,
             mode=mode,
             storage_options=storage_options,
@@ -304,5 +304,5 @@ class DataTreeAccessor:
         return xr.DataTree.from_dict({name: batch.now() for name, batch in batches.items()})
 
 
-def _run(batch: Batch, *, compute: bool) -> xr.DataTree | Delayed:
+def _run(batch: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
     return batch.now() if compute else batch.later()

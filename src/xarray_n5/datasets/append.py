@@ -48,17 +48,17 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.attributes import Packed
     from xarray_n5.datasets.region import Region
     from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import Batch, Writing
+    from xarray_n5.writing.transaction import Transaction, WriteOptions
 
 
 def update(
     dataset: xr.Dataset,
     path: str,
-    how: Writing,
+    how: WriteOptions,
     *,
     append_dim: str | None = None,
     region: Region | None = None,
-) -> Batch:
+) -> Transaction:
     """Make ready to write a dataset into the arrays of a group; all else stays as it is.
 
     Without `append_dim` and `region`, each variable replaces the values of the one there.
@@ -154,7 +154,7 @@ def _checked(
     stored: xr.Dataset,
     arrays: Mapping[str, Array],
     places: Mapping[str, slice],
-    how: Writing,
+    how: WriteOptions,
 ) -> dict[str, Packed]:
     """Return what is written as wide as it is stored; raise where it would mean something else."""
     parents = _parents(stored, arrays)
@@ -209,7 +209,7 @@ def _moved(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, Any]:
     return {"places": {**places, "attributes": dict(stored[dim].attrs)}}
 
 
-def _grow(group: Group, facts: Mapping[str, Any], how: Writing) -> None:
+def _grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
     """Let arrays grow that have not yet, and keep their places: who was stopped goes on here."""
     for name, (axis, size) in facts.get("grows", {}).items():
         array = group[name]
@@ -251,7 +251,7 @@ def _forget_images(group: Group, moved: Sequence[str]) -> None:
         group.attrs.change({"multiscales": kept} if kept else {}, [] if kept else ["multiscales"])
 
 
-def _forget(array: Array, dim: str, how: Writing) -> None:
+def _forget(array: Array, dim: str, how: WriteOptions) -> None:
     """Take a dimension's places out of an array's axes."""
     geometry = array.geometry()
     if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
@@ -280,7 +280,7 @@ def _write(
     dims: tuple[Any, ...],
     packed: Packed,
     places: Mapping[str, slice],
-    how: Writing,
+    how: WriteOptions,
     *,
     adds: bool,
 ) -> Begun:

@@ -10,9 +10,9 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.arrays.create import as_dtype, chunk_shape, completed, is_left_over, stranger
+from xarray_n5.arrays.create import as_dtype, chunk_shape, completed, foreign_key, is_left_over
 from xarray_n5.arrays.group import open_existing, open_group
-from xarray_n5.arrays.marker import all_underway
+from xarray_n5.arrays.marker import all_markers
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import Options, build
 from xarray_n5.datasets.select import pick
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoding import Plan, Stored
-    from xarray_n5.writing.transaction import Writing
+    from xarray_n5.writing.transaction import WriteOptions
 
 
-def metadata(stored: Stored, where: str, how: Writing) -> ArrayMetadata:
+def metadata(stored: Stored, where: str, how: WriteOptions) -> ArrayMetadata:
     """Return the metadata that a variable's array will have."""
     plain = ArrayMetadata(
         shape=stored.packed.data.shape,
@@ -44,7 +44,7 @@ def metadata(stored: Stored, where: str, how: Writing) -> ArrayMetadata:
     return completed(how.form, plain, stored.layout, where)
 
 
-def held(plan: Plan, how: Writing) -> Plan:
+def held(plan: Plan, how: WriteOptions) -> Plan:
     """Return a plan in which no compression stays that of a file if the format has none such.
 
     gzip takes its place: all formats have it.
@@ -68,7 +68,7 @@ def sides(stored: Stored) -> tuple[int, ...]:
     return stored.chunks or chunk_shape("auto", data.shape)
 
 
-def existing(path: str, how: Writing) -> Group | None:
+def existing(path: str, how: WriteOptions) -> Group | None:
     """Return the group that is there; None where there is none."""
     try:
         return open_group(how.url, path, mode="r+", **how.place)
@@ -76,7 +76,7 @@ def existing(path: str, how: Writing) -> Group | None:
         return None
 
 
-def check_free(path: str, how: Writing) -> None:
+def check_free(path: str, how: WriteOptions) -> None:
     """Raise where a group cannot be made, for what is there or above."""
     parts = path.split("/")
     for depth in range(len(parts) + 1):
@@ -91,7 +91,7 @@ def check_free(path: str, how: Writing) -> None:
             raise NodeExistsError(array.url, parts[-1], "a coordinate, told by its axes", hint)
 
 
-def check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[object]:
+def check_room(plan: Plan, group: Group, how: WriteOptions, *, again: bool) -> list[object]:
     """Return the places of arrays that are replaced; raise where there is no room."""
     nodes = group.nodes(iter(group), strict=how.mode != "w-")
     arrays = {name: node for name, node in nodes.items() if isinstance(node, Array)}
@@ -107,7 +107,7 @@ def check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[o
         raise NodeExistsError(group.url, "", "a group that is not empty", what)
     replaced = [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
     for array in replaced:
-        if other := stranger(array):
+        if other := foreign_key(array):
             hint = f"it holds {other!r}, which would go with it; move that away first"
             raise NodeExistsError(group.url, array.name, "an array with more in it", hint)
     if how.mode == "a":
@@ -115,9 +115,9 @@ def check_room(plan: Plan, group: Group, how: Writing, *, again: bool) -> list[o
     return [array.place for array in replaced]
 
 
-def _why_not_resumed(path: str, arrays: Iterable[str], how: Writing) -> str:
+def _why_not_resumed(path: str, arrays: Iterable[str], how: WriteOptions) -> str:
     store, place = open_container(how.url, path, how.storage_options)
-    others = any(all_underway(store, join(place, name)) for name in ("", *arrays))
+    others = any(all_markers(store, join(place, name)) for name in ("", *arrays))
     return OTHER_UNFINISHED if others else NOT_UNFINISHED
 
 
@@ -140,7 +140,7 @@ def _check_sizes(plan: Plan, group: Group, arrays: Mapping[str, Array]) -> None:
             )
 
 
-def _is_left_over(plan: Plan, name: str, how: Writing) -> bool:
+def _is_left_over(plan: Plan, name: str, how: WriteOptions) -> bool:
     """Return whether a folder that looks like a group is what a stopped write left."""
     store, path = open_container(how.url, join(plan.path, name), how.storage_options)
     stored = plan.variables.get(name)

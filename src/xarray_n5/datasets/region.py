@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.attributes import Packed
-    from xarray_n5.writing.transaction import Writing
+    from xarray_n5.writing.transaction import WriteOptions
 
 _SCALED = frozenset({"scale_factor", "add_offset"})
 """What makes other numbers of a variable's values."""
@@ -37,7 +37,7 @@ _TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?$")
 Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
 
 
-def group_to_fill(path: str, how: Writing, append_dim: str | None) -> Group:
+def group_to_fill(path: str, how: WriteOptions, append_dim: str | None) -> Group:
     """Return the group that a dataset goes into; NodeNotFoundError where there is none."""
     try:
         return open_group(how.url, path, mode="r+", **how.place)
@@ -271,7 +271,7 @@ def _cure(name: str, key: str, want: str) -> str:
     )
 
 
-def check_alignment(packed: Packed, array: Array, start: list[int], how: Writing) -> None:
+def check_alignment(packed: Packed, array: Array, start: list[int], how: WriteOptions) -> None:
     """Raise where the region, or Dask's blocks, cut stored chunks, if they must not."""
     if how.partial_chunks == "error":
         sides = (packed.data.shape, array.shape, array.chunks)

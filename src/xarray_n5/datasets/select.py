@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 Level: TypeAlias = "int | str | Mapping[str, float]"
 
@@ -37,7 +37,7 @@ def alone(
     *,
     dialect: str | Sequence[str] | None,
     inherit: bool,
-    like: Node | None = None,
+    like: ArrayContext | None = None,
 ) -> Image:
     """Return an array as an image; what is around it is that of another one, where it is known."""
     around = array.node(inherit=inherit, like=like)

@@ -36,13 +36,15 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoding import Encoding, Plan, Stored
     from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import Batch, Writing
+    from xarray_n5.writing.transaction import Transaction, WriteOptions
 
 
-def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writing) -> Batch:
+def write(
+    datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: WriteOptions
+) -> Transaction:
     """Create groups and arrays, and make ready to write the data of all of them.
 
     Parameters
@@ -100,10 +102,10 @@ def write(datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: Writ
 def _begin(
     plans: Sequence[Plan],
     groups: Sequence[Group | None],
-    mark: Underway,
-    how: Writing,
+    mark: WriteMarker,
+    how: WriteOptions,
     began: Mapping[str, Any] | None,
-) -> Batch:
+) -> Transaction:
     """Create what is planned, all checked, beneath a mark."""
     written = (began or {}).get("written", [])
     root = plans[0].path
@@ -123,7 +125,10 @@ def _begin(
 
 
 def _check_unfinished(
-    plans: Sequence[Plan], groups: Sequence[Group | None], how: Writing, written: Container[str]
+    plans: Sequence[Plan],
+    groups: Sequence[Group | None],
+    how: WriteOptions,
+    written: Container[str],
 ) -> None:
     """Raise where another write is unfinished, before anything of this one is resumed."""
     for each, group in zip(plans, groups, strict=True):
@@ -135,7 +140,7 @@ def _check_unfinished(
                 _write_variable(path, stored, how, only_check=True)
 
 
-def _end_others(mark: Underway) -> None:
+def _end_others(mark: WriteMarker) -> None:
     """Remove the marks of writes of what is replaced, or was never made."""
     others, planned = begun_and_planned(mark.store, mark.path)
     for other in others:
@@ -163,7 +168,7 @@ def _with_places(dataset: xr.Dataset, group: Group) -> xr.Dataset:
     return dataset.assign_coords(places) if places else dataset
 
 
-def _checked(plan: Plan, how: Writing, there: Mapping[str, Any]) -> Plan:
+def _checked(plan: Plan, how: WriteOptions, there: Mapping[str, Any]) -> Plan:
     """Return a plan with the layout of its images.
 
     Raises where creating an array would raise, before the first is created.
@@ -193,7 +198,7 @@ def _checked(plan: Plan, how: Writing, there: Mapping[str, Any]) -> Plan:
 
 
 def _write_group(
-    plan: Plan, group: Group | None, how: Writing, written: Container[str]
+    plan: Plan, group: Group | None, how: WriteOptions, written: Container[str]
 ) -> dict[str, Begun]:
     """Create a group and its arrays, and its own attributes last; return the writes by path."""
     there, group = group, create_group(how.url, plan.path, mode="a", **how.place)
@@ -235,7 +240,9 @@ def _joined(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, 
     return {**before, **note, **told, **({"own": own} if own else {})}
 
 
-def _write_variable(path: str, stored: Stored, how: Writing, *, only_check: bool = False) -> Begun:
+def _write_variable(
+    path: str, stored: Stored, how: WriteOptions, *, only_check: bool = False
+) -> Begun:
     packed = stored.packed
     placed = packing_of(how.form.name).in_axes and any(
         axis.scale is not None for axis in stored.geometry.axes

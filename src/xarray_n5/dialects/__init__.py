@@ -25,7 +25,7 @@ from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
-from xarray_n5.dialects.protocol import Dialect, Node, PyramidDialect
+from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.alerts import ODD, warn
 
@@ -87,7 +87,7 @@ def register_dialect(dialect: Dialect) -> None:
     DIALECTS[dialect.name] = dialect
 
 
-def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geometry:
+def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) -> Geometry:
     """Return the geometry of an array, as far as its attributes tell; odd ones only warn.
 
     Parameters
@@ -108,7 +108,9 @@ def geometry_of(node: Node, dialect: str | Iterable[str] | None = None) -> Geome
     return geometry
 
 
-def hear(node: Node, dialect: str | Iterable[str] | None = None) -> tuple[Geometry, list[str]]:
+def hear(
+    node: ArrayContext, dialect: str | Iterable[str] | None = None
+) -> tuple[Geometry, list[str]]:
     """Return the geometry of an array, and what is odd about its attributes."""
     said: list[tuple[str, Geometry]] = []
     odd: list[str] = []
@@ -160,7 +162,7 @@ def write_geometry(
     ValueError
         If a dialect that was asked for is unknown, or all of them cannot say it.
     """
-    node = Node(shape=shape, format="n5" if reverses else "zarr2")
+    node = ArrayContext(shape=shape, format="n5" if reverses else "zarr2")
     if dialect is not None:
         _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
@@ -168,7 +170,7 @@ def write_geometry(
 
 
 def write_pyramid(
-    levels: Sequence[tuple[Node, Geometry]],
+    levels: Sequence[tuple[ArrayContext, Geometry]],
     dialect: str | Iterable[str] | None = None,
     *,
     group: bool = True,
@@ -204,7 +206,7 @@ def write_pyramid(
 
 
 def check_pyramid(
-    nodes: Sequence[Node], geometries: Sequence[Geometry], what: str, *, group: bool = True
+    nodes: Sequence[ArrayContext], geometries: Sequence[Geometry], what: str, *, group: bool = True
 ) -> None:
     """Raise where levels, with all that is around them, do not read as they are meant.
 
@@ -223,7 +225,7 @@ def check_pyramid(
 
 
 def _written(
-    levels: Sequence[tuple[Node, Geometry]],
+    levels: Sequence[tuple[ArrayContext, Geometry]],
     wanted: Sequence[str],
     group: bool,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from xarray_n5.model.axes import Axis, Geometry, names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ArrayDimensions:
     name: ClassVar[str] = "array_dimensions"
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return axes with names and nothing else.
 
         Other writers list them as ``dimensions`` stand. Where the arrays beside this one that
@@ -42,11 +42,11 @@ class ArrayDimensions:
             found = found[::-1]
         return Geometry(tuple(Axis(name=name) for name in found), {"names": "_ARRAY_DIMENSIONS"})
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute."""
         return {"_ARRAY_DIMENSIONS": list(names(geometry.axes))}
 
 
-def _fits(found: Sequence[str], node: Node) -> bool:
+def _fits(found: Sequence[str], node: ArrayContext) -> bool:
     sizes = zip(found, node.shape, strict=True)
     return all(node.beside.get(name, size) == size for name, size in sizes)

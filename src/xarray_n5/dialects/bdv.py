@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from xml.etree.ElementTree import Element
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 _NDIM = 3
 
@@ -49,7 +49,7 @@ class Bdv:
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level; where the XML rotates the view, the matrix."""
         view = view_of(node.path)
         if view is None or len(node.shape) != _NDIM:
@@ -76,11 +76,11 @@ class Bdv:
         axes, affine = axes_under(_NAMES, (unit,) * _NDIM, rows, factors)
         return Geometry(axes, told, affine=affine)
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute of a level; places are the XML's, and are not written."""
         return factors_if_any(geometry)
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attribute of a setup: the factors of all levels."""
         return {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
 

@@ -21,7 +21,7 @@ from xarray_n5.model.units import canonical_unit, written_unit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Axis
 
 _KEY = "spatialTransform"
@@ -37,7 +37,7 @@ class Canonical:
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes; where places do not come axis by axis, the matrix."""
         own = node.attributes.get(_KEY)
         listed = next(((e, base) for _, e, base in listings(node)), ({}, {}))
@@ -50,7 +50,7 @@ class Canonical:
             under = node.base.attributes.get(_KEY)
         return found if under is None else over(found, _parse(under, node, _KEY))
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute, with an affine transform over all axes."""
         axes = geometry.with_names().axes[::-1]
         if geometry.affine is not None:
@@ -75,7 +75,7 @@ class Canonical:
         whole = {"transform": {"type": "affine", "affine": numbers}, "axes": described, "path": ""}
         return {_KEY: whole | unit}
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: each level's transform once more."""
         datasets = [
             {"path": node.path.rpartition("/")[2], **self.write(geometry, node)}
@@ -84,7 +84,7 @@ class Canonical:
         return {"multiscales": {"path": "", "datasets": datasets}}
 
 
-def _parse(said: Any, node: Node, key: str) -> Geometry:
+def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
     ndim = len(node.shape)
     common = written_unit(said.get("unit"))
     listed = said.get("axes") or [{}] * ndim

@@ -19,7 +19,7 @@ from xarray_n5.model.axes import Axis, Geometry, names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 
 _ORDERS = ("ordering", "order")
@@ -33,7 +33,7 @@ class Cosem:
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that ``transform`` describes."""
         listed, first = next(((entry, base) for _, entry, base in listings(node)), ({}, {}))
         own, base = node.attributes.get("transform"), first.get("transform")
@@ -47,7 +47,7 @@ class Cosem:
             return None
         return moved(over(_at_level(_warned(found, own, node), under, node), under), node)
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute in C order, saying so, and the level's own ``pixelResolution``.
 
         Neuroglancer reads no ``transform``, and ``pixelResolution`` has one unit. Where axes have
@@ -69,7 +69,7 @@ class Cosem:
             return {"transform": transform}
         return {"transform": transform} | Neuroglancer().write(_bare(geometry), node)
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: each level's ``transform`` once more.
 
         Beside them are the base level's axes, units and resolution, in N5 order.
@@ -107,7 +107,7 @@ def _bare(geometry: Geometry) -> Geometry:
     return Geometry(tuple(Axis(name=name, unit=each.unit, scale=each.step) for name, each in axes))
 
 
-def _parse(transform: object, node: Node, key: str) -> Geometry | None:
+def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
     if not isinstance(transform, dict) or "scale" not in transform:
         return None
     ndim = len(node.shape)
@@ -132,7 +132,7 @@ def _parse(transform: object, node: Node, key: str) -> Geometry | None:
     return geometry.transpose() if orders == {"F"} else geometry
 
 
-def _at_level(geometry: Geometry, base: Geometry | None, node: Node) -> Geometry:
+def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> Geometry:
     """Return a level's geometry, where BossDB repeats the base level's: by the group's factors."""
     factors = factors_of(node, own=False)
     if base is None or factors is None or all(factor == 1 for factor in factors):
@@ -159,7 +159,7 @@ def _at_level(geometry: Geometry, base: Geometry | None, node: Node) -> Geometry
     return replace(geometry, axes=axes)
 
 
-def _warned(geometry: Geometry, transform: Any, node: Node) -> Geometry:
+def _warned(geometry: Geometry, transform: Any, node: ArrayContext) -> Geometry:
     """Return a geometry, with a warning where its axes were likely meant the other way round."""
     silent = isinstance(transform, dict) and all(transform.get(word) is None for word in _ORDERS)
     if geometry.axes[0].name == "x" != geometry.axes[-1].name and silent:

@@ -17,13 +17,13 @@ from xarray_n5.model.axes import Axis, Geometry, kind_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 _SAME = 1e-9
 """By which part of a step two levels may lie apart, for rounding."""
 
 
-def default_attributes(geometry: Geometry, node: Node, *, reverses: bool) -> dict[str, Any]:
+def default_attributes(geometry: Geometry, node: ArrayContext, *, reverses: bool) -> dict[str, Any]:
     """Return the attributes of an array alone.
 
     Where a format lists axes as numpy does, names as xarray reads them and COSEM's ``transform``,
@@ -49,7 +49,7 @@ def default_attributes(geometry: Geometry, node: Node, *, reverses: bool) -> dic
 
 
 def default_pyramid(
-    levels: Sequence[tuple[Node, Geometry]],
+    levels: Sequence[tuple[ArrayContext, Geometry]],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of a pyramid's group, and those of each level.
 
@@ -75,11 +75,11 @@ def default_pyramid(
     return around, own
 
 
-def _transform(geometry: Geometry, node: Node) -> dict[str, Any]:
+def _transform(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
     return {"transform": Cosem().write(geometry, node)["transform"]}
 
 
-def _is_n5_viewers(levels: Sequence[tuple[Node, Geometry]]) -> bool:
+def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
     """Return whether n5-viewer's rule puts levels where they lie among each other.
 
     It has one unit, and each sample in the middle of those that it stands for.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xarray_n5.model.axes import Axis, Geometry
 
 if TYPE_CHECKING:
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class DimensionLabels:
     name: ClassVar[str] = "dimension_labels"
     keys: ClassVar[tuple[str, ...]] = ("DIMENSION_LABELS",)
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return axes with names and nothing else."""
         found = node.attributes.get("DIMENSION_LABELS")
         if found is None:
@@ -35,7 +35,7 @@ class DimensionLabels:
         axes = tuple(Axis(name=name or None) for name in found)
         return Geometry(axes, {"names": "DIMENSION_LABELS"} if given else {})
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute."""
         if all(axis.name is None for axis in geometry.axes):
             return {}

@@ -19,7 +19,7 @@ from xarray_n5.model.axes import Geometry, names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 _UNNAMED = re.compile(r"d\d+")
 """What funlib.persistence calls axes that nobody named."""
@@ -32,7 +32,7 @@ class Funlib:
     name: ClassVar[str] = "funlib"
     keys: ClassVar[tuple[str, ...]] = ("voxel_size", "axis_names", "offset", "units", "types")
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None where neither ``voxel_size`` nor ``axis_names`` is there."""
         own, ndim = node.attributes, len(node.shape)
         if not is_of_funlib(own):
@@ -64,7 +64,7 @@ class Funlib:
         said |= {"offset": "offset"} if starts is not None else {}
         return Geometry(tuple(axes), said)
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attributes; there are whole numbers only."""
         channels = [axis.kind == "channel" for axis in geometry.axes]
         physical = [each for each in geometry.axes if each.kind != "channel"]
@@ -82,7 +82,7 @@ class Funlib:
             "offset": [whole_number(each.offset) for each in physical],
         }
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
         """Return no attributes: each level has all of its numbers."""
         return {}
 

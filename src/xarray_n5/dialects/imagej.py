@@ -17,7 +17,7 @@ from xarray_n5.model.axes import Geometry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 _SPACE = {"x": "pixelWidth", "y": "pixelHeight", "z": "pixelDepth"}
 _COUNTS = {"c": "numChannels", "z": "numSlices", "t": "numFrames"}
@@ -32,7 +32,7 @@ class ImageJ:
     name: ClassVar[str] = "imagej"
     keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval", "fps")
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes where all of ImageJ's attributes are there."""
         said = node.attributes
         if not said.keys() >= _NEEDED:
@@ -65,7 +65,7 @@ class ImageJ:
             tuple(axes[::-1]), told | {"scale": keys, "offset": "xOrigin, yOrigin, zOrigin"}
         )
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes of an image with axes t, z, c, y, x, or some of them."""
         axes = {str(each.name): each for each in geometry.with_names().axes[::-1]}
         order = [name for name in ("x", "y", "c", "z", "t") if name in axes]

@@ -18,7 +18,7 @@ from xarray_n5.model.units import split_unit, written_unit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
 
 _FACTORS = "downsamplingFactors"
@@ -45,13 +45,13 @@ def view_of(path: str) -> tuple[int, int] | None:
     return None
 
 
-def level_of(node: Node) -> int:
+def level_of(node: ArrayContext) -> int:
     """Return which level of a pyramid an array is by its name, 0 where it has no such name."""
     found = re.fullmatch(r"s(\d+)", node.path.rpartition("/")[2])
     return int(found[1]) if found else 0
 
 
-def factors_of(node: Node, *, own: bool = True) -> tuple[float, ...] | None:
+def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | None:
     """Return how many base voxels one voxel is long, in N5 order; None where nothing tells.
 
     The group's list of levels, as Neuroglancer and n5-viewer write it, wins over the array's
@@ -72,7 +72,7 @@ def factors_of(node: Node, *, own: bool = True) -> tuple[float, ...] | None:
 
 
 def base_and_factors(
-    node: Node, key: str, values: tuple[float, ...], *, own: bool = True
+    node: ArrayContext, key: str, values: tuple[float, ...], *, own: bool = True
 ) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
     """Return the base level's resolution and the level's factors, of a level's resolution.
 
@@ -91,7 +91,7 @@ def base_and_factors(
     return values, factors
 
 
-def check_level(node: Node, factors: Sequence[float] | None) -> bool:
+def check_level(node: ArrayContext, factors: Sequence[float] | None) -> bool:
     """Return whether a level's place follows from its group's resolution; warn where it does not.
 
     A coarser level that tells no factors lies nobody knows where.
@@ -208,7 +208,7 @@ def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
                 yield image
 
 
-def listings(node: Node) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Iterate over what groups' ``multiscales`` say of an array.
 
     Yields
@@ -269,7 +269,7 @@ def alike(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=SAME) for a, b in zip(one, other, strict=True))
 
 
-def _listed(group: Attributes, key: str, node: Node) -> object:
+def _listed(group: Attributes, key: str, node: ArrayContext) -> object:
     """Return the factors of a level in a list of levels."""
     listed = group.get(key)
     level = level_of(node)

@@ -32,7 +32,7 @@ from xarray_n5.model.axes import Geometry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 _KEY = "pixelResolution"
 _LAST = "affineTransform"
@@ -45,7 +45,7 @@ class N5Viewer:
     name: ClassVar[str] = "n5_viewer"
     keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes; names and units come from ``axes`` and ``units`` where they are."""
         ndim = len(node.shape)
         own = node.attributes
@@ -80,11 +80,11 @@ class N5Viewer:
         axes, affine = axes_under(names, units or (unit,) * ndim, rows, factors)
         return moved(Geometry(axes, said, affine=affine), node)
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the base level's resolution with its one unit, and the level's factors."""
         return {_KEY: _resolution(geometry)} | factors_if_any(geometry)
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: the base's resolution, all factors."""
         return {
             _KEY: _resolution(levels[0][1]),
@@ -104,7 +104,7 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
 
 
 def _level(
-    node: Node, scales: tuple[float, ...] | None
+    node: ArrayContext, scales: tuple[float, ...] | None
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
     """Return the base level's resolution, where it is known, and the level's factors."""
     if scales is None:
@@ -125,7 +125,7 @@ def _level(
     return base, tuple(own / under for own, under in zip(scales, base, strict=True))
 
 
-def _guess(node: Node, base: Node) -> tuple[float, ...]:
+def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
     """Return n5-viewer's 2**level, where the base level's resolution is repeated without factors.
 
     An axis that is as long as the base level's was not downsampled.

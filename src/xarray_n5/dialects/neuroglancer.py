@@ -25,7 +25,7 @@ from xarray_n5.model.units import si_scale
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 
 _DEFAULT_NAMES = ("x", "y", "z", "t", "c")
@@ -39,7 +39,7 @@ class Neuroglancer:
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes; what the array itself says wins over its group."""
         group = node.parents[0] if node.parents else {}
         labels = node.attributes.get("coordinateArrays", group.get("coordinateArrays"))
@@ -80,11 +80,11 @@ class Neuroglancer:
             said |= {"labels": at("coordinateArrays")} if any(a.labels for a in axes) else {}
         return moved(Geometry(axes, said), node)
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes of a single array, which are TensorStore's, and its labels."""
         return in_si_units(TensorStore().write(geometry, node)) | _labels(geometry)
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: those of the base level, all factors."""
         node, base = levels[0]
         listed = {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}

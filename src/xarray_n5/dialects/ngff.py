@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.dialects.levels import axis, listings, over
-from xarray_n5.dialects.protocol import Node
+from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn
@@ -55,7 +55,7 @@ class Ngff:
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that the group's image gives its level; names alone before 0.4."""
         for image, entry, first in listings(node):
             if "transform" in entry or "spatialTransform" in entry:
@@ -75,11 +75,11 @@ class Ngff:
             return _labelled(found, node)
         return None
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return nothing: all stands on the group; see :meth:`write_group`."""
         return {}
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return version 0.4's attributes of a pyramid's group, in N5 order for N5."""
         in_c_order = levels[0][0].format != "n5"
 
@@ -105,7 +105,7 @@ class Ngff:
         return {"multiscales": [image]} | _channels(*levels[0])
 
 
-def _channels(node: Node, geometry: Geometry) -> dict[str, Any]:
+def _channels(node: ArrayContext, geometry: Geometry) -> dict[str, Any]:
     """Return how to show labelled channels: in different colours, over all that their type holds.
 
     Version 0.4 requires a colour and a window of each.
@@ -150,7 +150,7 @@ def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
 
     What an axis without a scale is said to have, since all must have one, readers here pass over.
     """
-    node = Node(shape=(0,) * geometry.ndim, path=name, format="zarr2")
+    node = ArrayContext(shape=(0,) * geometry.ndim, path=name, format="zarr2")
     (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
     regular = [axis.name for axis in geometry.axes if axis.scale is not None]
     metadata = {"method": _METHOD, "regular": regular}
@@ -194,7 +194,7 @@ def _described(one: Axis) -> dict[str, str]:
     )
 
 
-def _axes(image: dict[str, Any], node: Node) -> list[tuple[str, object, object]] | None:
+def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, object]] | None:
     """Return name, type and unit of each axis as they are listed, or None where they are not."""
     ndim = len(node.shape)
     listed = image.get("axes")
@@ -234,7 +234,7 @@ def _placed(
     return Geometry(axes, said)
 
 
-def _in_c_order(described: list[tuple[str, object, object]], node: Node) -> bool:
+def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext) -> bool:
     """Return whether the axes of an image in N5 are listed as in Zarr; where x stands tells."""
     listed = [name.lower() for name, _, _ in described]
     kinds = [kind or kind_of(name, None) for name, kind, _ in described]
@@ -252,7 +252,7 @@ def _in_c_order(described: list[tuple[str, object, object]], node: Node) -> bool
     return False
 
 
-def _labelled(geometry: Geometry, node: Node) -> Geometry:
+def _labelled(geometry: Geometry, node: ArrayContext) -> Geometry:
     """Return the geometry with the names of ``omero``'s channels."""
     for group in node.parents:
         ome = group.get("ome")

@@ -12,12 +12,12 @@ from xarray_n5.model.units import ratio, written_unit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
 
-def moved(geometry: Geometry, node: Node) -> Geometry:
+def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
     """Return a geometry moved to where a stack begins, as Janelia's render has it.
 
     ``translate`` of the group, or of the array, counts voxels of full resolution, in N5 order as

@@ -25,7 +25,7 @@ from xarray_n5.model.units import ratio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
 
 
@@ -40,7 +40,7 @@ class Paintera:
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None where ``axes`` or ``units`` tell of another dialect."""
         group = node.parents[0] if node.parents else {}
         own = node.attributes
@@ -79,7 +79,7 @@ class Paintera:
         geometry = Geometry(axes, said)
         return geometry if node.format == "n5" else geometry.transpose()
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes of a single array; axes have no names there."""
         ordered = geometry if node.format == "n5" else geometry.transpose()
         return _unit(geometry) | {
@@ -88,7 +88,7 @@ class Paintera:
             **factors_if_any(ordered),
         }
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: resolution and offset of its base level."""
         node, base = levels[0]
         ordered = base if node.format == "n5" else base.transpose()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ArrayContext:
     """What a dialect may look at."""
 
     attributes: Attributes = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Node:
     """The array's path in its container."""
     parents: tuple[Attributes, ...] = ()
     """The attributes of the groups around it, the nearest first."""
-    base: Node | None = None
+    base: ArrayContext | None = None
     """The base level, ``s0``, beside a coarser one."""
     beside: Mapping[str, int] = field(default_factory=dict)
     """The sizes of one-dimensional arrays beside it, by name."""
@@ -40,18 +40,18 @@ class Node:
     dtype: np.dtype[Any] | None = None
     """The type of the array's elements, where it is known."""
 
-    def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> Node:
+    def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> ArrayContext:
         """Return another array with the same groups around it."""
         return replace(self, path=path, attributes=attributes, shape=shape, base=None)
 
-    def without_users_own(self) -> Node:
+    def without_users_own(self) -> ArrayContext:
         """Return the node without attributes that their writer says are no metadata of axes."""
         if not any(map(meant_by_users, (self.attributes, *self.parents))):
             return self
         own, *parents = map(_without_own, (self.attributes, *self.parents))
         return replace(self, attributes=own, parents=tuple(parents))
 
-    def without_units_of_values(self) -> Node:
+    def without_units_of_values(self) -> ArrayContext:
         """Return the node without ``units`` that are those of the values."""
         if not units_of_values(self.attributes):
             return self
@@ -84,13 +84,13 @@ class Dialect(Protocol):
     name: ClassVar[str]
     keys: ClassVar[tuple[str, ...]]
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that a node describes, or None where it speaks another dialect.
 
         Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
         """
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes that describe `geometry`; ValueError when they cannot.
 
         `node` is the array as it will be, without attributes.
@@ -101,5 +101,5 @@ class Dialect(Protocol):
 class PyramidDialect(Protocol):
     """A dialect that describes pyramids on their group, too."""
 
-    def write_group(self, levels: Sequence[tuple[Node, Geometry]]) -> dict[str, Any]:
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of the group around `levels`, the base level first."""

@@ -15,7 +15,7 @@ from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import written_unit
 
 if TYPE_CHECKING:
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.dialects.protocol import ArrayContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TensorStore:
     name: ClassVar[str] = "tensorstore"
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
 
-    def read(self, node: Node) -> Geometry | None:
+    def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None where they have neither names nor units.
 
         Where the group tells by how much its levels are downsampled, the resolution is the base's.
@@ -62,7 +62,7 @@ class TensorStore:
         axes = axes_at_level(names, units or (None,) * ndim, scales or (None,) * ndim, factors)
         return Geometry(axes, said)
 
-    def write(self, geometry: Geometry, node: Node) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attributes; offsets are not among them."""
         axes = geometry.axes[::-1]
         attributes: dict[str, Any] = {}

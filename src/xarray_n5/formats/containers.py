@@ -83,7 +83,7 @@ def open_container(
             and (file := Hdf5Store.at(found.url, storage_options or {})) is not None
         ):
             return file, join(*inner, path)
-        up = found.above()
+        up = found.parent()
         if up is None:
             return store, path
         inner.insert(0, found.name)

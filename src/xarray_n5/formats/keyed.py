@@ -10,7 +10,7 @@ from xarray_n5.formats.consolidated import DOCUMENTS, KEY, MOST_BYTES, dump, par
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.paths import UNFINISHED, WRITING, join
-from xarray_n5.stores import Remembered, exclusive, fresh
+from xarray_n5.stores import CachedStore, exclusive, fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +68,7 @@ def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
 
 def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
     """Warn of arrays whose write has not ended; of each once, as long as the store remembers."""
-    warned = store.warned if isinstance(store, Remembered) else set()
+    warned = store.warned if isinstance(store, CachedStore) else set()
     for path in sorted(unfinished(store, paths) - warned):
         warned.add(path)
         warn(
@@ -124,7 +124,7 @@ def get_safe_documents(
 
     A store that remembers is asked in the same batch which writes are unfinished.
     """
-    if isinstance(store, Remembered) and store.batch > 1:
+    if isinstance(store, CachedStore) and store.batch > 1:
         with suppress(OSError, UnsafePathError):  # what cannot be asked together is asked apart
             names = (*form.documents, UNFINISHED)
             store.get_many([join(path, name) for path in paths for name in names])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.hangar.columns import Chunks
+    from xarray_n5.hangar.columns import ChunkIO
     from xarray_n5.hangar.files import HangarFile
     from xarray_n5.hangar.places import Place
 
@@ -35,7 +35,7 @@ def from_hangar(
     repo_or_files: Place | Iterable[Place],
     records: Records | Mapping[str, Records] | None = None,
     *,
-    chunks: Chunks = None,
+    chunks: ChunkIO = None,
 ) -> da.Array | xr.Dataset:
     """Return samples that Hangar stored in HDF5 files as a dask array, or columns as a Dataset.
 
@@ -236,7 +236,7 @@ def _check_samples(source: np.ndarray | da.Array) -> None:
         )
 
 
-def _checked_chunks(chunks: object) -> Chunks:
+def _checked_chunks(chunks: object) -> ChunkIO:
     if chunks is None:
         return None
     if chunks == "auto":

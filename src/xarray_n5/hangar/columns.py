@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.hangar.files import Run
 
-    Chunks = int | Literal["auto"] | None
+    ChunkIO = int | Literal["auto"] | None
 
 _MOST = 1 << 26
 """The most bytes of a block that nobody chose: 64 MiB."""
@@ -67,7 +67,7 @@ class Blocks(ArrayBlockwiseDep):
         return self.blocks[index[0]]
 
 
-def to_array(column: Column, chunks: Chunks) -> da.Array:
+def to_array(column: Column, chunks: ChunkIO) -> da.Array:
     """Return the dask array of a column: one blockwise layer, whose tasks hold paths and rows."""
     nbytes = max(1, int(np.prod(column.shape, dtype=object)) * column.dtype.itemsize)
     most = max(1, _MOST // nbytes)
@@ -88,7 +88,7 @@ def _read(shape: tuple[int, ...], dtype: np.dtype[Any], block: Block) -> np.ndar
     return read_runs(block.runs, shape, dtype)
 
 
-def to_dataset(columns: Mapping[str, Column], chunks: Chunks) -> xr.Dataset:
+def to_dataset(columns: Mapping[str, Column], chunks: ChunkIO) -> xr.Dataset:
     """Return columns as a Dataset; they share samples where these are called the same."""
     arrays = {name: to_array(column, chunks) for name, column in columns.items()}
     marks = {(column.keys, len(arrays[name])) for name, column in columns.items()}

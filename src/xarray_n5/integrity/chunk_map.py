@@ -44,7 +44,7 @@ def chunk_map(
     array = open_array(url, path, storage_options=storage_options)
     box = whole_grid(array)
     rows = []
-    for found in array.container.survey(array.path):
+    for found in array.container.list_info(array.path):
         index = array.chunk_index(found.key)
         if index is not None and index in array.grid:
             rows.append((index, found.size, found.time))

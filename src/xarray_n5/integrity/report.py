@@ -14,12 +14,12 @@ from dask.layers import ArraySliceDep
 
 from xarray_n5.arrays.chunk_io import ahead_of
 from xarray_n5.arrays.invalidate import box_of
-from xarray_n5.arrays.marker import REPAIRED, all_underway
+from xarray_n5.arrays.marker import REPAIRED, all_markers
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest
-from xarray_n5.stores import bounded, peek_many
+from xarray_n5.stores import bounded, head_many
 from xarray_n5.writing.chunk_table import apart, dims_of_grid, places, whole_grid
 from xarray_n5.writing.digests import read_digests
 
@@ -63,7 +63,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     """Return the digests, which of them there are, and what is to be said of the whole array."""
     counts = tuple(map(len, whole_grid(array)))
     digests = read_digests(array) if deep else None
-    unfinished = all_underway(array.container, array.path)
+    unfinished = all_markers(array.container, array.path)
     for each in unfinished if digests else ():
         # What is written now has its digests at the end.
         side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
@@ -114,7 +114,7 @@ def _look_at(
     indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
     store = bounded(array.container, array.metadata.most_stored)
     if not deep:
-        looked = peek_many(store, map(array.chunk_key, indices), _HEAD)
+        looked = head_many(store, map(array.chunk_key, indices), _HEAD)
         for spot, index, head in zip(np.ndindex(facts.shape), indices, looked, strict=True):
             facts[spot] = _peeked(array, index, head)
         return facts

@@ -113,7 +113,7 @@ def pyramid(
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan
-    from xarray_n5.writing.transaction import Writing
+    from xarray_n5.writing.transaction import WriteOptions
 
     check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")
@@ -126,7 +126,7 @@ def pyramid(
     else:
         base = new_base(source, axes=axes, chunks=chunks)
     check_type(base.dtype, method)
-    how = Writing.into(
+    how = WriteOptions.into(
         url,
         format=format,
         computed=True,

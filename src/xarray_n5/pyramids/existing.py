@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.create import stranger
-from xarray_n5.arrays.marker import all_underway
+from xarray_n5.arrays.create import foreign_key
+from xarray_n5.arrays.marker import all_markers
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.writing.finished import NOT_UNFINISHED
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
 
 _LEVEL = re.compile(r"s\d+")
 
@@ -76,7 +76,7 @@ def check_same(kept: Mapping[str, Any], around: Mapping[str, Any]) -> None:
         )
 
 
-def older_levels(group: Group, names: Collection[str], begun: Collection[Underway]) -> list[str]:
+def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMarker]) -> list[str]:
     """Return the levels of older pyramids in a group, beyond some; raise where more is in them.
 
     Levels are what the group's attributes call so, and what pyramids that have `begun` had made:
@@ -100,14 +100,14 @@ def _is_nested(listed: list[Any]) -> bool:
 
 
 def _check_no_stranger(group: Group, name: str, array: Array) -> None:
-    if other := stranger(array):
+    if other := foreign_key(array):
         hint = f"it holds {other!r}, which would go with it; move that away first"
         raise NodeExistsError(group.url, name, "an array with more in it", hint)
 
 
-def unfinished(mark: Underway) -> list[Underway]:
+def unfinished(mark: WriteMarker) -> list[WriteMarker]:
     """Return the marks of all pyramids in a group that are not finished."""
-    marks = all_underway(mark.store, mark.path)
+    marks = all_markers(mark.store, mark.path)
     return [each for each in marks if "pyramid" in (each.facts() or {})]
 
 

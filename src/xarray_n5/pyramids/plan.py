@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.context import look_around
+from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.create import check_alone, check_storable, completed
 from xarray_n5.arrays.detect import open_place
 from xarray_n5.arrays.group import create_group
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.marker import Underway
-    from xarray_n5.dialects.protocol import Node
+    from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.base import Base
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import Writing
+    from xarray_n5.writing.transaction import WriteOptions
 
 _KEYS = (
     *("axes", "units", "resolution", "pixelResolution"),
@@ -66,12 +66,12 @@ class Pyramid:
     base: Base
     path: str
     """The group's path."""
-    how: Writing
+    how: WriteOptions
     steps: Sequence[tuple[int, ...]]
     """By how much each coarser level is coarser than the one before it."""
     method: Method
     compression: Compression
-    nodes: Sequence[Node]
+    nodes: Sequence[ArrayContext]
     """All levels as they will be, without attributes, the base level first."""
     geometries: Sequence[Geometry]
 
@@ -154,7 +154,7 @@ class Pyramid:
         return begun
 
     def _check_room(
-        self, group: Group | None, mark: Underway, around: Mapping[str, Any], *, again: bool
+        self, group: Group | None, mark: WriteMarker, around: Mapping[str, Any], *, again: bool
     ) -> tuple[list[str], set[str]]:
         """Return older levels and attributes that go; raise where there is no room.
 
@@ -222,7 +222,7 @@ class Pyramid:
         """Raise where what is to be written is read from what is replaced."""
         if self.how.mode == "w" and self.base.blocks is not None:
             store, path = open_place(self.how.url, self.path, self.how.storage_options, None)
-            places = [store.place(join(path, name)) for name in names]
+            places = [store.identity(join(path, name)) for name in names]
             check_independent(self.base.blocks, places, exists=lambda: store.is_folder(path))
 
 
@@ -232,7 +232,7 @@ def plan(
     steps: Sequence[tuple[int, ...]],
     method: Method,
     compression: Any,
-    how: Writing,
+    how: WriteOptions,
     *,
     partial: bool,
 ) -> Pyramid:
@@ -278,7 +278,7 @@ def plan(
         metadata = _held(metadata, how, where)
     check_storable(metadata, how.form, where)
     nodes = [
-        look_around(store, join(place, f"s{number}"), how.form, replace(metadata, shape=shape))
+        load_context(store, join(place, f"s{number}"), how.form, replace(metadata, shape=shape))
         for number, shape in enumerate(shapes)
     ]
     return Pyramid(
@@ -293,7 +293,7 @@ def plan(
     )
 
 
-def _held(metadata: ArrayMetadata, how: Writing, where: str) -> ArrayMetadata:
+def _held(metadata: ArrayMetadata, how: WriteOptions, where: str) -> ArrayMetadata:
     """Return metadata with gzip, which all formats have, where the format has not the source's."""
     try:
         how.form.create(metadata, {}, where)

@@ -11,13 +11,13 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.stores.cached import Remembered
+from xarray_n5.stores.cached import CachedStore
 from xarray_n5.stores.filesystems import behind_caches, is_async, of_this_process
 from xarray_n5.stores.fsspec import FsspecStore
 from xarray_n5.stores.local import LocalStore
 from xarray_n5.stores.locking import exclusive
 from xarray_n5.stores.memory import MemoryStore
-from xarray_n5.stores.object_info import Found
+from xarray_n5.stores.object_info import ObjectInfo
 from xarray_n5.stores.protocol import Listing, Store
 from xarray_n5.stores.requests_ import by_threads
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
 
 __all__ = [
-    "Found",
+    "CachedStore",
     "FsspecStore",
     "Listing",
     "LocalStore",
     "MemoryStore",
-    "Remembered",
+    "ObjectInfo",
     "Store",
     "bounded",
     "exclusive",
     "fresh",
-    "peek_many",
+    "head_many",
     "set_many",
 ]
 
@@ -47,7 +47,7 @@ def fresh(store: Store) -> Store:
 
     Who writes part of something reads the rest of it there.
     """
-    if isinstance(store, Remembered):
+    if isinstance(store, CachedStore):
         return fresh(store.store)
     return store.fresh() if isinstance(store, FsspecStore) else store
 
@@ -57,7 +57,7 @@ def bounded(store: Store, most: int) -> Store:
 
     It is for chunks, which are never remembered.
     """
-    if isinstance(store, Remembered):
+    if isinstance(store, CachedStore):
         return bounded(store.store, most)
     if type(store) is LocalStore:
         return _bounded_local(store, most)
@@ -69,12 +69,12 @@ def _bounded_local(store: LocalStore, most: int) -> LocalStore:
     return replace(store, limit=most)  # which costs as much as a good part of reading a small chunk
 
 
-def peek_many(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
-    """Iterate over what :meth:`Store.peek` says of keys; threads ask where requests wait."""
+def head_many(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
+    """Iterate over what :meth:`Store.head` says of keys; threads ask where requests wait."""
     if isinstance(store, FsspecStore) and is_async(fs := behind_caches(of_this_process(store.fs))):
-        peeked = by_threads(fs, keys, store.batch, lambda key: store.peek(key, count))
+        peeked = by_threads(fs, keys, store.batch, lambda key: store.head(key, count))
         return (found for _, found in peeked)
-    return (store.peek(key, count) for key in keys)
+    return (store.head(key, count) for key in keys)
 
 
 def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
@@ -82,7 +82,7 @@ def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: in
 
     Where the store can, at most `ahead` are under way at once.
     """
-    if isinstance(store, Remembered):
+    if isinstance(store, CachedStore):
         store.forget()
         store = store.store
     if isinstance(store, FsspecStore):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.object_info import Found
+    from xarray_n5.stores.object_info import ObjectInfo
     from xarray_n5.stores.protocol import Listing, Store
 
 _DOCUMENTS = frozenset({"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
@@ -19,7 +19,7 @@ _DOCUMENTS = frozenset({"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Remembered:
+class CachedStore:
     """A store that reads each document once, and lists each group once; for reading.
 
     What does not fit into that goes to the store behind it: chunks are never kept, and another
@@ -32,7 +32,7 @@ class Remembered:
     """What has been read, None where there was nothing."""
     listings: dict[str, Listing] = field(default_factory=dict)
     """What has been listed."""
-    around: list[Remembered | None] = field(default_factory=list)
+    around: list[CachedStore | None] = field(default_factory=list)
     """The store one directory up, once it has been asked for."""
     warned: set[str] = field(default_factory=set)
     """The paths of arrays that have been warned of."""
@@ -41,7 +41,7 @@ class Remembered:
         return _itself, (self.store,)
 
     def __dask_tokenize__(self) -> object:
-        return self.place("")
+        return self.identity("")
 
     def __repr__(self) -> str:
         return repr(self.store)
@@ -71,9 +71,9 @@ class Remembered:
         """What the container's directory is called."""
         return self.store.name
 
-    def place(self, path: str) -> object:
+    def identity(self, path: str) -> object:
         """Return what tells a node from others, remembered or not."""
-        return self.store.place(path)
+        return self.store.identity(path)
 
     # What is remembered
 
@@ -102,11 +102,11 @@ class Remembered:
             self.listings.update(zip(absent, self.store.list_many(absent), strict=True))
         return [self.listings[each] for each in prefixes]
 
-    def above(self) -> Remembered | None:
+    def parent(self) -> CachedStore | None:
         """Return the store one directory up, which remembers, too."""
         if not self.around:
-            up = self.store.above()
-            self.around.append(None if up is None else Remembered(up))
+            up = self.store.parent()
+            self.around.append(None if up is None else CachedStore(up))
         return self.around[0]
 
     # What is not
@@ -115,9 +115,9 @@ class Remembered:
         """Iterate over keys and the bytes there."""
         return self.store.fetch(keys, ahead)
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
-        return self.store.peek(key, count)
+        return self.store.head(key, count)
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -131,21 +131,21 @@ class Remembered:
         """Iterate over all keys under `prefix`."""
         return self.store.walk(prefix)
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over all files under `prefix`."""
-        return self.store.survey(prefix)
+        return self.store.list_info(prefix)
 
-    def partials(self, prefix: str) -> Iterator[str]:
+    def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what stopped writes left."""
-        return self.store.partials(prefix)
+        return self.store.list_partials(prefix)
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         """Return what changes whenever `key` is written again."""
-        return self.store.stamp(key)
+        return self.store.etag(key)
 
-    def durable(self) -> Store:
+    def with_fsync(self) -> Store:
         """Return the store behind it, whose writes last."""
-        return self.store.durable()
+        return self.store.with_fsync()
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace what is at `key`."""

@@ -29,7 +29,7 @@ from xarray_n5.stores.filesystems import (
 from xarray_n5.stores.http import DOCUMENT, at_most
 from xarray_n5.stores.listings import forget, found_below, names, remove_folder
 from xarray_n5.stores.redaction import fingerprint, hide
-from xarray_n5.stores.requests_ import Asking
+from xarray_n5.stores.requests_ import Requests
 from xarray_n5.stores.resolve import reach
 from xarray_n5.stores.retries import Retries
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.object_info import Found
+    from xarray_n5.stores.object_info import ObjectInfo
     from xarray_n5.stores.protocol import Listing
 
     _Change: TypeAlias = "tuple[str, str, Buffer | None]"
@@ -97,14 +97,14 @@ class FsspecStore:
 
     def __dask_tokenize__(self) -> object:
         """Return a token that is the same in every process."""
-        return self.place("")
+        return self.identity("")
 
     @property
     def name(self) -> str:
         """What the directory is called."""
         return self.root.rpartition("/")[2]
 
-    def place(self, path: str) -> object:
+    def identity(self, path: str) -> object:
         """Return what tells a node from others."""
         # Digests, since options and URLs may hold secrets.
         shown = hide(self.root)
@@ -132,8 +132,8 @@ class FsspecStore:
     def _has_real_files(self) -> bool:
         return bool(protocols(self.fs) & FILES)
 
-    def _asking(self, fs: AbstractFileSystem) -> Asking:
-        return Asking(fs, self.url, self.retries)
+    def _asking(self, fs: AbstractFileSystem) -> Requests:
+        return Requests(fs, self.url, self.retries)
 
     def fresh(self) -> Self:
         """Return the store without copies that a cache keeps, for those who write."""
@@ -143,7 +143,7 @@ class FsspecStore:
         """Return the bytes at `key` in one request."""
         path, fs = self._path(key), self._reader
         with at_most(self.limit):
-            return self._asking(fs).for_what_may_be("read", key, lambda: whole(fs, path))
+            return self._asking(fs).get_optional("read", key, lambda: whole(fs, path))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key, fetched concurrently where the filesystem can."""
@@ -161,13 +161,13 @@ class FsspecStore:
 
         return asking.several(keys, ahead, later, self.get)
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key`, and how many there are."""
         path, fs = self._path(key), self._source
         forget(fs, path)
-        return self._asking(fs).for_what_may_be("read", key, lambda: peeked(fs, path, count))
+        return self._asking(fs).get_optional("read", key, lambda: peeked(fs, path, count))
 
-    def durable(self) -> Self:
+    def with_fsync(self) -> Self:
         """Return the store itself: a server that has taken an object keeps it."""
         return self
 
@@ -183,7 +183,7 @@ class FsspecStore:
         (key, path, data), fs = change, self._source
         asking = self._asking(fs)
         if data is None:
-            asking.for_what_may_be("remove", key, lambda: fs.rm_file(path))
+            asking.get_optional("remove", key, lambda: fs.rm_file(path))
         elif self._has_real_files:
             asking.for_sure("write", key, lambda: put_by_rename(fs, path, data), again=False)
         else:
@@ -214,7 +214,7 @@ class FsspecStore:
         """Return what there is at a key now: a file, a directory, or nothing."""
         path, fs = self._path(key), self._source
         forget(fs, path)
-        found = self._asking(fs).for_what_may_be("look at", key, lambda: fs.info(path))
+        found = self._asking(fs).get_optional("look at", key, lambda: fs.info(path))
         return None if found is None else str(found["type"])
 
     def exists(self, key: str) -> bool:
@@ -226,7 +226,7 @@ class FsspecStore:
         path, fs = self._path(prefix), self._source
         if not has_servers_pages(fs):
             return self._kind(prefix) == "directory"
-        return bool(self._asking(fs).for_what_may_be("look at", prefix, lambda: fs.isdir(path)))
+        return bool(self._asking(fs).get_optional("look at", prefix, lambda: fs.isdir(path)))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files, several at once where that goes."""
@@ -240,7 +240,7 @@ class FsspecStore:
         # A name without a slash is a bucket, which is not ours to remove, unless files are real.
         folders = "/" in path or self._has_real_files
         request = partial(fs.find, path, withdirs=folders, detail=True)
-        found = self._asking(fs).for_what_may_be("list", prefix, request)
+        found = self._asking(fs).get_optional("list", prefix, request)
         empty = [name for name, facts in (found or {}).items() if facts["type"] == "directory"]
         files = ((prefix, name, None) for name in (found or {}).keys() - set(empty))
         deque(self._change_many(files, self.batch), maxlen=0)
@@ -252,7 +252,7 @@ class FsspecStore:
         path, fs = self._path(prefix), self._source
         forget(fs, path)
         ask = partial(fs.ls, path, detail=True)
-        return names(fs, path, self._asking(fs).for_what_may_be("list", prefix, ask) or ())
+        return names(fs, path, self._asking(fs).get_optional("list", prefix, ask) or ())
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix, listed concurrently where that goes."""
@@ -269,21 +269,21 @@ class FsspecStore:
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the keys under `prefix`, relative to it."""
-        return (found.key for found in self.survey(prefix))
+        return (found.key for found in self.list_info(prefix))
 
-    def partials(self, prefix: str) -> Iterator[str]:
+    def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what killed writes left where there are real files."""
         if not self._has_real_files:
             return iter(())
         return (key for key in self.walk(prefix) if meant_by(key))
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with their sizes and times."""
         path, fs = self._path(prefix), self._source
         forget(fs, path, below=True)
         return found_below(self._asking(fs), path, prefix, self.batch)
 
-    def above(self) -> Self | None:
+    def parent(self) -> Self | None:
         """Return the directory around this one; None around a bucket or a host."""
         parent, _, name = self.root.rpartition("/")
         if self.root.startswith("/"):
@@ -292,8 +292,8 @@ class FsspecStore:
         ends = not name or parent.endswith(("//", ":")) or (not parent and not inside)
         return None if ends else replace(self, root=parent)
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         """Return what the server says of the file, an etag or a time; None where it is silent."""
         path, fs = self._path(key), self._source
         forget(fs, path)
-        return self._asking(fs).for_what_may_be("look at", key, lambda: stamp_of(fs, path))
+        return self._asking(fs).get_optional("look at", key, lambda: stamp_of(fs, path))

@@ -80,15 +80,15 @@ async def get_client(**options: Any) -> Client:
         timeout = aiohttp.ClientTimeout(total=total, sock_connect=30, sock_read=_SILENCE)
     common: dict[str, Any] = {"timeout": timeout, "response_class": _response_class()}
     kept = {name: options[name] for name in ("loop", "trust_env") if name in options}
-    stranger = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **common, **kept)
-    return Client(aiohttp.ClientSession(**{**common, **options}), stranger)
+    foreign_key = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **common, **kept)
+    return Client(aiohttp.ClientSession(**{**common, **options}), foreign_key)
 
 
 class Client:
     """A session for the user's host, and one that knows no secrets for all others."""
 
-    def __init__(self, own: ClientSession, stranger: ClientSession) -> None:
-        self._own, self._stranger = own, stranger
+    def __init__(self, own: ClientSession, foreign_key: ClientSession) -> None:
+        self._own, self._stranger = own, foreign_key
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from xarray_n5.stores.filesystems import is_async, is_http
-from xarray_n5.stores.object_info import Found
+from xarray_n5.stores.object_info import ObjectInfo
 from xarray_n5.stores.redaction import hide
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.stores.protocol import Listing
-    from xarray_n5.stores.requests_ import Asking
+    from xarray_n5.stores.requests_ import Requests
 
 
 def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
@@ -48,13 +48,13 @@ def names(fs: AbstractFileSystem, path: str, entries: Iterable[Mapping[str, Any]
     return tuple(sorted(folders)), tuple(sorted(files))
 
 
-def found_below(asking: Asking, path: str, prefix: str, ahead: int) -> Iterator[Found]:
+def found_below(asking: Requests, path: str, prefix: str, ahead: int) -> Iterator[ObjectInfo]:
     """Iterate over the files below a path; errors name the key `prefix`."""
     fs = asking.fs
     if _goes_by_folders(fs):
         found = _by_folders(asking, path, prefix, ahead)
     else:
-        request = asking.for_what_may_be("list", prefix, lambda: fs.find(path, detail=True))
+        request = asking.get_optional("list", prefix, lambda: fs.find(path, detail=True))
         found = request or {}
     # Filesystems differ in whether their paths begin with a slash.
     bare = path.partition("?")[0] if is_http(fs) else path
@@ -64,7 +64,7 @@ def found_below(asking: Asking, path: str, prefix: str, ahead: int) -> Iterator[
         if not name.startswith(start):
             raise OSError(f"{asking.url!r} lists {hide(name)!r}, which does not lie in it")
         key = unquote(name[len(start) :]) if is_http(fs) else name[len(start) :]
-        yield Found(key, facts.get("size") or 0, _time_of(facts))
+        yield ObjectInfo(key, facts.get("size") or 0, _time_of(facts))
 
 
 def _goes_by_folders(fs: AbstractFileSystem) -> bool:
@@ -75,7 +75,9 @@ def _goes_by_folders(fs: AbstractFileSystem) -> bool:
     return is_async(fs) and own is AsyncFileSystem._find  # noqa: SLF001
 
 
-def _by_folders(asking: Asking, path: str, prefix: str, ahead: int) -> dict[str, Mapping[str, Any]]:
+def _by_folders(
+    asking: Requests, path: str, prefix: str, ahead: int
+) -> dict[str, Mapping[str, Any]]:
     """Return the files below a path, listed folder by folder, those of a level together."""
     fs: Any = asking.fs
     files: dict[str, Mapping[str, Any]] = {}
@@ -85,7 +87,7 @@ def _by_folders(asking: Asking, path: str, prefix: str, ahead: int) -> dict[str,
         return await asking.later("list", prefix, lambda: fs._ls(folder, detail=True))  # noqa: SLF001
 
     def now(folder: str) -> Any:
-        return asking.for_what_may_be("list", prefix, lambda: fs.ls(folder, detail=True))
+        return asking.get_optional("list", prefix, lambda: fs.ls(folder, detail=True))
 
     while level:
         folders: dict[str, None] = {}

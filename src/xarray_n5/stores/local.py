@@ -26,7 +26,7 @@ from xarray_n5.stores.new_files import (
     make_folders,
     permissions,
 )
-from xarray_n5.stores.object_info import Found
+from xarray_n5.stores.object_info import ObjectInfo
 from xarray_n5.stores.removal import remove_inside, remove_tree
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LocalStore:
         """What the directory is called."""
         return os.path.basename(self.root)  # noqa: PTH119
 
-    def place(self, path: str) -> object:
+    def identity(self, path: str) -> object:
         """Return what tells a node from others."""
         return ("local", os.path.realpath(self._path(path)))
 
@@ -130,7 +130,7 @@ class LocalStore:
         """Iterate over keys and the bytes there, one by one."""
         return ((key, self.get(key)) for key in keys)
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         opened = open_inside(self.root, key, follow=self.follow_links)
         if opened is None:
@@ -143,7 +143,7 @@ class LocalStore:
         finally:
             os.close(file)
 
-    def durable(self) -> Self:
+    def with_fsync(self) -> Self:
         """Return the store with :attr:`fsync`."""
         return replace(self, fsync=True)
 
@@ -262,7 +262,7 @@ class LocalStore:
         """Iterate over the files under `prefix`, relative to it; links that turn back are left."""
         return (key for key, _ in walk_below(self.root, prefix, follow=self.follow_links))
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with their sizes and times."""
         for key, entry in walk_below(self.root, prefix, follow=self.follow_links):
             if entry.is_symlink():
@@ -270,20 +270,20 @@ class LocalStore:
             else:
                 found = status(entry)
             if found is not None:
-                yield Found(key, found.st_size, found.st_mtime)
+                yield ObjectInfo(key, found.st_size, found.st_mtime)
 
-    def partials(self, prefix: str) -> Iterator[str]:
+    def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over hidden files that killed writes left."""
         return (key for key in self.walk(prefix) if meant_by(key))
 
-    def above(self) -> LocalStore | None:
+    def parent(self) -> LocalStore | None:
         """Return the directory around this one."""
         parent = os.path.dirname(self.root)  # noqa: PTH120
         if parent == self.root:
             return None
         return LocalStore(parent, follow_links=self.follow_links)
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         """Return the file's time and size: a file that replaced another has a new one."""
         found = self._stat(key)
         return None if found is None else (found.st_mtime_ns, found.st_size)

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xarray_n5.stores.cached import Remembered
+from xarray_n5.stores.cached import CachedStore
 from xarray_n5.stores.links import folder_to_write
 from xarray_n5.stores.local import LocalStore
 from xarray_n5.stores.memory import MemoryStore
@@ -45,9 +45,9 @@ def exclusive(store: Store, path: str) -> Iterator[bool]:
         Whether that holds for all processes. It does not on object stores, on Windows and on
         mounts without such locks: there, look at the documents again once they are written.
     """
-    while isinstance(store, Remembered):
+    while isinstance(store, CachedStore):
         store = store.store
-    with _THREADS[hash(store.place(path)) % len(_THREADS)]:
+    with _THREADS[hash(store.identity(path)) % len(_THREADS)]:
         if not isinstance(store, LocalStore):
             yield isinstance(store, MemoryStore) or store.one_writer
             return

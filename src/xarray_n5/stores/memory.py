@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from xarray_n5.model.paths import join
-from xarray_n5.stores.object_info import Found
+from xarray_n5.stores.object_info import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class MemoryStore:
         """The store's name as a URL."""
         return f"dict://{self.name}"
 
-    def place(self, path: str) -> object:
+    def identity(self, path: str) -> object:
         """Return what tells a node from others."""
         return ("memory", self.name, path)
 
@@ -61,12 +61,12 @@ class MemoryStore:
         """Iterate over keys and the bytes there, one by one."""
         return ((key, self.get(key)) for key in keys)
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         data = self.items.get(key)
         return None if data is None else (data[:count], len(data))
 
-    def durable(self) -> Self:
+    def with_fsync(self) -> Self:
         """Return the store itself: memory outlives nothing."""
         return self
 
@@ -109,18 +109,18 @@ class MemoryStore:
             if key.startswith(start):
                 yield key[len(start) :]
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over keys under `prefix`, with their sizes."""
         for key in self.walk(prefix):
-            yield Found(key, len(self.items[join(prefix, key)]), None)
+            yield ObjectInfo(key, len(self.items[join(prefix, key)]), None)
 
-    def partials(self, prefix: str) -> Iterator[str]:  # noqa: ARG002
+    def list_partials(self, prefix: str) -> Iterator[str]:  # noqa: ARG002
         """Iterate over nothing: writes are whole."""
         return iter(())
 
-    def above(self) -> None:
+    def parent(self) -> None:
         """Return None: nothing is around it."""
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         """Return what is stored: it is at hand."""
         return self.items.get(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
+class ObjectInfo(NamedTuple):
     """A file that a store has."""
 
     key: str

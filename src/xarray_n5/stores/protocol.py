@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.object_info import Found
+    from xarray_n5.stores.object_info import ObjectInfo
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files under a prefix."""
@@ -38,7 +38,7 @@ class Store(Protocol):
     def name(self) -> str:
         """What the container's directory is called."""
 
-    def place(self, path: str) -> object:
+    def identity(self, path: str) -> object:
         """Return what tells a node from others, whichever directory above it is the store's.
 
         It is the same in every process, and holds no secret.
@@ -53,13 +53,13 @@ class Store(Protocol):
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and the bytes there, at most `ahead` of them under way at once."""
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key`, and how many there are; None where no file."""
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace what is at `key`, whole or not at all."""
 
-    def durable(self) -> Store:
+    def with_fsync(self) -> Store:
         """Return a store whose writes have reached the disk when they return."""
 
     def exists(self, key: str) -> bool:
@@ -86,16 +86,16 @@ class Store(Protocol):
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`, relative to it."""
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over all files under `prefix`, with their sizes and times."""
 
-    def partials(self, prefix: str) -> Iterator[str]:
+    def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over the keys under `prefix`, relative to it, that stopped writes left."""
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         """Return what changes whenever `key` is written again, or None where that is unknown."""
 
-    def above(self) -> Store | None:
+    def parent(self) -> Store | None:
         """Return the store one directory up; None where there is none."""
 
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Requests:
     """How a filesystem is asked, and what is told of a request that fails."""
 
     fs: AbstractFileSystem
@@ -45,7 +45,7 @@ class Asking:
     # Errors are raised outside of "except", so that none carries the library's own: that may
     # show a signed URL, and need not be able to travel to another process.
 
-    def for_what_may_be(self, verb: str, key: str, request: Callable[[], T]) -> T | None:
+    def get_optional(self, verb: str, key: str, request: Callable[[], T]) -> T | None:
         """Return what a request returns, None where nothing is there."""
         try:
             return self.retries.run(request)

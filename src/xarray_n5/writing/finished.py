@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
 
 NOT_UNFINISHED = (
     "nothing of it is unfinished: if this write has ended before, all is done; if something else "
@@ -30,7 +30,7 @@ _RECORD = f"{DIGESTS}/finished.json"
 _LARGEST = 1 << 12
 
 
-def remember(mark: Underway) -> None:
+def remember(mark: WriteMarker) -> None:
     """Record that a write has ended, so that resuming it once more finds nothing to do."""
     count, size, newest, _ = _survey(mark)
     if newest is not None:
@@ -38,12 +38,12 @@ def remember(mark: Underway) -> None:
         mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
 
 
-def is_finished(mark: Underway) -> bool:
+def is_finished(mark: WriteMarker) -> bool:
     """Return whether a write has ended, and nothing below its node has changed since.
 
     Stores that do not know when a file was written cannot tell.
     """
-    head = mark.store.peek(join(mark.path, _RECORD), _LARGEST)
+    head = mark.store.head(join(mark.path, _RECORD), _LARGEST)
     facts = None
     with suppress(ValueError):
         facts = json.loads(head[0]) if head else None
@@ -55,13 +55,13 @@ def is_finished(mark: Underway) -> bool:
     return (count, size) == (facts.get("files"), facts.get("bytes"))
 
 
-def _survey(mark: Underway) -> tuple[int, int, float | None, float | None]:
+def _survey(mark: WriteMarker) -> tuple[int, int, float | None, float | None]:
     """Return the number, the bytes and the newest time of files, and the time of the record.
 
     Records of the arrays in a group do not count: they are written together.
     """
     count, size, newest, recorded = 0, 0, 0.0, None
-    for found in mark.store.survey(mark.path):
+    for found in mark.store.list_info(mark.path):
         if found.key == _RECORD:
             recorded = found.time
         elif not found.key.endswith(_RECORD):

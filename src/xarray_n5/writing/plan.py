@@ -12,7 +12,7 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import as_dtype, check_agreement, chunk_shape
 from xarray_n5.arrays.detect import open_place
 from xarray_n5.arrays.group import create_array, open_array, open_existing
-from xarray_n5.arrays.marker import Underway
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.formats import FORMATS
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.request import Order
+    from xarray_n5.writing.request import WriteRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def start(
     arr: Any,
     url: object,
     path: str,
-    order: Order,
+    order: WriteRequest,
     *,
     storage_options: Mapping[str, Any] | None = None,
     fsync: bool = False,
@@ -86,7 +86,7 @@ def start(
         chunks = "auto" if there is None else None
     complete = replace(
         order,
-        store=store.durable() if fsync else store,
+        store=store.with_fsync() if fsync else store,
         path=path,
         axes=axes,
         chunks=chunks,
@@ -99,7 +99,7 @@ def start(
 
 
 def begin(
-    source: da.Array, order: Order, *, marked: bool = True, only_check: bool = False
+    source: da.Array, order: WriteRequest, *, marked: bool = True, only_check: bool = False
 ) -> Begun:
     """Find or make the array of a write, and leave its mark.
 
@@ -125,7 +125,7 @@ def begin(
     there, start = _find(source, order)
     again = order.resume and there is not None
     if (there is not None or order.mode == "w") and (order.resume or not order.adds):
-        place = order.store.place(order.path)
+        place = order.store.identity(order.path)
         check_independent(source, [place], exists=lambda: _is_there(order))
     sides = _sides(source, order, there)
     if order.region is not None and there is not None and order.partial_chunks == "error":
@@ -155,11 +155,13 @@ def begin(
     return Begun(aligned, target.bare(), start, begun[0] if begun else None)
 
 
-def _is_there(order: Order) -> bool:
+def _is_there(order: WriteRequest) -> bool:
     return open_existing(order.store, order.path, "a") is not None
 
 
-def _ended(source: da.Array, aligned: da.Array, order: Order, there: Array, token: str) -> Begun:
+def _ended(
+    source: da.Array, aligned: da.Array, order: WriteRequest, there: Array, token: str
+) -> Begun:
     """Return a write that has ended, with nothing left to do; raise if it is not known to be it."""
     start = (0,) * source.ndim
     write = _write(there, order, token, aligned, start, fresh=True)
@@ -169,7 +171,7 @@ def _ended(source: da.Array, aligned: da.Array, order: Order, there: Array, toke
     return Begun(aligned, there.bare(), start, *cast("tuple[Any, Any]", resume(write)))
 
 
-def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:
+def _refuse_ended(source: da.Array, order: WriteRequest, there: Array) -> NoReturn:
     """Raise where an array is there, and no write of it is under way."""
     found = f"an array, {there.shape} {there.dtype}"
     if (there.shape, there.dtype) == (source.shape, as_dtype(source.dtype, there.url)):
@@ -182,7 +184,7 @@ def _refuse_ended(source: da.Array, order: Order, there: Array) -> NoReturn:
 
 
 def _make(
-    source: da.Array, order: Order, sides: tuple[int, ...], announce: Callable[..., None]
+    source: da.Array, order: WriteRequest, sides: tuple[int, ...], announce: Callable[..., None]
 ) -> Array:
     """Create an array, or open the one that is there."""
     return create_array(
@@ -204,7 +206,7 @@ def _make(
 
 def _token(
     source: da.Array,
-    order: Order,
+    order: WriteRequest,
     sides: tuple[int, ...],
     start: tuple[int, ...],
     there: Array | None,
@@ -223,7 +225,7 @@ def _go_on(
     there: Array | None,
     source: da.Array,
     aligned: da.Array,
-    order: Order,
+    order: WriteRequest,
     token: str,
     start: tuple[int, ...],
 ) -> Begun | None:
@@ -237,7 +239,7 @@ def _go_on(
     return Begun(aligned, there.bare(), start, *found)
 
 
-def _find(source: da.Array, order: Order) -> tuple[Array | None, tuple[int, ...]]:
+def _find(source: da.Array, order: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     """Return the array that is there, if the write may go into it, and where in it it begins."""
     if order.region is None:
         mode = "a" if order.resume else order.mode
@@ -251,7 +253,7 @@ def _find(source: da.Array, order: Order) -> tuple[Array | None, tuple[int, ...]
 
 def _write(
     target: Array,
-    order: Order,
+    order: WriteRequest,
     token: str,
     source: da.Array,
     start: tuple[int, ...],
@@ -262,7 +264,7 @@ def _write(
         target=target.bare(),
         start=start,
         shape=source.shape,
-        underway=Underway(store=order.store, path=order.path, token=token),
+        underway=WriteMarker(store=order.store, path=order.path, token=token),
         fresh=fresh,
         # Where nothing tells that a chunk is this write's, or what it holds, records do.
         journal=not fresh or order.checksums or not order.write_empty_chunks,
@@ -273,7 +275,7 @@ def _write(
     )
 
 
-def _check_same(source: da.Array, there: Array, order: Order) -> None:
+def _check_same(source: da.Array, there: Array, order: WriteRequest) -> None:
     """Raise where the array that is there is not the one that goes on."""
     wanted = ArrayMetadata(
         shape=there.shape if order.region is not None else source.shape,
@@ -284,7 +286,7 @@ def _check_same(source: da.Array, there: Array, order: Order) -> None:
     check_agreement(there.metadata, wanted, there.url, chunks_matter=False)
 
 
-def _sides(source: da.Array, order: Order, there: Array | None) -> tuple[int, ...]:
+def _sides(source: da.Array, order: WriteRequest, there: Array | None) -> tuple[int, ...]:
     """Return the chunk shape to write: what was asked for, what is there, or dask's blocks."""
     if order.chunks is not None:
         return chunk_shape(order.chunks, source.shape)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.chunk_io import EdgeChunks
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.stores.protocol import Store
@@ -22,7 +22,7 @@ PartialChunks: TypeAlias = Literal["error", "merge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class WriteRequest:
     """What is asked for of a write; see :func:`xarray_n5.to_n5`."""
 
     mode: Literal["w-", "w", "a", "r+"] = "w-"
@@ -42,7 +42,7 @@ class Order:
     checksums: bool = False
     deferred: bool = False
     """Whether blocks are computed later: until then the write is only planned."""
-    whole: Underway | None = None
+    whole: WriteMarker | None = None
     """The mark of the Dataset or the tree that the array is part of."""
     adds: bool = False
     """Whether only new parts of the array are written, so that the source may read the others."""

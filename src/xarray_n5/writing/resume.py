@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.invalidate import box_of, forget
-from xarray_n5.arrays.marker import REPAIRED, all_underway, begun_and_planned
+from xarray_n5.arrays.marker import REPAIRED, all_markers, begun_and_planned
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.paths import join, meant_by
 from xarray_n5.model.receipts import Receipts
@@ -45,7 +45,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         return write, _all_but((), write) if facts.get("done") else _done_before(write)
     planned = write.underway.planned()
     repaired = None
-    for other in all_underway(write.underway.store, write.underway.path):
+    for other in all_markers(write.underway.store, write.underway.path):
         said = other.facts()
         if other.token == REPAIRED:
             repaired = said and (other.as_found(said), said)

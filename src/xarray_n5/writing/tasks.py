@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.graph import Written
     from xarray_n5.model.grid import Index
     from xarray_n5.writing.writes import Write
@@ -119,12 +119,12 @@ def _check_begun(write: Write) -> None:
 class Proof:
     """What a task calls before each chunk: it raises if its write does not hold any more."""
 
-    underway: Underway
+    underway: WriteMarker
     again: float = 0.0
     """When the mark is to be read again."""
 
     def __call__(self) -> None:
-        """Raise as :meth:`Underway.check` does; on object stores every few seconds only."""
+        """Raise as :meth:`WriteMarker.check` does; on object stores every few seconds only."""
         now = time.monotonic()
         if self.underway.store.batch > 1 and now < self.again and not self.underway.is_stopped():
             return
@@ -209,7 +209,7 @@ def end(write: Write) -> None:
         write.underway.end()
 
 
-def end_repair(mark: Underway, write: Write) -> None:
+def end_repair(mark: WriteMarker, write: Write) -> None:
     """Strike off chunks that were to be written again; the mark goes with the last of them."""
     facts = mark.facts()
     if facts is None:
@@ -229,7 +229,7 @@ def sweep(write: Write, *, alone: bool) -> None:
     """
     store, path = write.underway.store, write.underway.path
     left = []
-    for partial in store.partials(path):
+    for partial in store.list_partials(path):
         key = meant_by(partial) or ""
         index = write.target.chunk_index(key)
         own = key in {*write.target.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")

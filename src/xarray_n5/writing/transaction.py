@@ -11,7 +11,7 @@ import xarray as xr
 from dask.base import tokenize
 
 from xarray_n5.arrays.detect import format_to_write
-from xarray_n5.arrays.marker import Underway
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.formats import Zarr2, get_format
 from xarray_n5.formats.containers import open_container
 from xarray_n5.formats.keyed import consolidate, get_all_documents
@@ -19,7 +19,7 @@ from xarray_n5.graph import gather_all
 from xarray_n5.model.options import check_option
 from xarray_n5.stores import fresh
 from xarray_n5.writing.finished import remember
-from xarray_n5.writing.request import Order
+from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_one_process
 from xarray_n5.writing.tasks import run, write_lazily
 
@@ -37,7 +37,7 @@ Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class WriteOptions:
     """Where and how datasets are written."""
 
     url: object
@@ -54,7 +54,7 @@ class Writing:
     fsync: bool = False
     deferred: bool = False
     """Whether Dask's arrays are computed later; all else is written at once."""
-    whole: Underway | None = None
+    whole: WriteMarker | None = None
     """The mark of all together, where they have one."""
     consolidated: bool | None = None
     """Whether a group gets consolidated metadata; None for where xarray writes them, too."""
@@ -82,9 +82,9 @@ class Writing:
             check_one_process(store.url)
         return cls(url=url, form=format_to_write(store, format), deferred=not computed, **options)
 
-    def order(self, **options: Any) -> Order:
+    def order(self, **options: Any) -> WriteRequest:
         """Return what is asked for of an array."""
-        return Order(
+        return WriteRequest(
             align_chunks=self.align_chunks,
             partial_chunks=self.partial_chunks,
             write_empty_chunks=self.write_empty_chunks,
@@ -102,12 +102,12 @@ class Writing:
             store, inner = open_container(self.url, path, self.storage_options)
             consolidate(fresh(store), inner, self.form)
 
-    def mark(self, path: str, *facts: Any) -> Underway:
+    def mark(self, path: str, *facts: Any) -> WriteMarker:
         """Return the mark of a write into a group, which is made of what is written."""
         store, inner = open_container(self.url, path, self.storage_options)
         told = self.resume if isinstance(self.resume, str) else facts
         options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
-        return Underway(store=fresh(store), path=inner, token=tokenize(told, path, options))
+        return WriteMarker(store=fresh(store), path=inner, token=tokenize(told, path, options))
 
     def around(self, path: str) -> tuple[Store, dict[str, Documents]]:
         """Return the container, and the documents of a group and of those that it is in."""
@@ -125,13 +125,13 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Transaction:
     """Several writes beneath one mark, which says when they are over."""
 
     begun: Mapping[str, Begun]
     """The writes, by the names of what they write."""
-    mark: Underway
-    ends: Sequence[Underway]
+    mark: WriteMarker
+    ends: Sequence[WriteMarker]
     """The marks of the writes themselves."""
     remembered: bool = False
     """Whether resuming it once more, when it has ended, is to find nothing to do."""
@@ -193,21 +193,21 @@ class Batch:
         return gather_all(parts, named, _name())
 
 
-def together(begun: Mapping[str, Begun], root: str, mark: Underway) -> Batch:
+def together(begun: Mapping[str, Begun], root: str, mark: WriteMarker) -> Transaction:
     """Return writes that end together, called after where they are below `root`."""
     named = {path.removeprefix(root).strip("/"): each for path, each in begun.items()}
     ends = [_write(each).underway for each in named.values()]
-    return Batch(named, mark, ends)
+    return Transaction(named, mark, ends)
 
 
-def end_again(mark: Underway, facts: Mapping[str, Any]) -> Batch:
+def end_again(mark: WriteMarker, facts: Mapping[str, Any]) -> Transaction:
     """Return what is left of writes that had been over when they were stopped."""
     mark.begin(facts)
     parts = facts.get("parts", ())
-    return Batch({}, mark, [replace(mark, path=path, token=token) for path, token in parts])
+    return Transaction({}, mark, [replace(mark, path=path, token=token) for path, token in parts])
 
 
-def side_by_side(batches: Mapping[str, Batch]) -> Written:
+def side_by_side(batches: Mapping[str, Transaction]) -> Written:
     """Return what computes batches, each of which ends by itself."""
     named = functools.partial(_named, names=list(batches), last=_as_tree)
     parts = [batch.later() for batch in batches.values()]
@@ -240,13 +240,15 @@ def _as_tree(results: dict[str, Any]) -> xr.DataTree:
 
 def _end_after(
     receipts: dict[str, xr.Dataset],
-    batch: tuple[Underway, Sequence[Underway]],
+    batch: tuple[WriteMarker, Sequence[WriteMarker]],
     before: Mapping[str, xr.Dataset] | None = None,
 ) -> xr.DataTree:
     return _end({**(before or {}), **receipts}, *batch)
 
 
-def _end(receipts: dict[str, xr.Dataset], mark: Underway, ends: Sequence[Underway]) -> xr.DataTree:
+def _end(
+    receipts: dict[str, xr.Dataset], mark: WriteMarker, ends: Sequence[WriteMarker]
+) -> xr.DataTree:
     """End writes: from the moment when their mark says that all is done, they are over."""
     mark.check()
     mark.done({"parts": [[each.path, each.token] for each in ends]})

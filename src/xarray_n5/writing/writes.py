@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.marker import Underway
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.model.grid import Index
 
 
@@ -30,7 +30,7 @@ class Write:
     """Where in it the source begins."""
     shape: tuple[int, ...]
     """How far the source reaches."""
-    underway: Underway
+    underway: WriteMarker
     """The write's mark."""
     fresh: bool = True
     """Whether the array was made for this write: the chunks that are there are its own."""
@@ -50,7 +50,7 @@ class Write:
     """Whether it is computed later than it was asked for."""
     planned: bool = False
     """Whether its mark is that of a planned write until its first task runs."""
-    whole: Underway | None = None
+    whole: WriteMarker | None = None
     """The mark of the Dataset or the tree that it is part of."""
     dims: tuple[str, ...] = ()
     """What the axes are called in the receipts."""

@@ -31,7 +31,7 @@ from xarray_n5.formats.hdf5.sidecar import forget_former, is_kept, tidy
 from xarray_n5.model.paths import join
 from xarray_n5.stores.filesystems import local_path
 from xarray_n5.stores.local import LocalStore
-from xarray_n5.stores.object_info import Found
+from xarray_n5.stores.object_info import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ class Hdf5Store:
         """What the file is called."""
         return os.path.basename(self.file)  # noqa: PTH119
 
-    def place(self, path: str) -> object:
+    def identity(self, path: str) -> object:
         """Return what tells a node from others, by whichever links it is found."""
         with self._reading() as file:
             node = file.node(path) if file else None
@@ -162,7 +162,7 @@ class Hdf5Store:
         """Iterate over keys and the bytes there, one by one."""
         return ((key, self.get(key)) for key in keys)
 
-    def peek(self, key: str, count: int) -> tuple[bytes, int] | None:
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and how many there are."""
         path, _, name = key.rpartition("/")
         found = None if is_kept(key) or name in DOCUMENTS else self._find(path, name)[0]
@@ -219,15 +219,15 @@ class Hdf5Store:
             return
         yield from (key for key, _ in self._walk(prefix))
 
-    def survey(self, prefix: str) -> Iterator[Found]:
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over all keys under `prefix`, with their sizes; times are the file's."""
         kept = is_kept(prefix)
-        found = self._beside.survey(prefix)
+        found = self._beside.list_info(prefix)
         yield from (each for each in found if kept or is_kept(each.key))
         if kept:
             return
         for key, size in self._walk(prefix):
-            yield Found(key, size, os.stat(self.file).st_mtime)  # noqa: PTH116
+            yield ObjectInfo(key, size, os.stat(self.file).st_mtime)  # noqa: PTH116
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Iterate over the keys in the file, with their sizes; HDF5 is asked once for an array."""
@@ -243,23 +243,23 @@ class Hdf5Store:
             if not is_kept(folder):
                 yield from ((f"{folder}/{key}", n) for key, n in self._walk(join(prefix, folder)))
 
-    def partials(self, prefix: str) -> Iterator[str]:
+    def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what stopped writes left: nothing in a file."""
-        return iter(key for key in self._beside.partials(prefix) if is_kept(key))
+        return iter(key for key in self._beside.list_partials(prefix) if is_kept(key))
 
-    def stamp(self, key: str) -> object:
+    def etag(self, key: str) -> object:
         """Return what changes whenever the file is written, or None where it has no such key."""
         if is_kept(key):
-            return self._beside.stamp(key)
+            return self._beside.etag(key)
         return stamp_of(self.file) if self.exists(key) else None
 
-    def above(self) -> LocalStore:
+    def parent(self) -> LocalStore:
         """Return the directory that the file is in."""
         return LocalStore(os.path.dirname(self.file))  # noqa: PTH120
 
     # Writing
 
-    def durable(self) -> Self:
+    def with_fsync(self) -> Self:
         """Return the store with :attr:`fsync`."""
         return replace(self, fsync=True)
 
