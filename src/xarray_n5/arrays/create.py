@@ -1,34 +1,223 @@
-"""New nodes: what is checked before anything is written, and the room that they need."""
+"""Create arrays: everything is checked before anything is written."""
 
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xarray_n5.arrays.structure import settle
-from xarray_n5.errors import MetadataError, NodeExistsError, UnknownCompressionError
-from xarray_n5.formats.keyed import (
-    FOREIGN,
-    complete_documents,
-    delete_node,
-    get_all_documents,
-    get_documents,
-)
-from xarray_n5.formats.keyed import where as _where
+from xarray_n5.arrays.attributes import as_json
+from xarray_n5.arrays.detect import format_to_write, open_place
+from xarray_n5.arrays.opening import OpenOptions
+from xarray_n5.arrays.overwrite import check_overwrite
+from xarray_n5.arrays.structure import known_array, settle
+from xarray_n5.arrays.write_axes import describe
+from xarray_n5.codecs import resolve
+from xarray_n5.errors import MetadataError, NodeNotFoundError, UnknownCompressionError
+from xarray_n5.formats.keyed import get_documents, replace_documents, where
 from xarray_n5.model.chunking import auto_chunks
-from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata, check_factors
-from xarray_n5.model.paths import WRITING, is_left, is_own, join
+from xarray_n5.model.metadata import ArrayMetadata, check_factors
+from xarray_n5.model.options import check_option
+from xarray_n5.model.paths import new_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.chunk_io import EdgeChunks
+    from xarray_n5.arrays.overwrite import Overwrite
     from xarray_n5.formats.protocol import Documents, Format
-    from xarray_n5.model.metadata import Metadata
+    from xarray_n5.model.axes import Axis, Geometry
+    from xarray_n5.model.codec import Compression
     from xarray_n5.stores.protocol import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayPlan:
+    """An array that may be created, or opened: all is checked, nothing is written.
+
+    A write leaves its marker between :meth:`make_room` and :meth:`create`.
+    """
+
+    array: Array
+    """The array as it will be."""
+    existing: Array | None = None
+    """The array that stays, if there is one."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """The attributes that an existing array gets."""
+    stale: AbstractSet[str] = frozenset()
+    """The names of those that it loses."""
+    overwrite: Overwrite | None = None
+    """What a new array replaces, and the groups around it."""
+
+    before: Documents = field(default_factory=dict)
+    """The node's documents when there is room for it."""
+
+    def make_room(self) -> ArrayPlan:
+        """Remove what the array replaces, create the groups around it; return what is left."""
+        if self.overwrite is None:
+            return self
+        return replace(self, overwrite=None, before=self.overwrite.make_room())
+
+    def create(self) -> Array:
+        """Create the array, or set the attributes of the existing one; return it."""
+        if self.existing is not None:
+            if self.attributes or self.stale:
+                self.existing.attrs.change(self.attributes, self.stale)
+            return self.existing
+        before, chunks = self.make_room().before, self.array._chunks  # noqa: SLF001
+        store, path, form = chunks.store, chunks.path, chunks.format
+        documents = form.create(chunks.metadata, before, where(store, path, form))
+        replace_documents(store, path, before, documents)
+        known_array(store, path)
+        return self.array
+
+
+def create_array(
+    url: object,
+    path: str = "",
+    *,
+    shape: Sequence[int],
+    dtype: Any,
+    chunks: Sequence[int] | int | Literal["auto"] = "auto",
+    compression: str | Mapping[str, Any] | Compression | None = "gzip",
+    axes: Iterable[Axis | str | None] | Geometry | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    mode: Literal["w-", "w", "a", "r+"] = "w-",
+    format: str | None = None,  # noqa: A002
+    storage_options: Mapping[str, Any] | None = None,
+    dialect: str | Iterable[str] | None = None,
+    chunk_elements: int = 1 << 20,
+    chunk_aspect_ratio: Sequence[float] | None = None,
+    layout: Mapping[str, Any] | None = None,
+    write_empty_chunks: bool = True,
+    edge_chunks: EdgeChunks = "truncate",
+) -> Array:
+    """Create an array, or open one that agrees.
+
+    Everything is checked before anything is written.
+
+    Parameters
+    ----------
+    url, path, storage_options, format, write_empty_chunks, edge_chunks
+        As in :func:`open_array`. Groups that are missing on the way are created.
+    shape
+        The array's shape, in C order.
+    dtype
+        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
+        of fixed size, and ``object`` for texts.
+    chunks
+        The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
+        `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
+    compression
+        A name, the JSON object of ``attributes.json``, a compression, or None for raw.
+    axes
+        For each axis, in C order, an :class:`~xarray_n5.model.axes.Axis`, a name or None.
+    attributes
+        The user's attributes; JSON values.
+    mode
+        "w-" creates the array or raises where there is something; "w" replaces an array that
+        is there; "a" creates it, or opens it where shape, dtype and chunks (if given) agree
+        and adds the attributes; "r+" does only the latter.
+    dialect
+        How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
+    layout
+        How the format stores elements, in its own words: of Zarr v2's ``.zarray`` "order",
+        "dimension_separator", "filters", "fill_value" and "dtype" (for its byte order).
+
+    Returns
+    -------
+    Array
+        Open for writing.
+
+    Raises
+    ------
+    NodeExistsError
+        If something is there that `mode` does not allow to replace.
+    MetadataError
+        If the format cannot hold the array, or what is there does not agree.
+    """
+    return plan_array(
+        url,
+        path,
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        compression=compression,
+        axes=axes,
+        attributes=attributes,
+        mode=mode,
+        format=format,
+        storage_options=storage_options,
+        dialect=dialect,
+        chunk_elements=chunk_elements,
+        chunk_aspect_ratio=chunk_aspect_ratio,
+        layout=layout,
+        write_empty_chunks=write_empty_chunks,
+        edge_chunks=edge_chunks,
+    ).create()
+
+
+def plan_array(
+    url: object,
+    path: str = "",
+    *,
+    shape: Sequence[int],
+    dtype: Any,
+    chunks: Sequence[int] | int | Literal["auto"] = "auto",
+    compression: str | Mapping[str, Any] | Compression | None = "gzip",
+    axes: Iterable[Axis | str | None] | Geometry | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    mode: Literal["w-", "w", "a", "r+"] = "w-",
+    format: str | None = None,  # noqa: A002
+    storage_options: Mapping[str, Any] | None = None,
+    dialect: str | Iterable[str] | None = None,
+    chunk_elements: int = 1 << 20,
+    chunk_aspect_ratio: Sequence[float] | None = None,
+    layout: Mapping[str, Any] | None = None,
+    write_empty_chunks: bool = True,
+    edge_chunks: EdgeChunks = "truncate",
+) -> ArrayPlan:
+    """Check everything that :func:`create_array` does, and write nothing.
+
+    Parameters, Returns and Raises are those of :func:`create_array`.
+    """
+    check_option("mode", mode, "w-", "w", "a", "r+")
+    store, path = open_place(url, path, storage_options, format, writable=True)
+    form = format_to_write(store, format)
+    path = new_path(path, form.documents[0])
+    check_named(store, path, form)
+    at = where(store, path, form)
+    sizes = as_sizes("shape", shape)
+    metadata = ArrayMetadata(
+        shape=sizes,
+        chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
+        dtype=as_dtype(dtype, at),
+        compression=resolve(compression),
+        attributes=as_json(attributes or {}, at),
+    )
+    before = get_documents(store, path, form)
+    found = settle(store, path, form, before, form.read(before, at))
+    there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
+    metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
+    metadata = completed(form, metadata, layout, at, there)
+    check_storable(metadata, form, at)
+    options = OpenOptions(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
+    if there is not None:
+        check_agreement(
+            there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
+        )
+        existing = options.array(store, path, form, there)
+        return ArrayPlan(
+            array=existing, existing=existing, attributes=metadata.attributes, stale=stale
+        )
+    if mode == "r+":
+        raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
+    overwrite = check_overwrite(store, path, form, before, metadata if mode == "w" else None)
+    return ArrayPlan(array=options.array(store, path, form, metadata), overwrite=overwrite)
 
 
 def chunk_shape(
@@ -147,164 +336,3 @@ def check_agreement(
             f"{where}: the stored array has {found.layout}; leave out layout={dict(layout)}, or "
             "replace the array with mode='w'"
         )
-
-
-def make_room(
-    store: Store,
-    path: str,
-    form: Format,
-    before: Documents,
-    replacement: ArrayMetadata | None = None,
-) -> Documents:
-    """Make room for a new node, mark what is around it, and return its documents so far.
-
-    Raises
-    ------
-    NodeExistsError
-        As :func:`check_place`.
-    """
-    above = check_place(store, path, form, before, replacement)
-    root = next(iter(above.values()), before)
-    around = store.list("") if not root else ((), ())
-    # Hidden are what a killed attempt left, and the mark of this write.
-    fresh = not root and all(name.startswith(".") for names in around for name in names)
-    if replacement is not None and (before or store.is_folder(path)):
-        delete_node(store, path, form)
-    for parent, documents in above.items():
-        complete_documents(store, parent, form, documents, fresh=fresh and not parent)
-    if path:
-        return {}
-    return {**before, **form.above(before, _where(store, "", form), fresh=fresh)}
-
-
-def check_place(
-    store: Store,
-    path: str,
-    form: Format,
-    before: Documents,
-    replacement: ArrayMetadata | None = None,
-) -> dict[str, Documents]:
-    """Return the documents of the groups around a new node for which there is room.
-
-    Only with a `replacement` may an array go, or the chunks that a stopped replacement left.
-
-    Raises
-    ------
-    NodeExistsError
-        If there is anything that must stay.
-    """
-    above = _ancestors(store, path, form)
-    found = form.read(before, _where(store, path, form))
-    if replacement is None:
-        found = settle(store, path, form, before, found)
-    if isinstance(found, ArrayMetadata) and replacement is None:
-        begun = any(name.startswith(WRITING) for name in store.list(path)[0])
-        hint = "use mode='w' to replace it"
-        if begun:
-            hint = f"its write has not ended: go on with resume=True, or {hint}"
-        raise NodeExistsError(store.url, path, "an array", hint)
-    half = isinstance(found, GroupMetadata) and _is_half_made(store, path, before)
-    if isinstance(found, GroupMetadata) and found.attributes and not half:
-        hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
-        raise NodeExistsError(store.url, path, "a group that is not empty", hint)
-    arrays = [node for node in (found, replacement) if isinstance(node, ArrayMetadata)]
-    other = next(_others(store, path, form, arrays), None)
-    if other is not None:
-        hint = f"it holds {other!r}; delete it first, or choose another path in the container"
-        kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
-        raise NodeExistsError(store.url, path, kind, hint)
-    check_alone(store, {**above, path: before}, form)
-    return above
-
-
-def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:
-    """Write what a directory and those around it lack to be groups, if they are nobody else's."""
-    groups = {**_ancestors(store, path, form), path: before}
-    check_alone(store, groups, form)
-    for group, documents in groups.items():
-        complete_documents(store, group, form, documents, fresh=False)
-
-
-def check_alone(store: Store, places: Mapping[str, Documents], form: Format) -> None:
-    """Raise where a directory without documents of the format is a node of another one.
-
-    N5 takes any directory for a group. What it writes into another container would hide that.
-
-    Raises
-    ------
-    NodeExistsError
-        Naming the directory.
-    """
-    names = sorted(FOREIGN.difference(form.documents))
-    bare = [place for place, documents in places.items() if not documents]
-    if not bare or form.name not in store.formats or len(store.formats) == 1:
-        return  # one file holds one format
-    keys = [(place, name) for place in bare for name in names]
-    found = store.get_many([join(*key) for key in keys])
-    for (place, name), document in zip(keys, found, strict=True):
-        if document is not None:
-            what = f"it has {name}; choose another place, or write what is there already"
-            raise NodeExistsError(store.url, place, "another format", what)
-
-
-def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:
-    """Return whether nothing is at a node but what a stopped write left of an array."""
-    if (documents := get_documents(store, path, form)) and not _is_half_made(
-        store, path, documents
-    ):
-        return False
-    arrays = [] if planned is None else [planned]
-    return next(_others(store, path, form, arrays), None) is None
-
-
-def _is_half_made(store: Store, path: str, documents: Documents) -> bool:
-    """Return whether a write was stopped before it wrote the document that makes a node.
-
-    Zarr's attributes are written before that. Nothing but the mark of the write is beside them.
-    """
-    if not documents or not documents.keys() <= {".zattrs"}:
-        return False
-    return any(name.startswith(WRITING) for name in store.list(path)[0])
-
-
-def foreign_key(array: Array) -> str | None:
-    """Return what lies in an array's directory and is not its own, or None."""
-    chunks = array._chunks  # noqa: SLF001 - the array as it is stored
-    return next(_others(chunks.store, chunks.path, chunks.format, [chunks.metadata]), None)
-
-
-def _others(
-    store: Store, path: str, form: Format, arrays: Sequence[ArrayMetadata]
-) -> Iterator[str]:
-    """Iterate over what is at a node and must stay.
-
-    Beside new nodes hidden files may lie. Where `arrays` are removed, everything with them is:
-    all but their document, their chunks, what is kept of writes, and what those left must stay.
-    """
-    if not arrays:
-        folders, files = store.list(path)
-        for name in (*folders, *files):
-            foreign = name in FOREIGN and name not in form.documents
-            if foreign or not (name.startswith(".") or name in form.documents):
-                yield name
-        return
-    for name in store.walk(path):
-        chunk = any(form.chunk_index(array, name) is not None for array in arrays)
-        if not (chunk or is_left(name) or is_own(name) or name in form.documents):
-            yield name
-
-
-def _ancestors(store: Store, path: str, form: Format) -> dict[str, Documents]:
-    """Return the documents of the groups around, the root's first; raise where one is an array."""
-    parts = path.split("/") if path else []
-    paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
-    above = dict(zip(paths, get_all_documents(store, paths, form), strict=True))
-    for parent, documents in above.items():
-        if isinstance(_settled(store, parent, form, documents), ArrayMetadata):
-            raise NodeExistsError(store.url, parent, "an array", "it cannot hold other nodes")
-    return above
-
-
-def _settled(store: Store, path: str, form: Format, documents: Documents) -> Metadata:
-    metadata = form.read(documents, _where(store, path, form))
-    return settle(store, path, form, documents, metadata)

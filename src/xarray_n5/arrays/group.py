@@ -6,18 +6,8 @@ from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.attributes import NodeAttributes, as_json, attributes_of
-from xarray_n5.arrays.create import (
-    as_dtype,
-    as_sizes,
-    check_agreement,
-    check_named,
-    check_storable,
-    chunk_shape,
-    complete_group,
-    completed,
-    make_room,
-)
+from xarray_n5.arrays.attributes import NodeAttributes, as_json
+from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.detect import (
     exists,
     format_to_write,
@@ -30,11 +20,11 @@ from xarray_n5.arrays.detect import (
     read,
 )
 from xarray_n5.arrays.opening import OpenOptions
+from xarray_n5.arrays.overwrite import check_overwrite, complete_group
 from xarray_n5.arrays.repr import as_text, show_group
 from xarray_n5.arrays.repr_tree import group_html
-from xarray_n5.arrays.structure import known_array, read_below, settle, settle_all
-from xarray_n5.arrays.write_axes import describe, forget_image
-from xarray_n5.codecs import resolve
+from xarray_n5.arrays.structure import read_below, settle, settle_all
+from xarray_n5.arrays.write_axes import forget_image
 from xarray_n5.errors import (
     N5Error,
     NodeNotFoundError,
@@ -59,14 +49,12 @@ from xarray_n5.model.paths import join, new_path
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
     from xarray_n5.arrays.opening import LabelMultisets
     from xarray_n5.formats.protocol import Documents, Format
-    from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores.protocol import Store
 
@@ -425,114 +413,6 @@ def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | 
         return None
 
 
-def create_array(
-    url: object,
-    path: str = "",
-    *,
-    shape: Sequence[int],
-    dtype: Any,
-    chunks: Sequence[int] | int | Literal["auto"] = "auto",
-    compression: str | Mapping[str, Any] | Compression | None = "gzip",
-    axes: Iterable[Axis | str | None] | Geometry | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    mode: Literal["w-", "w", "a", "r+"] = "w-",
-    format: str | None = None,  # noqa: A002
-    storage_options: Mapping[str, Any] | None = None,
-    dialect: str | Iterable[str] | None = None,
-    chunk_elements: int = 1 << 20,
-    chunk_aspect_ratio: Sequence[float] | None = None,
-    layout: Mapping[str, Any] | None = None,
-    write_empty_chunks: bool = True,
-    edge_chunks: EdgeChunks = "truncate",
-    announce: Callable[[Array], None] | None = None,
-) -> Array:
-    """Create an array, or open one that agrees.
-
-    Everything is checked before anything is written.
-
-    Parameters
-    ----------
-    url, path, storage_options, format, write_empty_chunks, edge_chunks
-        As in :func:`open_array`. Groups that are missing on the way are created.
-    shape
-        The array's shape, in C order.
-    dtype
-        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
-        of fixed size, and ``object`` for texts.
-    chunks
-        The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
-        `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
-    compression
-        A name, the JSON object of ``attributes.json``, a compression, or None for raw.
-    axes
-        For each axis, in C order, an :class:`~xarray_n5.model.axes.Axis`, a name or None.
-    attributes
-        The user's attributes; JSON values.
-    mode
-        "w-" creates the array or raises where there is something; "w" replaces an array that
-        is there; "a" creates it, or opens it where shape, dtype and chunks (if given) agree
-        and adds the attributes; "r+" does only the latter.
-    dialect
-        How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
-    layout
-        How the format stores elements, in its own words: of Zarr v2's ``.zarray`` "order",
-        "dimension_separator", "filters", "fill_value" and "dtype" (for its byte order).
-    announce
-        What is called with a new array when there is room for it, just before it is written.
-
-    Returns
-    -------
-    Array
-        Open for writing.
-
-    Raises
-    ------
-    NodeExistsError
-        If something is there that `mode` does not allow to replace.
-    MetadataError
-        If the format cannot hold the array, or what is there does not agree.
-    """
-    check_option("mode", mode, "w-", "w", "a", "r+")
-    store, path = open_place(url, path, storage_options, format, writable=True)
-    form = format_to_write(store, format)
-    path = new_path(path, form.documents[0])
-    check_named(store, path, form)
-    at = where(store, path, form)
-    sizes = as_sizes("shape", shape)
-    metadata = ArrayMetadata(
-        shape=sizes,
-        chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
-        dtype=as_dtype(dtype, at),
-        compression=resolve(compression),
-        attributes=as_json(attributes or {}, at),
-    )
-    before = get_documents(store, path, form)
-    found = settle(store, path, form, before, form.read(before, at))
-    there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
-    metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
-    metadata = completed(form, metadata, layout, at, there)
-    check_storable(metadata, form, at)
-    options = OpenOptions(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
-    if there is not None:
-        check_agreement(
-            there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
-        )
-        array = options.array(store, path, form, there)
-        if metadata.attributes or stale:
-            array.attrs.change(metadata.attributes, stale)
-        return array
-    if mode == "r+":
-        raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
-    before = make_room(store, path, form, before, metadata if mode == "w" else None)
-    forget_image(attributes_of(store, path.rpartition("/")[0], form), path)
-    array = options.array(store, path, form, metadata)
-    if announce is not None:
-        announce(array)
-    replace_documents(store, path, before, form.create(metadata, before, at))
-    known_array(store, path)
-    return array
-
-
 def create_group(
     url: object,
     path: str = "",
@@ -579,6 +459,6 @@ def create_group(
             group.attrs.update(metadata.attributes)
         return group
     form.create(metadata, {}, at)
-    before = make_room(store, path, form, before)
+    before = check_overwrite(store, path, form, before).make_room()
     replace_documents(store, path, before, form.create(metadata, before, at))
     return Group(store, path, form, metadata, options=OpenOptions(writable=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.context import load_context
 from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
@@ -17,7 +17,7 @@ from xarray_n5.formats.keyed import where as _where
 from xarray_n5.model.axes import as_geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.attributes import NodeAttributes
     from xarray_n5.dialects.protocol import ArrayContext
@@ -95,19 +95,24 @@ def describe(
 
 
 def forget_image(attributes: NodeAttributes, path: str) -> None:
-    """Take out of a group's attributes what they say of the image in an array that goes."""
-    name = path.rpartition("/")[2]
-    images = attributes.get("multiscales")
+    """Remove the image of an array that is removed from its group's attributes."""
+    kept = other_images(attributes, path)
+    if kept is not None:
+        gone = () if kept else ("multiscales",)
+        attributes.change({"multiscales": kept} if kept else {}, gone)
+
+
+def other_images(attributes: Mapping[str, Any], path: str) -> list[Any] | None:
+    """Return the images in a group without that of an array, None where it has none."""
+    name, images = path.rpartition("/")[2], attributes.get("multiscales")
     if not isinstance(images, list):
-        return
+        return None
     kept = [
         image
         for image in images
         if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
     ]
-    if len(kept) < len(images):
-        gone = () if kept else ("multiscales",)
-        attributes.change({"multiscales": kept} if kept else {}, gone)
+    return kept if len(kept) < len(images) else None
 
 
 def _untold(geometry: Geometry) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.create import check_alone, check_place
 from xarray_n5.arrays.group import open_array
 from xarray_n5.arrays.marker import all_markers
+from xarray_n5.arrays.overwrite import check_alone, check_overwrite
 from xarray_n5.arrays.structure import settle
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.keyed import get_all_documents, get_documents, where
@@ -95,7 +95,7 @@ class Destination:
                     continue
                 replaced.append(self.store.identity(path))
             replacement = each.metadata if self.mode == "w" else None
-            check_place(self.store, path, self.form, there[path], replacement)
+            check_overwrite(self.store, path, self.form, there[path], replacement)
         for each in made.values() if replaced else ():
             check_independent(each.data, replaced)
 

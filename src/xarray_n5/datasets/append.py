@@ -10,7 +10,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.group import create_array
+from xarray_n5.arrays.create import create_array
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.build import Options, build
 from xarray_n5.datasets.conventions import packing_of

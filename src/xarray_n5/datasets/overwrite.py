@@ -10,9 +10,10 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.arrays.create import as_dtype, chunk_shape, completed, foreign_key, is_left_over
+from xarray_n5.arrays.create import as_dtype, chunk_shape, completed
 from xarray_n5.arrays.group import open_existing, open_group
 from xarray_n5.arrays.marker import all_markers
+from xarray_n5.arrays.overwrite import foreign_key, is_left_over
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import Options, build
 from xarray_n5.datasets.select import pick

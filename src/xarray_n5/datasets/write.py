@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.create import check_alone, check_storable
+from xarray_n5.arrays.create import check_storable
 from xarray_n5.arrays.group import create_group, open_existing, open_group
 from xarray_n5.arrays.marker import begun_and_planned, revoke
+from xarray_n5.arrays.overwrite import check_alone
 from xarray_n5.datasets.build import Options, build
 from xarray_n5.datasets.conventions import packing_of
 from xarray_n5.datasets.encoding import plan

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.create import foreign_key
 from xarray_n5.arrays.marker import all_markers
+from xarray_n5.arrays.overwrite import foreign_key
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.writing.finished import NOT_UNFINISHED

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.create import check_alone, check_storable, completed
+from xarray_n5.arrays.create import check_storable, completed
 from xarray_n5.arrays.detect import open_place
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.overwrite import check_alone
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.overwrite import check_free, existing
 from xarray_n5.dialects import check_pyramid, write_pyramid

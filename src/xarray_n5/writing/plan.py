@@ -9,9 +9,15 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.create import as_dtype, check_agreement, chunk_shape
+from xarray_n5.arrays.create import (
+    ArrayPlan,
+    as_dtype,
+    check_agreement,
+    chunk_shape,
+    plan_array,
+)
 from xarray_n5.arrays.detect import open_place
-from xarray_n5.arrays.group import create_array, open_array, open_existing
+from xarray_n5.arrays.group import open_array, open_existing
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeExistsError
@@ -31,7 +37,7 @@ from xarray_n5.writing.self_reads import check_independent, check_one_process
 from xarray_n5.writing.writes import Write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import dask.array as da
 
@@ -139,20 +145,31 @@ def begin(
         return found or Begun(aligned, cast("Array", there), start)
     if again and there is not None and order.mode == "w-" and order.region is None:
         return _ended(source, aligned, order, there, token)
-    begun: list[Write] = []
+    plan = _planned(source, order, sides, there)
+    if plan.existing is None:
+        plan = plan.make_room()
+        write = _mark(plan.array, order, token, aligned, start, fresh=True) if marked else None
+        target = plan.create()
+    else:
+        target = plan.create()
+        write = _mark(target, order, token, aligned, start, fresh=False) if marked else None
+    return Begun(aligned, target.bare(), start, write)
 
-    def announce(target: Array, *, fresh: bool = True) -> None:
-        if marked:
-            write = _write(target, order, token, aligned, start, fresh=fresh)
-            begun.append(replace(write, planned=write.deferred))
-            begun[0].leave_mark()
 
-    target = (
-        _make(source, order, sides, announce) if there is None or order.region is None else there
-    )
-    if not begun:
-        announce(target, fresh=False)
-    return Begun(aligned, target.bare(), start, begun[0] if begun else None)
+def _mark(
+    target: Array,
+    order: WriteRequest,
+    token: str,
+    source: da.Array,
+    start: tuple[int, ...],
+    *,
+    fresh: bool,
+) -> Write:
+    """Return a write that begins, having left its marker."""
+    write = _write(target, order, token, source, start, fresh=fresh)
+    write = replace(write, planned=write.deferred)
+    write.leave_mark()
+    return write
 
 
 def _is_there(order: WriteRequest) -> bool:
@@ -183,11 +200,13 @@ def _refuse_ended(source: da.Array, order: WriteRequest, there: Array) -> NoRetu
     raise NodeExistsError(order.store.url, order.path, found, hint)
 
 
-def _make(
-    source: da.Array, order: WriteRequest, sides: tuple[int, ...], announce: Callable[..., None]
-) -> Array:
-    """Create an array, or open the one that is there."""
-    return create_array(
+def _planned(
+    source: da.Array, order: WriteRequest, sides: tuple[int, ...], there: Array | None
+) -> ArrayPlan:
+    """Plan an array, or the one that is there."""
+    if there is not None and order.region is not None:
+        return ArrayPlan(array=there, existing=there)
+    return plan_array(
         order.store,
         order.path,
         shape=source.shape,
@@ -199,7 +218,6 @@ def _make(
         mode=order.mode,
         dialect=order.dialect,
         layout=order.layout,
-        announce=announce,
         **order.opening,
     )
 
