@@ -13,7 +13,7 @@ import pytest
 import xarray_n5
 from tests import test_storage
 from tests.test_readme import ROOT, blocks, unchanged_tables
-from xarray_n5.formats.protocol import Format
+from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.stores.protocol import Store
 
 PAGE = ROOT / "docs" / "extending.md"
@@ -53,7 +53,7 @@ def test_the_contract_is_of_some_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "name"), [(Store, "SqliteStore"), (Format, "Npy")], ids=["store", "format"]
+    ("protocol", "name"), [(Store, "SqliteStore"), (KeyedFormat, "Npy")], ids=["store", "format"]
 )
 def test_its_classes_have_all_members_of_their_protocols(protocol: type, name: str) -> None:
     kind = DEFINED[name]

@@ -17,7 +17,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.protocol import Store
 
 
@@ -32,7 +32,7 @@ class NodeAttributes(MutableMapping[str, Any]):
         self,
         store: Store,
         path: str,
-        form: Format,
+        form: KeyedFormat,
         items: Mapping[str, Any],
         *,
         writable: bool,
@@ -111,7 +111,7 @@ class NodeAttributes(MutableMapping[str, Any]):
         self._changed(dict(self._items))
 
 
-def attributes_of(store: Store, path: str, form: Format) -> NodeAttributes:
+def attributes_of(store: Store, path: str, form: KeyedFormat) -> NodeAttributes:
     """Return the attributes of a group as they are stored now, to be changed."""
     documents = get_documents(store, path, form)
     items = form.as_group(documents, join(store.url, path, form.documents[0])).attributes

@@ -24,7 +24,7 @@ from xarray_n5.stores import CachedStore, bounded, set_many
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-    from xarray_n5.formats.protocol import Format
+    from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
@@ -48,7 +48,7 @@ class ChunkIO:
     """Where the bytes are."""
     path: str
     """The array's path in the container."""
-    format: Format
+    format: KeyedFormat
     """What the bytes mean."""
     metadata: ArrayMetadata
     """The array."""

@@ -20,7 +20,7 @@ from xarray_n5.stores import CachedStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.model.metadata import Attributes, Metadata
     from xarray_n5.stores.protocol import Store
 
@@ -43,7 +43,7 @@ _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArray
 def load_context(
     store: Store,
     path: str,
-    form: Format,
+    form: KeyedFormat,
     metadata: ArrayMetadata,
     *,
     inherit: bool = False,
@@ -86,7 +86,7 @@ def load_context(
     return over_base(node, found[-1], others[-1]) if coarse else node
 
 
-def _within_groups(store: Store, form: Format) -> tuple[Store, str, int]:
+def _within_groups(store: Store, form: KeyedFormat) -> tuple[Store, str, int]:
     """Return where a level lies that a URL leads to: a store above, its path there, its groups.
 
     A container need not be called ``*.n5``, as many in buckets are not. The directories above are
@@ -143,7 +143,7 @@ def xml_beside(store: Store) -> bytes | None:
         return None
 
 
-def _read(store: Store, form: Format, paths: Sequence[str]) -> list[Metadata | None]:
+def _read(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[Metadata | None]:
     """Return the metadata of nodes; None where they are not to be understood, or to be seen."""
     try:
         several = get_all_documents(store, paths, form)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.chunk_io import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.stores.protocol import Store
@@ -264,7 +264,7 @@ def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
 
 
 def completed(
-    form: Format,
+    form: KeyedFormat,
     metadata: ArrayMetadata,
     layout: Mapping[str, Any] | None,
     where: str,
@@ -284,7 +284,7 @@ def completed(
         raise MetadataError(f"{where}: {error}") from error
 
 
-def check_named(store: Store, path: str, form: Format) -> None:
+def check_named(store: Store, path: str, form: KeyedFormat) -> None:
     """Raise where an array would be the root of a file, which is a group in HDF5."""
     if not path and store.one_writer:
         raise MetadataError(
@@ -293,7 +293,7 @@ def check_named(store: Store, path: str, form: Format) -> None:
         )
 
 
-def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
+def check_storable(metadata: ArrayMetadata, form: KeyedFormat, where: str) -> None:
     """Raise where the format, or the compression, could not hold the array."""
     try:
         grid = metadata.grid

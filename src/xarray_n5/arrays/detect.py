@@ -19,7 +19,7 @@ from xarray_n5.stores import CachedStore, fresh
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores.protocol import Store
 
@@ -65,7 +65,7 @@ def open_place(
     return (fresh(store) if writable else store), inner
 
 
-def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents]:
+def locate(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
     candidates = [_suiting(store, name)] if name else [FORMATS[each] for each in store.formats]
     for form in candidates:
@@ -75,7 +75,7 @@ def locate(store: Store, path: str, name: str | None) -> tuple[Format, Documents
     return (candidates[0] if name or not path else format_of(store)), {}
 
 
-def _suiting(store: Store, name: str) -> Format:
+def _suiting(store: Store, name: str) -> KeyedFormat:
     form = get_format(name)
     if name not in store.formats:
         raise MetadataError(
@@ -85,12 +85,12 @@ def _suiting(store: Store, name: str) -> Format:
     return form
 
 
-def format_of(store: Store, name: str | None = None) -> Format:
+def format_of(store: Store, name: str | None = None) -> KeyedFormat:
     """Return the format that is asked for, or that of the root, or what the name tells."""
     return _suiting(store, name) if name else _format_found(store)[0]
 
 
-def format_to_write(store: Store, name: str | None = None) -> Format:
+def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     """Return the format that is asked for, or that of the container; a new one has its name's.
 
     Raises
@@ -111,7 +111,7 @@ def format_to_write(store: Store, name: str | None = None) -> Format:
     return FORMATS[N5.name] if form.name == Zarr2.name and _is_n5(store) else form
 
 
-def _format_found(store: Store) -> tuple[Format, bool]:
+def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
     """Return the format of the root, and whether no document but the name alone tells it."""
     try:
         form, documents = locate(store, "", None)
@@ -134,7 +134,7 @@ def _is_n5(store: Store) -> bool:
     return any(store.get_many(documents)) or bool(place and place.get(N5.documents[0]))
 
 
-def _format_named(store: Store) -> Format:
+def _format_named(store: Store) -> KeyedFormat:
     """Return the format that the innermost name tells, of the root or a directory around it."""
     usual = store.formats[0]
     place: Store | None = store if usual == N5.name else None
@@ -162,7 +162,7 @@ def _check_no_file(store: Store) -> None:
 
 def read(
     store: Store, path: str, name: str | None, *, writable: bool = False
-) -> tuple[Format, Documents, Metadata]:
+) -> tuple[KeyedFormat, Documents, Metadata]:
     """Return a node's format, documents and metadata; warn of new containers, unfinished arrays."""
     store = _looked_ahead(store, path, name)
     form, documents = locate(store, path, name)
@@ -190,7 +190,7 @@ def _looked_ahead(store: Store, path: str, name: str | None) -> Store:
     return kept
 
 
-def _root(store: Store, form: Format) -> Documents:
+def _root(store: Store, form: KeyedFormat) -> Documents:
     """Return the container's documents, none where this user may not read them."""
     try:
         return get_documents(store, "", form)
@@ -215,14 +215,16 @@ def _instead(store: Store) -> str:
     return "it is a file, and no HDF5 on a local disk"
 
 
-def missing_array(store: Store, path: str, form: Format, documents: Documents) -> NodeNotFoundError:
+def missing_array(
+    store: Store, path: str, form: KeyedFormat, documents: Documents
+) -> NodeNotFoundError:
     """Return the error of opening an array where there is none."""
     if isinstance(form.read(documents, where(store, path, form)), ArrayMetadata):
         return no_array(store, path, form)
     return NodeNotFoundError(store.url, path, "array", hint(store, path, form))
 
 
-def hint(store: Store, path: str, form: Format) -> str:
+def hint(store: Store, path: str, form: KeyedFormat) -> str:
     """Return what there is instead of what was looked for, or nothing where that cannot be told."""
     try:
         if store.exists(path) or store.exists(""):

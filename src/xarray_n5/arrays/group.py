@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
     from xarray_n5.arrays.opening import LabelMultisets
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores.protocol import Store
 
@@ -70,7 +70,7 @@ class Group(Mapping[str, "Array | Group"]):
         self,
         store: Store,
         path: str,
-        form: Format,
+        form: KeyedFormat,
         metadata: GroupMetadata,
         *,
         options: OpenOptions,

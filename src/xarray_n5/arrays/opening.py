@@ -15,7 +15,7 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
-    from xarray_n5.formats.protocol import Format
+    from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.model.metadata import ArrayMetadata
     from xarray_n5.stores.protocol import Store
 
@@ -40,7 +40,7 @@ class OpenOptions:
         check_option("label_multisets", self.label_multisets, "error", "argmax")
         check_option("edge_chunks", self.edges, "truncate", "pad")
 
-    def array(self, store: Store, path: str, form: Format, metadata: ArrayMetadata) -> Array:
+    def array(self, store: Store, path: str, form: KeyedFormat, metadata: ArrayMetadata) -> Array:
         """Return the array at `path`, opened so."""
         if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
             metadata = replace(metadata, dtype=np.dtype(np.uint64))

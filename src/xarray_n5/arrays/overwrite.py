@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.protocol import Store
 
 
@@ -37,7 +37,7 @@ class Overwrite:
 
     store: Store
     path: str
-    format: Format
+    format: KeyedFormat
     before: Documents
     """The node's documents so far."""
     groups: Mapping[str, Documents]
@@ -68,7 +68,7 @@ class Overwrite:
 def check_overwrite(
     store: Store,
     path: str,
-    form: Format,
+    form: KeyedFormat,
     before: Documents,
     replacement: ArrayMetadata | None = None,
 ) -> Overwrite:
@@ -124,7 +124,7 @@ def _is_empty(store: Store) -> bool:
     return all(name.startswith(".") for names in store.list("") for name in names)
 
 
-def complete_group(store: Store, path: str, form: Format, before: Documents) -> None:
+def complete_group(store: Store, path: str, form: KeyedFormat, before: Documents) -> None:
     """Write the documents that a directory and those around it lack to be groups.
 
     Raises
@@ -138,7 +138,7 @@ def complete_group(store: Store, path: str, form: Format, before: Documents) -> 
         complete_documents(store, group, form, documents, fresh=False)
 
 
-def check_alone(store: Store, groups: Mapping[str, Documents], form: Format) -> None:
+def check_alone(store: Store, groups: Mapping[str, Documents], form: KeyedFormat) -> None:
     """Raise where a directory without documents of the format is a node of another one.
 
     N5 takes any directory for a group. What it writes into another container would hide that.
@@ -160,7 +160,7 @@ def check_alone(store: Store, groups: Mapping[str, Documents], form: Format) -> 
             raise NodeExistsError(store.url, path, "another format", what)
 
 
-def is_left_over(store: Store, path: str, form: Format, planned: ArrayMetadata | None) -> bool:
+def is_left_over(store: Store, path: str, form: KeyedFormat, planned: ArrayMetadata | None) -> bool:
     """Return whether nothing is at a node but what a stopped write left of an array."""
     if (documents := get_documents(store, path, form)) and not _is_half_made(
         store, path, documents
@@ -192,7 +192,7 @@ def foreign_key(array: Array) -> str | None:
 
 
 def _others(
-    store: Store, path: str, form: Format, arrays: Sequence[ArrayMetadata]
+    store: Store, path: str, form: KeyedFormat, arrays: Sequence[ArrayMetadata]
 ) -> Iterator[str]:
     """Iterate over what is at a node and must stay.
 
@@ -212,7 +212,7 @@ def _others(
             yield name
 
 
-def _ancestors(store: Store, path: str, form: Format) -> dict[str, Documents]:
+def _ancestors(store: Store, path: str, form: KeyedFormat) -> dict[str, Documents]:
     """Return the documents of the groups around, the root's first; raise where one is an array."""
     parts = path.split("/") if path else []
     paths = ["/".join(parts[:depth]) for depth in range(len(parts))]

@@ -25,7 +25,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores.protocol import Listing, Store
 
@@ -66,14 +66,14 @@ class _Claim:
 
 
 def settle(
-    store: Store, path: str, form: Format, documents: Documents, metadata: Metadata
+    store: Store, path: str, form: KeyedFormat, documents: Documents, metadata: Metadata
 ) -> Metadata:
     """Return a node's metadata: those of a group where it only claims to be an array."""
     return settle_all(store, form, [(path, documents, metadata)])[0]
 
 
 def settle_all(
-    store: Store, form: Format, nodes: Sequence[tuple[str, Documents, Metadata]]
+    store: Store, form: KeyedFormat, nodes: Sequence[tuple[str, Documents, Metadata]]
 ) -> list[Metadata]:
     """Return the metadata of several nodes; those in doubt are looked into together."""
     claims = [
@@ -90,7 +90,7 @@ def settle_all(
     ]
 
 
-def check_array(store: Store, path: str, form: Format, metadata: ArrayMetadata) -> None:
+def check_array(store: Store, path: str, form: KeyedFormat, metadata: ArrayMetadata) -> None:
     """Raise where what was opened as an array turns out to be a group; one look in a process.
 
     Raises
@@ -112,7 +112,7 @@ def known_array(store: Store, path: str) -> None:
         _arrays.add(store.identity(path))
 
 
-def no_array(store: Store, path: str, form: Format) -> NodeNotFoundError:
+def no_array(store: Store, path: str, form: KeyedFormat) -> NodeNotFoundError:
     """Return the error of opening a group that claims to be an array."""
     inner = _first_array(store, path, form)
     named = f", such as {inner!r}" if inner else ""
@@ -123,7 +123,7 @@ def no_array(store: Store, path: str, form: Format) -> NodeNotFoundError:
     return NodeNotFoundError(store.url, path, "array", hint)
 
 
-def read_below(store: Store, path: str, form: Format) -> None:
+def read_below(store: Store, path: str, form: KeyedFormat) -> None:
     """Read the documents of all nodes below a group, those of one depth together.
 
     That is for a store that remembers them: who walks through the nodes then finds them there.
@@ -143,7 +143,7 @@ def read_below(store: Store, path: str, form: Format) -> None:
         level = _groups_among(store, form, inner)
 
 
-def _groups_among(store: Store, form: Format, paths: Sequence[str]) -> list[str]:
+def _groups_among(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[str]:
     """Return the paths of groups; nodes that cannot be read are none."""
     found: list[tuple[str, Documents, Metadata]] = []
     with warnings.catch_warnings():
@@ -169,7 +169,7 @@ def _is_doubtful(store: Store, path: str, documents: Documents, metadata: ArrayM
     return bool(store.batch == 1 or odd or _OF_GROUPS & attributes.keys())
 
 
-def _look(store: Store, form: Format, claims: Sequence[_Claim]) -> list[_Claim]:
+def _look(store: Store, form: KeyedFormat, claims: Sequence[_Claim]) -> list[_Claim]:
     """Return those that are groups: one batch of listings, one of documents."""
     listings = _listings(store, form, claims)
     names = [_names(listing) for listing in listings]
@@ -198,7 +198,7 @@ def _look(store: Store, form: Format, claims: Sequence[_Claim]) -> list[_Claim]:
     return groups
 
 
-def _listings(store: Store, form: Format, claims: Sequence[_Claim]) -> list[Listing | None]:
+def _listings(store: Store, form: KeyedFormat, claims: Sequence[_Claim]) -> list[Listing | None]:
     """Return what is in each directory; None where that cannot be told, or would be long."""
     short = [claim.path for claim in claims if _entries(form, claim.metadata) <= _LONG]
     try:
@@ -209,7 +209,7 @@ def _listings(store: Store, form: Format, claims: Sequence[_Claim]) -> list[List
     return [listing if listing and any(listing) else None for listing in listed]
 
 
-def _entries(form: Format, metadata: ArrayMetadata) -> int:
+def _entries(form: KeyedFormat, metadata: ArrayMetadata) -> int:
     """Return how many entries for chunks an array's directory may have."""
     grid = metadata.grid
     nested = "/" in form.chunk_key(metadata, (0,) * len(grid.counts))
@@ -226,7 +226,7 @@ def _names(listing: Listing | None) -> list[str]:
     return [*words[:_MOST], *numbers[:2]]
 
 
-def _is_node(form: Format, documents: Documents) -> bool:
+def _is_node(form: KeyedFormat, documents: Documents) -> bool:
     """Return whether documents describe something: an array, or a group with attributes."""
     if not documents:
         return False
@@ -240,14 +240,14 @@ def _is_node(form: Format, documents: Documents) -> bool:
 
 
 def _has_chunks(
-    form: Format, metadata: ArrayMetadata, listing: Listing, own: Mapping[str, Documents]
+    form: KeyedFormat, metadata: ArrayMetadata, listing: Listing, own: Mapping[str, Documents]
 ) -> bool:
     """Return whether chunks lie in a directory, or directories of chunks."""
     folders = any(name.isdecimal() and not documents for name, documents in own.items())
     return folders or any(form.chunk_index(metadata, name) is not None for name in listing[1])
 
 
-def _nodes_below(store: Store, form: Format, paths: Sequence[str]) -> list[str]:
+def _nodes_below(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[str]:
     """Return the first nodes below directories that do not describe anything themselves."""
     for _ in range(_DEPTH if paths else 0):
         try:
@@ -268,7 +268,7 @@ def _nodes_below(store: Store, form: Format, paths: Sequence[str]) -> list[str]:
     return []
 
 
-def _first_array(store: Store, path: str, form: Format) -> str | None:
+def _first_array(store: Store, path: str, form: KeyedFormat) -> str | None:
     """Return the path of an array below a group, or None where none is found soon."""
     for _ in range(_DEPTH + 1):
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.attributes import NodeAttributes
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.formats.protocol import Format
+    from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.metadata import ArrayMetadata
     from xarray_n5.stores.protocol import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def describe(
     store: Store,
     path: str,
-    form: Format,
+    form: KeyedFormat,
     metadata: ArrayMetadata,
     axes: Iterable[Axis | str | None] | Geometry | None,
     dialect: str | Iterable[str] | None,

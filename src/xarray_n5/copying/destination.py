@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.replica import Replica
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores.protocol import Store
 
@@ -35,7 +35,7 @@ class Destination:
     """A place in a container, and what may be done there."""
 
     store: Store
-    form: Format
+    form: KeyedFormat
     path: str
     mode: str
     resume: bool

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.attributes import Original
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.formats.protocol import Format
+    from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
@@ -64,7 +64,7 @@ class Replica:
     """Whether chunks are missing, and stay so where their absence tells as much."""
 
 
-def replica(array: Array, node: ArrayContext, form: Format, changes: Changes) -> Replica:
+def replica(array: Array, node: ArrayContext, form: KeyedFormat, changes: Changes) -> Replica:
     """Return what an array becomes, all checked that can be checked before it is written.
 
     Parameters
@@ -178,7 +178,7 @@ def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
     return replace(geometry, axes=axes, affine=rows)
 
 
-def _masked(array: Array, form: Format) -> Attributes:
+def _masked(array: Array, form: KeyedFormat) -> Attributes:
     """Return a fill value that masks for xarray as an attribute, where the format is not Zarr."""
     fill = told_of(array).get("_FillValue")
     if form.name == Zarr2.name or fill is None or "_FillValue" in array.attrs:
@@ -214,7 +214,7 @@ def _order(layout: Attributes) -> dict[str, Any]:
 
 
 def _layout(
-    array: Array, metadata: ArrayMetadata, form: Format, before: Original, *, same: bool
+    array: Array, metadata: ArrayMetadata, form: KeyedFormat, before: Original, *, same: bool
 ) -> Mapping[str, Any] | None:
     """Return how Zarr is asked to store elements: as it did before."""
     if form.name != Zarr2.name:
@@ -246,7 +246,7 @@ def _sides(
 
 def _compressed(
     metadata: ArrayMetadata,
-    form: Format,
+    form: KeyedFormat,
     layout: Mapping[str, Any] | None,
     changes: Changes,
     where: str,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.format import Hdf5
 from xarray_n5.formats.n5.format import N5
-from xarray_n5.formats.protocol import Documents, Format
+from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
 from xarray_n5.model.options import near
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ["FORMATS", "N5", "Documents", "Format", "Hdf5", "Zarr2", "get_format"]
+__all__ = ["FORMATS", "N5", "Documents", "Format", "Hdf5", "KeyedFormat", "Zarr2", "get_format"]
 
 
-FORMATS: Mapping[str, Format] = {
+FORMATS: Mapping[str, KeyedFormat] = {
     N5.name: N5(),
     Zarr2.name: Zarr2(),
     Hdf5.name: Hdf5(),
 }
 
 
-def get_format(name: str | None) -> Format:
+def get_format(name: str | None) -> KeyedFormat:
     """Return the format called `name`; N5 where no name is given.
 
     Raises

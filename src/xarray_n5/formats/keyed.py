@@ -15,7 +15,7 @@ from xarray_n5.stores import CachedStore, exclusive, fresh
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.protocol import Store
 
 _TRIES = 8
@@ -26,17 +26,17 @@ FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
 """Files that make a directory a node of one format or another."""
 
 
-def where(store: Store, path: str, form: Format) -> str:
+def where(store: Store, path: str, form: KeyedFormat) -> str:
     """Return the name of a node's document for errors."""
     return join(store.url, path, form.documents[0])
 
 
-def get_documents(store: Store, path: str, form: Format) -> Documents:
+def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
     """Return the documents of one node."""
     return get_all_documents(store, [path], form)[0]
 
 
-def get_all_documents(store: Store, paths: Sequence[str], form: Format) -> list[Documents]:
+def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
     """Return the documents of each node, fetched in one batch."""
     keys = [join(path, name) for path in paths for name in form.documents]
     found = iter([store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ())
@@ -79,7 +79,7 @@ def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
         )
 
 
-def folders_in(store: Store, path: str, form: Format) -> tuple[str, ...]:
+def folders_in(store: Store, path: str, form: KeyedFormat) -> tuple[str, ...]:
     """Return the names of what may be nodes in a group, by a listing.
 
     Of a store that lists nothing, as many a web server, a Zarr container's ``.zmetadata`` at the
@@ -97,7 +97,7 @@ def folders_in(store: Store, path: str, form: Format) -> tuple[str, ...]:
     return _consolidated(store, path, form) or ()
 
 
-def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | None:
+def _consolidated(store: Store, path: str, form: KeyedFormat) -> tuple[str, ...] | None:
     """Return the nodes in a group that a container's summary names; None where there is none."""
     document = store.get(KEY) if DOCUMENTS.issuperset(form.documents) else None
     if document is None:
@@ -118,7 +118,7 @@ def _consolidated(store: Store, path: str, form: Format) -> tuple[str, ...] | No
 
 
 def get_safe_documents(
-    store: Store, paths: Sequence[str], form: Format
+    store: Store, paths: Sequence[str], form: KeyedFormat
 ) -> list[Documents | UnsafePathError]:
     """Return the documents of each node, or why they are not read: one must not hide the others.
 
@@ -134,7 +134,7 @@ def get_safe_documents(
         return [_documents_or_error(store, path, form) for path in paths]
 
 
-def _documents_or_error(store: Store, path: str, form: Format) -> Documents | UnsafePathError:
+def _documents_or_error(store: Store, path: str, form: KeyedFormat) -> Documents | UnsafePathError:
     try:
         return get_documents(store, path, form)
     except UnsafePathError as error:
@@ -158,7 +158,7 @@ def replace_documents(store: Store, path: str, before: Documents, after: Documen
 
 
 def change_documents(
-    store: Store, path: str, form: Format, change: Callable[[Documents], Documents]
+    store: Store, path: str, form: KeyedFormat, change: Callable[[Documents], Documents]
 ) -> None:
     """Change documents of a node, without losing what others change at the same time.
 
@@ -182,7 +182,7 @@ def change_documents(
 
 
 def complete_documents(
-    store: Store, path: str, form: Format, before: Documents, *, fresh: bool
+    store: Store, path: str, form: KeyedFormat, before: Documents, *, fresh: bool
 ) -> None:
     """Write what a group lacks, be it a fresh container's root; nothing that is there changes."""
 
@@ -198,14 +198,14 @@ def _write(store: Store, path: str, documents: Documents) -> None:
         store.set(join(path, name), data)
 
 
-def delete_node(store: Store, path: str, form: Format) -> None:
+def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and all below it, its first document before all else."""
     store.delete_tree(path, form.documents[0])
     if DOCUMENTS.issuperset(form.documents):
         renew(store, path, None)
 
 
-def consolidate(store: Store, path: str, form: Format) -> None:
+def consolidate(store: Store, path: str, form: KeyedFormat) -> None:
     """Write the consolidated metadata of a Zarr group: all documents of it and below it."""
     with exclusive(store, path):
         found: dict[str, Any] = {}

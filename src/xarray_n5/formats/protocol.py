@@ -1,50 +1,127 @@
-"""What a format is: documents and chunks of a container, and what their bytes mean."""
+"""What a format and a container are: nodes as metadata, chunks by index."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
 
+    from xarray_n5.errors import N5Error, NodeNotFoundError
+    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import ArrayMetadata, Attributes, GroupMetadata, Metadata
+    from xarray_n5.stores.object_info import ObjectInfo
+    from xarray_n5.stores.protocol import Store
 
 Documents: TypeAlias = "Mapping[str, bytes]"
-"""A node's documents that are there: keys relative to the node, and the bytes."""
+"""A node's existing documents: keys relative to the node, and the bytes."""
+
+Kind: TypeAlias = Literal["array", "group", "array or group"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A group or an array, as its container describes it."""
+
+    path: str
+    metadata: Metadata
+    described: bool = True
+    """Whether the container describes the node; in N5 any directory is a group."""
+    documents: Documents = field(default_factory=dict, repr=False, compare=False)
+    """The documents that it was read from; for the container alone."""
 
 
 class Format(Protocol):
-    """A layout of arrays and groups in a container."""
+    """The facts of a format, and the bytes of its chunks."""
 
     @property
     def name(self) -> str:
-        """What users call the format."""
+        """The format's name: what users give as ``format=``."""
+
+    @property
+    def title(self) -> str:
+        """The format's name in messages."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The suffixes of the names of its containers."""
 
     @property
     def pads(self) -> bool:
         """Whether chunks at an array's ends are always stored full-size."""
 
     @property
+    def one_writer(self) -> bool:
+        """Whether only one process may write."""
+
+    @property
+    def array_at_root(self) -> bool:
+        """Whether the root may be an array."""
+
+    @property
+    def consolidates(self) -> bool:
+        """Whether groups may have consolidated metadata."""
+
+    @property
+    def native_to_xarray(self) -> bool:
+        """Whether xarray reads it without us: dimension names, fill values, packed values."""
+
+    @property
+    def nested_layout(self) -> Attributes | None:
+        """The `layout` by which chunks lie in nested directories; None where there is no choice."""
+
+    def normalize_path(self, path: str) -> str:
+        """Return a node's path, normalised by the format's rules."""
+
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return a new array's metadata with the format's own facts about its chunks.
+
+        `layout` holds members of the format's own document that say how chunks are stored.
+        """
+
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
+        """Return the `layout` that :meth:`complete` needs for an array stored alike."""
+
+    def check(self, metadata: Metadata, where: str) -> None:
+        """Raise where the format cannot hold a new node; `where` names it in errors."""
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the metadata that `constraints` alone describe, with the defaults of creation."""
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
+
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape that a chunk's first bytes state.
+
+        Raises ``EOFError`` if a chunk of `size` bytes cannot hold it, ``ValueError`` if no chunk
+        begins so.
+        """
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+        """Return the bytes that store `block`."""
+
+
+class KeyedFormat(Format, Protocol):
+    """A format whose nodes are documents, and whose chunks are values, in a key-value store."""
+
+    @property
     def documents(self) -> tuple[str, ...]:
         """The keys of a node's documents, that which makes it an array first."""
 
     def lists(self, root: Callable[[], Documents]) -> str:
-        """Return as in which format lists of axes stand in a container with this `root`."""
+        """Return the format whose order lists of axes have in a container with this `root`."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
-        """Return what a node's documents say; `where` names it in errors."""
+        """Return the metadata that a node's documents hold; `where` names it in errors."""
 
     def as_group(self, documents: Documents, where: str) -> GroupMetadata:
-        """Return the group that a node's documents describe, be they those of an array."""
-
-    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return a new array's metadata with what the format alone knows of its chunks.
-
-        Members of the format's own document in `layout` say how these are stored.
-        """
+        """Return the group that a node's documents describe, even if they are an array's."""
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the documents of a new node, where `before` was: in the order of writing."""
@@ -52,22 +129,19 @@ class Format(Protocol):
     def with_attributes(
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
-        """Return what changes with other user attributes; all else stays to the letter."""
+        """Return the documents that change with other user attributes; the rest is kept exactly."""
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
-        """Return what changes with another shape; all else stays to the letter."""
+        """Return the documents that change with another shape; the rest is kept exactly."""
 
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
-        """Return what a group lacks that a new node is put into, be it a fresh container's root."""
+        """Return the documents that a group lacks to hold nodes; `fresh` for a new root."""
 
     def check_container(self, documents: Documents, where: str) -> None:
-        """Warn where a container's root says that it is newer than what can be read."""
+        """Warn where a container's root states a version that is newer than what can be read."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise where a node's documents do not hold exactly what `constraints` name."""
-
-    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the metadata that `constraints` alone describe, with the defaults of creation."""
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key, relative to its array."""
@@ -75,19 +149,173 @@ class Format(Protocol):
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the chunk that a key relative to the array names, or None."""
 
-    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-        """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
 
-    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape that a chunk's first bytes tell.
+class Container(Protocol):
+    """A container: nodes as metadata, chunks by index; opened once per operation.
 
-        Raises
-        ------
-        EOFError
-            If a file of `size` bytes cannot hold it.
-        ValueError
-            If that is no chunk's beginning.
+    Small, frozen and picklable, without open handles. Paths are normalised, indices are in C order.
+    """
+
+    @property
+    def format(self) -> Format:
+        """The container's format."""
+
+    @property
+    def store(self) -> Store:
+        """Where hidden files are kept, by the paths of nodes: markers, receipts, digests."""
+
+    @property
+    def url(self) -> str:
+        """The container's location, for messages; without secrets."""
+
+    @property
+    def name(self) -> str:
+        """The name of the container's file or directory."""
+
+    @property
+    def batch(self) -> int:
+        """How many chunks or nodes are worth requesting at once; 1 if one after another."""
+
+    @property
+    def lists_x_first(self) -> bool:
+        """Whether lists of axes in attributes are in the order of N5's tools."""
+
+    @property
+    def documents(self) -> AbstractSet[str]:
+        """The names of the files that describe a node; none in a single-file container."""
+
+    def identity(self, path: str) -> object:
+        """Return a node's identity: equal in every process and for every way to open it."""
+
+    def where(self, path: str) -> str:
+        """Return a node's location as errors name it."""
+
+    def etag(self, path: str) -> object:
+        """Return a value that changes with each write of a node's metadata; None if absent."""
+
+    # The same container, otherwise
+
+    def cached(self) -> Self:
+        """Return the container with metadata and listings read once; for reading."""
+
+    def fresh(self) -> Self:
+        """Return the container without caches, as writers and tasks need it."""
+
+    def with_fsync(self) -> Self:
+        """Return the container whose writes have reached the disk when they return."""
+
+    def parent(self) -> Self | None:
+        """Return the directory around as a container; None where there is none."""
+
+    def sibling(self, name: str) -> bytes | None:
+        """Return the bytes of a file beside the container, or None where there is none."""
+
+    # Nodes
+
+    def node(self, path: str) -> Node:
+        """Return the node at `path`: a group without attributes where nothing is described."""
+
+    def nodes(self, paths: Sequence[str], *, verify: bool = True) -> list[Node | N5Error]:
+        """Return the nodes at several paths, or why one cannot be read; one batch.
+
+        With `verify`, a node that holds nodes is a group, whatever its attributes claim.
         """
 
-    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
-        """Return the bytes that store `block`."""
+    def exists(self, node: Node) -> bool:
+        """Return whether there is a node, even an empty directory."""
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the sorted names of the nodes directly in a group, but for hidden ones."""
+
+    def prefetch(self, path: str) -> None:
+        """Read the metadata of all nodes below a group, if :meth:`cached`."""
+
+    def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
+        """Return the error for a node that is absent or of another kind, with a hint."""
+
+    def check_array(self, path: str, metadata: ArrayMetadata) -> None:
+        """Raise where an array without any chunk turns out to be a group."""
+
+    def check_version(self) -> None:
+        """Warn where the container states a version that is newer than what can be read."""
+
+    def matches(self, node: Node, constraints: Attributes) -> None:
+        """Raise where a node's metadata do not hold exactly what `constraints` name."""
+
+    # Changes of nodes
+
+    def create(self, before: Node, metadata: Metadata) -> None:
+        """Create a node where `before` was; there is room for it, and the groups are there."""
+
+    def complete_group(self, node: Node, *, fresh: bool = False) -> None:
+        """Create a group, or the documents that it lacks to hold nodes; `fresh` for a new root."""
+
+    def change_attributes(
+        self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
+    ) -> Attributes:
+        """Replace a node's user attributes by what `change` makes of them; return those.
+
+        `change` is called again where somebody else changed them at the same time.
+        """
+
+    def resize(self, path: str, shape: tuple[int, ...]) -> None:
+        """Change an array's shape; its chunks stay."""
+
+    def delete(self, path: str) -> None:
+        """Remove a node and everything below it; of a link, the link alone."""
+
+    def consolidate(self, path: str) -> None:
+        """Write a group's consolidated metadata; for formats with :attr:`Format.consolidates`."""
+
+    def sweep(self, path: str) -> None:
+        """Remove what killed writers of metadata left at a node, and on the way to it."""
+
+    # Chunks
+
+    def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return the key that names a chunk in messages and reports."""
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the chunk that a key relative to the array names, or None."""
+
+    def walk(self, path: str) -> Iterator[str]:
+        """Iterate over all keys below a node, relative to it."""
+
+    def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
+        """Return a chunk's bytes, or None where it is not stored."""
+
+    def get_chunks(
+        self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
+    ) -> Iterator[tuple[Index, bytes | None]]:
+        """Iterate over chunks and their bytes; at most `ahead` are requested at once."""
+
+    def head_chunks(
+        self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], count: int
+    ) -> Iterator[tuple[bytes, int] | None]:
+        """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
+
+    def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
+        """Return whether a chunk is stored."""
+
+    def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
+        """Store a chunk, whole or not at all."""
+
+    def set_chunks(
+        self,
+        path: str,
+        metadata: ArrayMetadata,
+        items: Iterable[tuple[Index, Buffer | None]],
+        ahead: int,
+    ) -> Iterator[Index]:
+        """Store chunks, or remove those without bytes; at most `ahead` at once."""
+
+    def delete_chunks(self, path: str, metadata: ArrayMetadata, indices: Iterable[Index]) -> None:
+        """Remove chunks; those that are not stored are ignored."""
+
+    def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
+        """Iterate over the stored chunks, even those beyond the array's ends."""
+
+    def list_chunk_info(
+        self, path: str, metadata: ArrayMetadata
+    ) -> Iterator[tuple[Index, ObjectInfo]]:
+        """Iterate over the stored chunks with their sizes and times."""

@@ -26,7 +26,7 @@ from xarray_n5.writing.tasks import run, write_lazily
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from xarray_n5.formats.protocol import Documents, Format
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.graph import Written
     from xarray_n5.stores.protocol import Store
     from xarray_n5.writing.plan import Begun
@@ -43,7 +43,7 @@ class WriteOptions:
     url: object
     mode: Mode = "w-"
     storage_options: Mapping[str, Any] | None = None
-    form: Format = field(default_factory=lambda: get_format(None))
+    form: KeyedFormat = field(default_factory=lambda: get_format(None))
     """The container's format."""
     dialect: str | Iterable[str] | None = None
     align_chunks: bool = True

@@ -18,12 +18,14 @@ from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5 import chunk as hdf5_chunk
 from xarray_n5.formats.hdf5.attributes import VERSION, split_attributes
+from xarray_n5.formats.hdf5.birth import SUFFIXES
 from xarray_n5.formats.hdf5.chunk import Layout, compression_of, filters_for
 from xarray_n5.formats.hdf5.chunk_index import BLOSC, MASK, PLAIN
 from xarray_n5.formats.hdf5.nodes import ARRAY, ATTRIBUTES, DOCUMENTS, GROUP, dtype_of
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +50,26 @@ class Hdf5:
 
     name: ClassVar[str] = "hdf5"
     documents: ClassVar[tuple[str, ...]] = DOCUMENTS
+    title: ClassVar[str] = "HDF5"
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     pads: ClassVar[bool] = True
+    one_writer: ClassVar[bool] = True
+    array_at_root: ClassVar[bool] = False
+    consolidates: ClassVar[bool] = False
+    native_to_xarray: ClassVar[bool] = False
+    nested_layout: ClassVar[Attributes | None] = None
+
+    def normalize_path(self, path: str) -> str:
+        """Return a path without empty and ``.`` parts."""
+        return normalize_path(path)
+
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
+        """Return nothing: `compression` alone chooses HDF5's filters."""
+        return {}
+
+    def check(self, metadata: Metadata, where: str) -> None:
+        """Raise where HDF5 cannot hold a node."""
+        self.create(metadata, {}, where)
 
     def lists(self, root: Callable[[], Documents]) -> str:
         """Return as in which format lists of axes stand: as in N5 in files of n5-hdf5."""

@@ -23,6 +23,7 @@ from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +65,26 @@ class N5:
 
     name: ClassVar[str] = "n5"
     documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
+    title: ClassVar[str] = "N5"
+    suffixes: ClassVar[tuple[str, ...]] = (".n5",)
     pads: ClassVar[bool] = False
+    one_writer: ClassVar[bool] = False
+    array_at_root: ClassVar[bool] = True
+    consolidates: ClassVar[bool] = False
+    native_to_xarray: ClassVar[bool] = False
+    nested_layout: ClassVar[Attributes | None] = None
+
+    def normalize_path(self, path: str) -> str:
+        """Return a path as Java's N5 normalises it."""
+        return normalize_path(path)
+
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
+        """Return nothing: N5 has one way to store an array."""
+        return {}
+
+    def check(self, metadata: Metadata, where: str) -> None:
+        """Raise where N5 cannot hold a node."""
+        self.create(metadata, {}, where)
 
     def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
         """Return the format's own name."""

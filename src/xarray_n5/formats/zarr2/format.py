@@ -21,6 +21,7 @@ from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.model.paths import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,27 @@ class Zarr2:
 
     name: ClassVar[str] = "zarr2"
     documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
+    title: ClassVar[str] = "Zarr v2"
+    suffixes: ClassVar[tuple[str, ...]] = (".zarr",)
     pads: ClassVar[bool] = True
+    one_writer: ClassVar[bool] = False
+    array_at_root: ClassVar[bool] = True
+    consolidates: ClassVar[bool] = True
+    native_to_xarray: ClassVar[bool] = True
+    nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
+
+    def normalize_path(self, path: str) -> str:
+        """Return a path as Zarr v2 normalises it."""
+        return plain_path(path)
+
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
+        """Return the members of ``.zarray`` that say how chunks are stored."""
+        members = _members(metadata, "")
+        return {key: members[key] for key in zarr2_layout.MEMBERS}
+
+    def check(self, metadata: Metadata, where: str) -> None:
+        """Raise where Zarr v2 cannot hold a node."""
+        self.create(metadata, {}, where)
 
     def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
         """Return the format's own name."""
