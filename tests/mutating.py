@@ -23,6 +23,7 @@ import lz4.frame
 import numcodecs
 import numpy as np
 
+from tests import compressions
 from tests.bombs import BOMBS, EXTREMES
 from xarray_n5 import open_array
 from xarray_n5.codecs import from_json
@@ -267,7 +268,7 @@ def _kinds() -> dict[str, Kind]:
         "hdf5 blosc": hdf5((32001, (2, 2, 2, 8192, 5, 1, 1))),
         "hdf5 zstd": hdf5((2, (2,)), (32015, (3,))),
     }
-    for cname in ("blosclz", "lz4", "lz4hc", "zlib", "zstd"):
+    for cname in compressions.BLOSC:
         for shuffle in (0, 1, 2):
             config = {"cname": cname, "clevel": 5, "shuffle": shuffle, "blocksize": 0}
             if shuffle:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import compressions
 from tests.stores import CountingStore
 from tests.test_selection import orthogonal, take
 from xarray_n5 import (
@@ -500,7 +501,7 @@ def test_points_are_read_in_one_batch_and_from_the_cache() -> None:
     assert store.requests() == {"get_many": 2}
 
 
-@pytest.mark.parametrize("compression", ["raw", "gzip", "blosc", "zstd", "lz4"])
+@pytest.mark.parametrize("compression", (*compressions.FILTERS, "lz4"))
 def test_reading_a_chunk_copies_nothing_but_into_the_result(
     tmp_path: Path, compression: str
 ) -> None:

@@ -15,6 +15,7 @@ import xarray.testing.strategies as xrst
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.containers import NAMES
 from tests.stores import CountingStore
 from xarray_n5 import Axis, NodeNotFoundError, create_array, create_group, open_array, to_n5
 from xarray_n5_engine import N5BackendEntrypoint
@@ -508,7 +509,7 @@ def _misaligned(place: Path, inner: str = "em/s0") -> xr.Dataset:
     return whole
 
 
-@pytest.mark.parametrize("name", ["c.n5", "c.zarr", "c.h5"])
+@pytest.mark.parametrize("name", NAMES.values())
 def test_a_tree_opens_whose_arrays_do_not_align_with_the_dataset_above(
     tmp_path: Path, name: str
 ) -> None:

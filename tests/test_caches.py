@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.containers import objects_of
 from tests.faulty import Fault, Plan, serving
 from tests.remote import Far
 from xarray_n5 import (
@@ -20,7 +21,7 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, MemoryStore, fresh
+from xarray_n5.stores import FsspecStore, fresh
 from xarray_n5.stores.retries import Retries
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ CACHES = ("simplecache", "filecache")
 @pytest.fixture(scope="module")
 def stored() -> dict[str, bytes]:
     """A container of four chunks, by keys."""
-    store = MemoryStore()
-    to_n5(VALUES, store, "a", chunks=(4, 4))
-    return store.items
+    return objects_of(VALUES, (4, 4))
 
 
 @pytest.fixture

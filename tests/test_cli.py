@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
+from tests.containers import NAMES
 from tests.test_killing import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, verify
 from xarray_n5.arrays.group import open_group
@@ -256,7 +257,7 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
     printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
 
 
-@pytest.mark.parametrize("name", ["a.n5", "a.zarr", "a.h5"])
+@pytest.mark.parametrize("name", NAMES.values())
 def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) -> None:
     place = tmp_path / name
     assert printed("copy", CELLS, place, "--resume") == ""

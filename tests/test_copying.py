@@ -15,8 +15,9 @@ import pytest
 import xarray as xr
 
 from tests.conftest import CORPUS, NO_CORPUS
-from tests.test_corpus import PLAIN, component_of, digest
-from tests.test_twins import ATTRIBUTES, AXES, FULL, NAMES, PAIRS, X, dataset
+from tests.containers import FULL, NAMES, PAIRS, digest
+from tests.test_corpus import PLAIN, component_of
+from tests.test_twins import ATTRIBUTES, AXES, X, dataset
 from xarray_n5 import (
     Array,
     Axis,

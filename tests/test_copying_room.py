@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.containers import FULL, NAMES
 from tests.test_killing import files
-from tests.test_twins import FULL, NAMES
 from xarray_n5 import (
     MetadataError,
     NodeExistsError,

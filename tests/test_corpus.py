@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ from distributed import Client, LocalCluster
 
 import xarray_n5
 from tests.conftest import CORPUS, NO_CORPUS
+from tests.containers import digest
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
 
@@ -60,11 +60,6 @@ def name_of(vector: dict[str, Any]) -> str:
 def component_of(row: dict[str, Any]) -> str:
     """Return a dataset's path in its container."""
     return str(row["path"]).removeprefix(row["container"]).strip("/")
-
-
-def digest(x: np.ndarray) -> str:
-    """Return the hash of an array's little-endian bytes in C order."""
-    return hashlib.sha256(x.astype(x.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
 # Datasets whose values are known

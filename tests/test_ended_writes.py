@@ -10,54 +10,39 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.containers import NAMES, NUMBERS, contents, write_array, write_dataset, write_pyramid
 from tests.killing import begin
-from tests.test_killing import files
-from xarray_n5 import NodeExistsError, open_array, pyramid, to_n5
+from xarray_n5 import NodeExistsError, open_array, to_n5
 from xarray_n5.copying.copy import copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    Write = Callable[[Path], object]
-
-NUMBERS = da.arange(24, chunks=6, dtype="u1").reshape(4, 6)
-IMAGE = xr.DataArray(NUMBERS, dims=("y", "x"), name="a")
-
-
-def write_array(place: Path) -> object:
-    return to_n5(NUMBERS, place, "a", resume=True)
-
-
-def write_dataset(place: Path) -> object:
-    return IMAGE.to_dataset().n5.to_n5(place, resume=True)
-
-
-def write_pyramid(place: Path) -> None:
-    pyramid(IMAGE, place, "p", levels=1, resume=True)
+    Write = Callable[..., object]
 
 
 def test_a_pyramid_that_has_ended_has_nothing_left_to_resume(tmp_path: Path) -> None:
-    write_pyramid(tmp_path / "b.n5")
+    write_pyramid(tmp_path / "b.n5", resume=True)
     with pytest.raises(NodeExistsError, match="nothing of it is unfinished") as caught:
-        write_pyramid(tmp_path / "b.n5")
+        write_pyramid(tmp_path / "b.n5", resume=True)
     assert "mode=" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["b.n5", "b.zarr", "b.h5"])
+@pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize("write", [write_array, write_dataset])
 def test_resuming_a_finished_write_returns_its_report(
     tmp_path: Path, write: Write, name: str
 ) -> None:
-    first: Any = write(tmp_path / name)
-    before = files(tmp_path)
+    first: Any = write(tmp_path / name, resume=True)
+    before = contents(tmp_path)
     for _ in range(2):
-        again: Any = write(tmp_path / name)
+        again: Any = write(tmp_path / name, resume=True)
         for report in [again["a"] if write is write_dataset else again]:
             assert set(report["worker"].values.flat) == {"an earlier run"}
             assert not report["seconds"].notnull().any()
         assert again.sizes == first.sizes
-    assert list(files(tmp_path)) == list(before)
+    assert list(contents(tmp_path)) == list(before)
     np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], NUMBERS)
 
 
@@ -79,25 +64,25 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-@pytest.mark.parametrize("name", ["b.n5", "b.zarr", "b.h5"])
+@pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize("write", [write_array, write_dataset])
 def test_what_changed_since_a_write_has_ended_is_not_called_its_result(
     tmp_path: Path, write: Write, name: str, change: Callable[[Path], object]
 ) -> None:
-    write(tmp_path / name)
+    write(tmp_path / name, resume=True)
     change(tmp_path / name)
     after = open_array(tmp_path / name, "a")[...]
     with pytest.raises(NodeExistsError, match="nothing of it is unfinished"):
-        write(tmp_path / name)
+        write(tmp_path / name, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], after)
 
 
 def test_a_copied_container_does_not_count_as_finished(tmp_path: Path) -> None:
-    write_array(tmp_path / "b.n5")
+    write_array(tmp_path / "b.n5", resume=True)
     shutil.copytree(tmp_path / "b.n5", tmp_path / "c.n5", copy_function=shutil.copyfile)
     (tmp_path / "c.n5/a/0/0").touch()
     with pytest.raises(NodeExistsError):
-        write_array(tmp_path / "c.n5")
+        write_array(tmp_path / "c.n5", resume=True)
 
 
 def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:
@@ -112,7 +97,7 @@ def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:
 def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None:
     to_n5(da.ones((2, 2)), tmp_path / "b.n5", "a")
     with pytest.raises(NodeExistsError, match=r"another than \(4, 6\) uint8"):
-        write_array(tmp_path / "b.n5")
+        write_array(tmp_path / "b.n5", resume=True)
     np.testing.assert_array_equal(open_array(tmp_path / "b.n5", "a")[...], np.ones((2, 2)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shutil
 import struct
@@ -21,6 +20,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.containers import write_document
 from tests.killing import begin
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import errors
@@ -39,17 +39,9 @@ ONES = da.ones((20, 20), chunks=10, dtype="uint8")
 PLAIN = {"dimensions": [4, 3, 2], "blockSize": [4, 3, 2], "dataType": "uint8"}
 
 
-def node(path: str, document: str = "attributes.json", **members: Any) -> str:
-    """Write a document of an array or of a group by hand."""
-    place = Path(path)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / document).write_text(json.dumps(members))
-    return path
-
-
 def array(path: str, **members: Any) -> str:
     """Write the document of a small array of N5 by hand."""
-    return node(path, **{**PLAIN, "compression": {"type": "raw"}, **members})
+    return str(write_document(path, **{**PLAIN, "compression": {"type": "raw"}, **members}))
 
 
 def chunk(path: str, mode: int, *numbers: int, data: bytes) -> None:
@@ -255,14 +247,14 @@ def a_transform_begins_with_x() -> None:
 
 def a_transform_is_the_base_levels() -> None:
     transform = {"axes": ["z", "y", "x"], "units": ["nm"] * 3, "scale": [40, 4, 4]}
-    node("new.n5/em", scales=[[1, 1, 1], [2, 2, 1]])
+    write_document("new.n5/em", scales=[[1, 1, 1], [2, 2, 1]])
     for level in ("s0", "s1"):
         array(f"new.n5/em/{level}", transform=transform)
     _ = xarray_n5.open_array("new.n5", "em/s1").axes
 
 
 def a_level_has_no_factors() -> None:
-    node("new.n5/em", resolution=[4, 4, 40])
+    write_document("new.n5/em", resolution=[4, 4, 40])
     array("new.n5/em/s0")
     xarray_n5.open_array(array("new.n5/em/s1")).axes  # noqa: B018
 
@@ -271,7 +263,7 @@ def axes_of_an_image_have_no_order() -> None:
     scale = {"type": "scale", "scale": [1, 2]}
     axes = [{"name": name, "type": "space", "unit": "nanometer"} for name in "zy"]
     levels = [{"path": "s0", "coordinateTransformations": [scale]}]
-    node("new.n5/em", multiscales=[{"version": "0.4", "axes": axes, "datasets": levels}])
+    write_document("new.n5/em", multiscales=[{"version": "0.4", "axes": axes, "datasets": levels}])
     array("new.n5/em/s0", dimensions=[4, 3], blockSize=[4, 3])
     xarray_n5.open_array("new.n5", "em/s0").axes  # noqa: B018
 
@@ -356,7 +348,7 @@ def places_are_uneven() -> None:
 
 def times_cannot_be_decoded() -> None:
     array("new.n5/a", units="days since never", _ARRAY_DIMENSIONS=["z", "y", "x"])
-    node("new.n5", _ARRAY_DIMENSIONS=[])
+    write_document("new.n5", _ARRAY_DIMENSIONS=[])
     xr.open_dataset("new.n5", engine="n5")
 
 
@@ -382,7 +374,7 @@ def a_block_is_larger_than_the_chunks() -> None:
 
 
 def a_container_is_newer() -> None:
-    node("new.n5", n5="9.0.0")
+    write_document("new.n5", n5="9.0.0")
     array("new.n5/a")
     xarray_n5.open_array("new.n5", "a")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import pickle
@@ -19,6 +18,7 @@ from click.testing import CliRunner
 from dask.array.core import PerformanceWarning
 
 from tests.conftest import CORPUS
+from tests.containers import digest
 from xarray_n5 import (
     ChunkError,
     MetadataError,
@@ -76,11 +76,6 @@ def path(tmp_path: Path) -> str:
 def name_of(row: dict[str, Any]) -> str:
     """Return what names a row of the manifest among the tests."""
     return f"{row['file'].rpartition('/')[2]}:{row['dataset']}"
-
-
-def digest(x: np.ndarray) -> str:
-    """Return the hash of an array's little-endian bytes in C order."""
-    return hashlib.sha256(x.astype(x.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
 # What others wrote

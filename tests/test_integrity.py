@@ -14,6 +14,7 @@ import xarray as xr
 import xxhash
 from dask.base import compute
 
+from tests import compressions
 from tests.killing import begin
 from tests.stores import STORES, CountingStore
 from xarray_n5 import (
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from xarray_n5.stores.protocol import Store
 
 VALUES = np.arange(6 * 9 * 7, dtype="u2").reshape(6, 9, 7)
-
-COMPRESSIONS = ["raw", "gzip", "bzip2", "xz", "lz4", "blosc", "zstd", "lzma"]
 
 
 def states(report: Any) -> dict[str, int]:
@@ -140,7 +139,7 @@ def test_blocks_that_cut_chunks_are_read_where_any_is_stored() -> None:
 # Checks
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("compression", [*compressions.NAMES, "lzma"])
 def test_each_kind_of_damage_has_its_name(tmp_path: Path, compression: str) -> None:
     rng = np.random.default_rng(1)
     values = rng.integers(0, 50, (8, 12), "u2")

@@ -21,6 +21,8 @@ import z5py
 from dask.base import compute
 
 import xarray_n5
+from tests import compressions
+from tests.compressions import SHARED
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.metadata import ArrayMetadata
 
@@ -35,11 +37,6 @@ TYPES = (
     *("int8", "int16", "int32", "int64"),
     *("float32", "float64"),
 )
-COMPRESSIONS = ("raw", "gzip", "bzip2", "xz", "lz4", "blosc", "zstd")
-
-SHARED = ("raw", "gzip", "bzip2", "xz", "blosc", "zstd")
-"""What others know, too: of lz4, each has a framing of its own."""
-
 CHUNKS = (4, 3, 2, 3, 2)
 EXACT = (8, 6, 4, 3, 2)
 EDGES = (7, 5, 3, 4, 3)
@@ -236,12 +233,12 @@ def write_here(container: Path, arrays: Arrays, **options: Any) -> None:
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A container with the full product of what `to_n5` can write."""
     container = tmp_path_factory.mktemp("ours") / "ours.n5"
-    for compression in COMPRESSIONS:
+    for compression in compressions.NAMES:
         write_here(container, product_of(compression))
     return container
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("compression", compressions.NAMES)
 def test_what_to_n5_writes_is_read_here(ours: Path, compression: str) -> None:
     arrays = product_of(compression)
     assert len(arrays) == 100

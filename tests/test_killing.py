@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.containers import contents
 from tests.killing import BLOCKS, OPTIONS, SHAPE, begin, prepare, refuse, source
 from xarray_n5 import ResumeError, open_array, to_n5, verify
 
@@ -27,13 +28,10 @@ pytestmark = pytest.mark.filterwarnings(
 NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
 
-def files(place: Path) -> dict[str, bytes]:
+def files(place: Path) -> dict[str, bytes | str]:
     """All that is stored, but for the record of a finished write, which `resume` alone leaves."""
-    return {
-        str(each.relative_to(place)): each.read_bytes()
-        for each in sorted(place.rglob("*"))
-        if each.is_file() and each.name != "finished.json"
-    }
+    found = contents(place)
+    return {name: found[name] for name in sorted(found) if not name.endswith("finished.json")}
 
 
 def computed(log: Path) -> dict[str, int]:
@@ -66,7 +64,7 @@ def places(tmp_path: Path) -> tuple[Path, Path, Path]:
     return tmp_path / "a.n5", tmp_path / "b.n5", log
 
 
-def check_whole(place: Path, how: str, before: dict[str, bytes]) -> None:
+def check_whole(place: Path, how: str, before: dict[str, bytes | str]) -> None:
     """Every chunk is as it was, or exactly as it was meant."""
     if not (place / "a/attributes.json").exists():
         return

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.containers import write_document
 from tests.remote import Far
 from xarray_n5 import create_array, open_array, to_n5
 from xarray_n5.copying.copy import copy
@@ -27,12 +28,6 @@ def put(place: Path, shape: tuple[int, ...], /, **attributes: Any) -> Path:
     document = place / "attributes.json"
     document.write_text(json.dumps({**json.loads(document.read_text()), **attributes}))
     return place
-
-
-def told(place: Path, **attributes: Any) -> None:
-    """A group with attributes."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "attributes.json").write_text(json.dumps(attributes))
 
 
 def axes_of(place: Path | str, path: str = "") -> list[tuple[str, str | None, float | None, float]]:
@@ -93,7 +88,7 @@ SECOND = [(name, "um", 50.0, 12.5) for name in "zyx"]
 def test_the_url_of_a_level_gets_the_coordinates_of_its_group(tmp_path: Path) -> None:
     for level in ("s0", "s1"):
         put(tmp_path / "bucket/25um" / level, (4, 4, 4), axes=["x", "y", "z"])
-    told(tmp_path / "bucket/25um", **GROUP)
+    write_document(tmp_path / "bucket/25um", **GROUP)
     for place, path in (("25um/s1", ""), ("25um", "s1"), ("", "25um/s1")):
         assert axes_of(tmp_path / "bucket" / place, path) == SECOND
     opened = xr.open_dataset(tmp_path / "bucket/25um/s1", engine="n5")["s1"]
@@ -109,13 +104,13 @@ def test_levels_that_are_numbers_need_a_group_of_levels(
     tmp_path: Path, group: dict[str, Any], expected: str | None
 ) -> None:
     put(tmp_path / "25um/0", (4, 4, 4))
-    told(tmp_path / "25um", **group)
+    write_document(tmp_path / "25um", **group)
     assert axes_of(tmp_path / "25um/0")[0][1] == expected
 
 
 def test_directories_above_one_without_metadata_say_nothing(tmp_path: Path) -> None:
     put(tmp_path / "em/25um/s1", (4, 4, 4))
-    told(tmp_path / "em", **GROUP)
+    write_document(tmp_path / "em", **GROUP)
     assert axes_of(tmp_path / "em/25um/s1") == [(name, None, None, 0.0) for name in "zyx"]
 
 
@@ -168,7 +163,7 @@ def render(place: Path, *, transforms: bool = True, **more: Any) -> Path:
             "translate": [step * (factor - 1) / 2 for step in steps],
         }
         put(place / level, (4, 4, 4), **({"transform": transform} if transforms else {}))
-    told(place, **{**STACK, **more})
+    write_document(place, **{**STACK, **more})
     return place
 
 
@@ -199,7 +194,7 @@ def test_levels_of_bossdb_are_as_coarse_as_their_group_says(tmp_path: Path) -> N
     transform = {"axes": axes, "ordering": "F", "units": ["nm", "nm", "nm", ""], "scale": steps}
     for level, side in (("s0", 8), ("s1", 4)):
         put(place / level, (1, 4, side, side), transform={**transform, "translate": [0] * 4})
-    told(
+    write_document(
         place,
         axes=axes,
         ordering="C",

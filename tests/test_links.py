@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.containers import contents
 from xarray_n5 import (
     N5Error,
     PathError,
@@ -54,19 +55,6 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
     create_group(inside, "g")
     shutil.copytree(inside, outside)
     return inside, outside
-
-
-def contents(folder: Path) -> dict[str, bytes | str]:
-    """Every file below a folder with its bytes, and every link with its target."""
-    found: dict[str, bytes | str] = {}
-    for top, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(top, name)
-            if path.is_symlink():
-                found[str(path.relative_to(folder))] = str(path.readlink())
-            elif path.is_file():
-                found[str(path.relative_to(folder))] = path.read_bytes()
-    return found
 
 
 def swap(path: Path, target: Path) -> None:

@@ -21,6 +21,7 @@ from dask.delayed import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.containers import NAMES
 from tests.stores import CountingStore
 from tests.test_killing import files
 from xarray_n5 import (
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 
 SHAPE = (9, 50, 37)
-
-FORMATS = {"n5": "a.n5", "zarr2": "a.zarr", "hdf5": "a.h5"}
 
 # Scales that no binary fraction is, and an offset along each axis.
 SCALES = {"z": 40.3, "y": 4.1, "x": 4.03}
@@ -105,14 +104,14 @@ def nm(**scales: float) -> tuple[Axis, ...]:
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        *((kind, method) for kind in FORMATS for method in ("mean", "nearest")),
+        *((kind, method) for kind in NAMES for method in ("mean", "nearest")),
         *(("n5", method) for method in ("mode", "max", "min")),
     ],
 )
 def test_levels_are_made_of_each_other_and_lie_where_they_belong(
     tmp_path: Path, kind: str, method: Method
 ) -> None:
-    place, steps = tmp_path / FORMATS[kind], [(1, 2, 2), (1, 3, 2), (2, 2, 2)]
+    place, steps = tmp_path / NAMES[kind], [(1, 2, 2), (1, 3, 2), (2, 2, 2)]
     pyramid(image(), place, "p", factors=steps, method=method, chunks=8, format=kind)
     expected = levels_of(volume(), steps, method)
     tree = xr.open_datatree(place, engine="n5", group="p")
@@ -204,11 +203,11 @@ def test_others_read_each_level_of_zarr(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "driver"), [("n5", "n5"), ("zarr2", "zarr")])
 def test_tensorstore_reads_each_level(tmp_path: Path, kind: str, driver: str) -> None:
     tensorstore = pytest.importorskip("tensorstore")
-    pyramid(image(), tmp_path / FORMATS[kind], factors=[2, 2], chunks=(4, 16, 16), format=kind)
+    pyramid(image(), tmp_path / NAMES[kind], factors=[2, 2], chunks=(4, 16, 16), format=kind)
     for name, values in zip(
         ("s0", "s1", "s2"), levels_of(volume(), [(2,) * 3] * 2, "mean"), strict=True
     ):
-        place = {"driver": "file", "path": str(tmp_path / FORMATS[kind] / name)}
+        place = {"driver": "file", "path": str(tmp_path / NAMES[kind] / name)}
         opened = tensorstore.open({"driver": driver, "kvstore": place}).result()
         found = np.asarray(opened.read().result())
         np.testing.assert_array_equal(found if kind == "zarr2" else found.T, values)
@@ -230,7 +229,7 @@ def test_times_and_channels_keep_their_samples(tmp_path: Path) -> None:
     labels = ("DAPI", "GFP")
     axes = [Axis(name="t", scale=0.5, unit="s"), Axis(name="c", labels=labels)]
     values = volume((3, 2, 20, 30))
-    for kind, name in FORMATS.items():
+    for kind, name in NAMES.items():
         place = tmp_path / name
         pyramid(values, place, axes=[*axes, *nm(y=5, x=5)], chunks=(1, 1, 8, 8), format=kind)
         tree = xr.open_datatree(place, engine="n5")
@@ -460,9 +459,9 @@ def test_what_is_there_stays_or_is_replaced_as_asked(tmp_path: Path) -> None:
     assert "scales" not in group.attrs
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", NAMES)
 def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / FORMATS[kind]
+    place = tmp_path / NAMES[kind]
     pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
     create_array(place, "p/s9", shape=(2,), dtype="u1")[...] = 7
     pyramid(image(), place, "p", factors=[2], mode="w", chunks=16)
@@ -473,7 +472,7 @@ def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: str)
 @pytest.mark.parametrize("kind", ["n5", "zarr2"])
 @pytest.mark.parametrize("level", ["s1", "s3"])
 def test_what_lies_in_levels_does_not_go_with_them(tmp_path: Path, kind: str, level: str) -> None:
-    place = tmp_path / FORMATS[kind]
+    place = tmp_path / NAMES[kind]
     pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
     (place / "p" / level / "README.txt").write_text("keep")
     before = files(tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import compressions
 from xarray_n5.codecs import to_json
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.raw import Raw
@@ -135,7 +136,7 @@ def test_an_unknown_compression_lists_those_that_are_known() -> None:
         array(compression={"type": "brotli"})
 
 
-@pytest.mark.parametrize("name", ["raw", "gzip", "bzip2", "xz", "lz4"])
+@pytest.mark.parametrize("name", compressions.NAMES)
 def test_the_first_n5_named_its_compression_alone(name: str) -> None:
     found = array(compression=..., compressionType=name)
     assert found.legacy

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dask.array as da
-import numpy as np
 import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.containers import IMAGE, write_array, write_dataset, write_pyramid
 from xarray_n5.copying.copy import copy
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.stores import LocalStore
@@ -18,25 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    Write = Callable[[Path], None]
-
-IMAGE = xr.DataArray(np.arange(12.0).reshape(3, 4), dims=("y", "x"), name="a")
-
-
-def write_array(place: Path) -> None:
-    xarray_n5.to_n5(da.ones((3, 4)), place, "a")
-
-
-def write_dataset(place: Path) -> None:
-    IMAGE.to_dataset().n5.to_n5(place)
+    Write = Callable[[Path], object]
 
 
 def write_tree(place: Path) -> None:
     xr.DataTree.from_dict({"/": IMAGE.to_dataset()}).n5.to_n5(place)
-
-
-def write_pyramid(place: Path) -> None:
-    xarray_n5.pyramid(IMAGE, place, "a", levels=1)
 
 
 def write_group(place: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.containers import NAMES
 from tests.exhaustive import cases
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xarray_n5 import Array
-
-FORMATS = {"n5": "c.n5", "zarr2": "c.zarr", "hdf5": "c.h5"}
 
 SEEDS = cases(17, 334)
 """How many sequences of each format are run."""
@@ -563,13 +562,13 @@ class Outcomes:
     """Whether there may be nothing at all after a failure."""
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", NAMES)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_is_lost_whatever_is_done_and_fails(tmp_path: Path, form: str, seed: int) -> None:
     if form == "hdf5":
         pytest.importorskip("h5py")
     chance = random.Random(seed)  # noqa: S311
-    world = World(str(tmp_path / FORMATS[form]), form, chance)
+    world = World(str(tmp_path / NAMES[form]), form, chance)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # of writes that have not ended

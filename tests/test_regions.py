@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.containers import contents
 from xarray_n5 import AlignmentError, open_array, to_n5, verify
 
 if TYPE_CHECKING:
@@ -64,13 +65,13 @@ def test_a_region_that_cuts_chunks_is_refused_unless_they_are_merged(
     tmp_path: Path, kind: str, region: slice, nearest: slice
 ) -> None:
     place = stored(tmp_path)
-    before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    before = contents(place)
     with pytest.raises(AlignmentError, match="partial_chunks='merge'") as caught:
         write(place, region, kind)
     assert (caught.value.axis, caught.value.chunk) == (0, CHUNK)
     assert (caught.value.region, caught.value.nearest) == (region, nearest)
     assert f"write {nearest.start}:{nearest.stop}" in str(caught.value)
-    assert {file: file.read_bytes() for file in place.rglob("*") if file.is_file()} == before
+    assert contents(place) == before
     expected = np.zeros(LENGTH, "i4")
     expected[region] = 1
     np.testing.assert_array_equal(write(place, region, kind, partial_chunks="merge"), expected)

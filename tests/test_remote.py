@@ -23,6 +23,7 @@ import xarray as xr
 from fsspec.asyn import FSTimeoutError
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.containers import objects_of
 from tests.faulty import FAULTS, PASSING, Fault, Plan, serving
 from tests.remote import Far
 from xarray_n5 import (
@@ -61,9 +62,7 @@ VALUES = np.arange(1, 301 * 16 - 15, dtype="u2").reshape(300, 4, 4)
 @pytest.fixture(scope="module")
 def stored() -> dict[str, bytes]:
     """A container of 300 chunks, by keys."""
-    store = MemoryStore()
-    to_n5(VALUES, store, "a", chunks=(1, 4, 4))
-    return store.items
+    return objects_of(VALUES, (1, 4, 4))
 
 
 def far(objects: dict[str, bytes]) -> tuple[Far, FsspecStore]:

@@ -16,6 +16,7 @@ import fsspec
 import numpy as np
 import pytest
 
+from tests.containers import objects_of
 from tests.faulty import Plan, Server, serving
 from tests.remote import Far
 from xarray_n5 import (
@@ -26,11 +27,10 @@ from xarray_n5 import (
     from_n5,
     open_array,
     open_group,
-    to_n5,
     verify,
 )
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, MemoryStore
+from xarray_n5.stores import FsspecStore
 from xarray_n5.stores.failures import is_missing
 from xarray_n5.stores.redaction import hide, hide_all
 from xarray_n5.stores.retries import Retries
@@ -49,9 +49,7 @@ NEVER = Retries(count=0)
 @pytest.fixture(scope="module")
 def stored() -> dict[str, bytes]:
     """A container of four chunks, by keys."""
-    store = MemoryStore()
-    to_n5(VALUES, store, "a", chunks=(4, 4))
-    return store.items
+    return objects_of(VALUES, (4, 4))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from dask.base import compute
 
+from tests.containers import NAMES
 from xarray_n5 import ContainerNotVisibleError, open_array, to_n5, verify
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 TIMES = [1.0, 2.0, 5.0, 7.0, 8.0, 9.0]
 """Not evenly spaced: the coordinate is an array."""
-
-FORMATS = ["a.n5", "a.zarr", "a.h5"]
 
 
 def dataset(values: Any = 0) -> xr.Dataset:
@@ -44,7 +43,7 @@ def hidden(folder: Path) -> list[str]:
     return sorted(each.name for name in names for each in folder.rglob(name))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", NAMES.values())
 def test_a_template_is_filled_by_regions_and_nothing_of_it_stays(tmp_path: Path, name: str) -> None:
     template = dataset()
     template.n5.to_n5(tmp_path / name, compute=False)
@@ -77,7 +76,7 @@ def test_regions_of_a_template_are_written_by_several_processes(tmp_path: Path) 
     xr.testing.assert_identical(opened, dataset(np.arange(8, dtype="i4")).compute())
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", NAMES.values())
 def test_what_was_deferred_is_written_when_it_is_computed(tmp_path: Path, name: str) -> None:
     whole = dataset(7)
     lazy: Any = whole.n5.to_n5(tmp_path / name, compute=False)

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
+from tests.containers import NAMES
 from tests.killing import begin
 from tests.remote import Far
 from xarray_n5 import (
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 BLOCKS = da.arange(1, 13, chunks=3, dtype="i4")
 
-FORMATS = ["b.n5", "b.zarr", "b.h5"]
-
 
 def stopped(place: Any, name: str = "g/a", **options: Any) -> Any:
     """Begin a write, and stop it before its first chunk."""
@@ -52,7 +51,7 @@ OPENINGS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize("how", OPENINGS)
 def test_opening_warns_once_that_a_write_has_not_ended(tmp_path: Path, how: str, name: str) -> None:
     place = stopped(tmp_path / name)
@@ -68,7 +67,7 @@ def test_opening_warns_once_that_a_write_has_not_ended(tmp_path: Path, how: str,
     assert not any(each.name == ".unfinished" for each in tmp_path.rglob("*"))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", NAMES.values())
 def test_own_writes_and_checks_do_not_warn(tmp_path: Path, name: str) -> None:
     place = stopped(tmp_path / name)
     assert verify(place, "g/a").attrs["unfinished"]

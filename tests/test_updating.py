@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import xarray_n5
+from tests.containers import contents
 from tests.test_writer import again, days
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
 
@@ -154,18 +155,18 @@ def test_values_that_would_be_others_are_not_appended(
     tmp_path: Path, first: np.ndarray, second: np.ndarray
 ) -> None:
     xr.Dataset({"v": ("x", first)}).n5.to_n5(tmp_path, "g")
-    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    before = contents(tmp_path)
     with pytest.raises((ValueError, TypeError)):
         xr.Dataset({"v": ("x", second)}).n5.to_n5(tmp_path, "g", append_dim="x")
     with pytest.raises((ValueError, TypeError)):
         xr.Dataset({"v": ("x", second)}).n5.to_n5(tmp_path, "g", region={"x": slice(0, 1)})
-    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
+    assert contents(tmp_path) == before
 
 
 def test_what_is_refused_grows_nothing(tmp_path: Path) -> None:
     first = days(0, 6).drop_vars(["name", "station"])
     first.n5.to_n5(tmp_path, "g", encoding={"count": {"chunks": (4, 6)}})
-    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    before = contents(tmp_path)
     more = days(6, 5).drop_vars(["name", "station"])
     wrong: list[tuple[xr.Dataset, dict[str, Any], str]] = [
         (more.assign(wet=("time", np.arange(5))), {}, "'wet' has the type bool"),
@@ -181,7 +182,7 @@ def test_what_is_refused_grows_nothing(tmp_path: Path) -> None:
     for dataset, options, message in wrong:
         with pytest.raises(ValueError, match=message):
             dataset.n5.to_n5(tmp_path, "g", append_dim="time", **options)
-    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
+    assert contents(tmp_path) == before
 
 
 def test_a_region_that_reads_what_it_overwrites_is_refused(tmp_path: Path) -> None:
@@ -272,11 +273,6 @@ def line(places: Any, **values: Any) -> xr.Dataset:
     return xr.Dataset({"v": ("x", np.ones(size)), **values}, {"x": ("x", places)})
 
 
-def documents(folder: Path) -> dict[Path, bytes]:
-    """All that is stored."""
-    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-
-
 @pytest.mark.parametrize(
     ("first", "second", "encoding"),
     [
@@ -308,12 +304,12 @@ def test_numbers_that_cannot_tell_the_values_are_refused(
     tmp_path: Path, first: Any, second: Any, encoding: dict[str, Any], chunked: bool
 ) -> None:
     xr.Dataset({"v": ("x", first)}).n5.to_n5(tmp_path, encoding={"v": encoding})
-    before = documents(tmp_path)
+    before = contents(tmp_path)
     more = xr.Dataset({"v": ("x", second)})
     with pytest.raises((ValueError, TypeError)):
         (more.chunk(1) if chunked else more).n5.to_n5(tmp_path, append_dim="x")
     if not chunked:
-        assert documents(tmp_path) == before
+        assert contents(tmp_path) == before
     np.testing.assert_array_equal(again(tmp_path)["v"][: len(first)], first)
 
 
@@ -389,13 +385,13 @@ def test_images_of_several_arrays_do_not_grow(tmp_path: Path) -> None:
     for number in (0, 1):
         array = xarray_n5.create_array(tmp_path, f"c{number}/s0", shape=(8, 8), dtype="i2")
         array[...] = 1
-    before = documents(tmp_path)
+    before = contents(tmp_path)
     opened = again(tmp_path)
     more = opened.isel(c=[0]).assign_coords(c=[2])
     for options in ({"append_dim": "c"}, {"append_dim": "y"}, {"region": {"y": slice(0, 8)}}):
         with pytest.raises(ValueError, match="several arrays"):
             more.n5.to_n5(tmp_path, **options)
-    assert documents(tmp_path) == before
+    assert contents(tmp_path) == before
 
 
 def test_a_write_that_waits_takes_nothing_away_from_a_later_one(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
+from tests.containers import NAMES
 from xarray_n5 import NodeNotFoundError, create_group, to_n5, verify
 from xarray_n5_cli import main
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 VALUES = np.arange(1, 25, dtype="i4").reshape(4, 6)
 
 
-@pytest.fixture(params=["b.n5", "b.zarr", "b.h5"])
+@pytest.fixture(params=list(NAMES.values()))
 def container(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Three arrays at two depths."""
     place: Path = tmp_path / request.param

@@ -14,6 +14,7 @@ import xarray as xr
 from fsspec.implementations.local import LocalFileSystem
 
 import xarray_n5
+from tests.containers import contents
 from xarray_n5 import (
     MetadataError,
     NodeExistsError,
@@ -381,7 +382,7 @@ def test_n5_is_not_written_into_zarr(
 ) -> None:
     own = xr.Dataset({"v": (("y", "x"), np.ones((2, 3)))})
     own.to_zarr(tmp_path, group="g", zarr_format=2 if make == "zarr2" else 3, consolidated=False)
-    before = sorted(tmp_path.rglob("*"))
+    before = contents(tmp_path)
     group_mode: Any = "a" if mode == "w" else mode
     for act in (
         lambda: own.n5.to_n5(tmp_path, group, mode=mode, format="n5"),
@@ -393,16 +394,16 @@ def test_n5_is_not_written_into_zarr(
     ):
         with pytest.raises(NodeExistsError):
             act()
-        assert sorted(tmp_path.rglob("*")) == before
+        assert contents(tmp_path) == before
 
 
 def test_zarr_below_a_plain_directory_is_left_alone(tmp_path: Path) -> None:
     volume().n5.to_n5(tmp_path / "a.zarr", "g", format="zarr2")
-    before = sorted(tmp_path.rglob("*"))
+    before = contents(tmp_path)
     for path in ("a.zarr", "a.zarr/g", "a.zarr/new"):
         with pytest.raises(NodeExistsError, match=r"another format.*\.zgroup"):
             volume().n5.to_n5(tmp_path, path, mode="a")
-    assert sorted(tmp_path.rglob("*")) == before
+    assert contents(tmp_path) == before
 
 
 def test_texts_come_through_every_format(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import xarray_n5
+from tests import compressions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,8 @@ NUMBERS = ("|u1", "<u2", ">u4", "<u8", "|i1", ">i2", "<i4", "<i8", "<f4", ">f8")
 OTHERS = ("|b1", "<f2", "<c8", "|S3", "<U3", "<M8[s]", "<m8[ms]", "|V4", "struct", "nested", "|O")
 
 COMPRESSIONS: Mapping[str, Any] = {
-    **{name: name for name in ("raw", "gzip", "bzip2", "xz", "lz4", "blosc", "zstd")},
-    "zlib": {"type": "gzip", "level": 6, "useZlib": True},
+    **{name: name for name in compressions.NAMES},
+    "zlib": compressions.ZLIB,
 }
 
 FILTERS: Mapping[str, Any] = {
