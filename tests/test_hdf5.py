@@ -32,7 +32,6 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.codecs.gzip import Gzip
-from xarray_n5.formats.hdf5 import files as hdf5_files
 from xarray_n5.formats.hdf5.store import Hdf5Store
 from xarray_n5_cli import main
 
@@ -437,13 +436,13 @@ def test_chunks_are_read_from_the_file_itself(path: str, monkeypatch: pytest.Mon
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=np.arange(4000), chunks=(10,), compression="gzip")
     opened: list[str] = []
-    real = hdf5_files._open
+    real = h5py.File
 
-    def counted(at: str) -> Any:
+    def counted(at: str, *args: Any, **options: Any) -> Any:
         opened.append(at)
-        return real(at)
+        return real(at, *args, **options)
 
-    monkeypatch.setattr(hdf5_files, "_open", counted)
+    monkeypatch.setattr(h5py, "File", counted)
     array = open_array(path, "v")
     assert (array[...] == np.arange(4000)).all()
     assert len(opened) < 20  # of 400 chunks: a few to learn where they lie, none for the others

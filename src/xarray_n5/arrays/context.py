@@ -10,7 +10,7 @@ from xarray_n5.dialects.levels import view_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.containers import SUFFIX
-from xarray_n5.formats.hdf5.birth import SUFFIXES
+from xarray_n5.formats.hdf5.signature import SUFFIXES
 from xarray_n5.formats.keyed import get_all_documents, get_documents
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata

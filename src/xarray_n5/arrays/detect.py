@@ -10,7 +10,7 @@ from xarray_n5.dialects.bdv import container_of
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats import FORMATS, N5, Zarr2, get_format
 from xarray_n5.formats.containers import open_container
-from xarray_n5.formats.hdf5.birth import SUFFIXES
+from xarray_n5.formats.hdf5.signature import SUFFIXES
 from xarray_n5.formats.keyed import get_documents, warn_unfinished, where
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join, normalize_path, plain_path

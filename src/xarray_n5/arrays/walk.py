@@ -83,7 +83,7 @@ class Walk:
     def is_plain(self) -> bool:
         """Whether the walk begins in a directory that nothing but its being there makes a group."""
         from xarray_n5.arrays.array import Array
-        from xarray_n5.formats.hdf5.birth import SUFFIXES
+        from xarray_n5.formats.hdf5.signature import SUFFIXES
 
         inside = self.store.one_writer or self.store.name.endswith((".n5", ".zarr", *SUFFIXES))
         return not isinstance(self.root, Array) and not inside and not self._documents(self.root)

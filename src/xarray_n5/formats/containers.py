@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.formats.hdf5.birth import SUFFIXES
 from xarray_n5.formats.hdf5.links import FOLLOW
+from xarray_n5.formats.hdf5.signature import SUFFIXES
 from xarray_n5.formats.hdf5.store import Hdf5Store
 from xarray_n5.model.paths import join
 from xarray_n5.stores.fsspec import FsspecStore

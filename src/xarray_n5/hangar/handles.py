@@ -28,7 +28,7 @@ def hdf5() -> Any:
     MissingPackageError
         If one of the two is not installed.
     """
-    return library.hdf5("Hangar's files", filters=True)
+    return library.import_h5py("Hangar's files", filters=True)
 
 
 class Handles:

@@ -1,138 +1,223 @@
-"""Chunks of HDF5 datasets: where their bytes lie, and elements where HDF5 alone can decode them.
-
-A chunk is given as its filter mask, four bytes, and what lies in the file; a mask of ones says
-that no filter has been applied.
-"""
+"""Where the chunks of an HDF5 dataset are; elements where only HDF5 can decode them."""
 
 from __future__ import annotations
 
-import math
 import os
-import re
+import zlib
+from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
+from xarray_n5.formats.hdf5.filters import MASK_BYTES, NO_FILTERS, with_mask
+from xarray_n5.formats.hdf5.library import FAILURES
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from xarray_n5.model.grid import Index
 
-MASK = 4
-"""How many bytes a filter mask has."""
-
-PLAIN = 0xFFFFFFFF
-"""The mask of a chunk that no filter has been applied to."""
-
-DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
-"""HDF5's numbers of filters."""
-
-KNOWN = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
-"""The filters that are undone without HDF5."""
-
-_KEY = re.compile(r"\d+(?:\.\d+)*")
-
-_ELEMENTS = 1 << 20
-"""How many elements of a dataset without chunks are read as one."""
+_FEW = 8
+"""The number of chunks that are looked up one by one before the locations of all are listed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a file a chunk's bytes lie."""
+class ChunkTable:
+    """The locations of all stored chunks: their sorted numbers, and a column for each fact."""
 
-    file: str
-    offset: int
-    size: int
-    mask: int
-    whole: int = 0
-    """How many bytes a whole chunk has, where this one is cut off at the array's end."""
+    numbers: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray
 
-    def read(self) -> bytes:
-        """Return the filter mask and the bytes: one open, one read, without HDF5."""
-        with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123 - the quickest
-            short = self.offset + self.size - os.fstat(file.fileno()).st_size
-            if short > 0:  # before room is made for what a damaged file tells
-                raise EOFError(
-                    f"the file ends {short} bytes before the chunk does, which has {self.size} "
-                    f"bytes at {self.offset}"
-                )
-            data = bytearray(MASK + max(self.size, self.whole))
-            data[:MASK] = self.mask.to_bytes(MASK, "little")
-            view, done = memoryview(data)[MASK : MASK + self.size], 0
-            file.seek(self.offset)
-            while done < self.size and (count := file.readinto(view[done:])):
-                done += count
-        return cast("bytes", data)  # who reads it does not change it
+    @classmethod
+    def of(cls, dataset: Any, chunks: tuple[int, ...], counts: tuple[int, ...]) -> ChunkTable:
+        """Return the table of an h5py dataset."""
+        columns = array("q"), array("q"), array("q"), array("q")
 
-    def head(self, count: int) -> bytes:
-        """Return the filter mask, and as many of the bytes that follow as make up `count`."""
-        with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123
-            file.seek(self.offset)
-            rest = file.read(min(self.size, max(0, count - MASK)))
-            return self.mask.to_bytes(MASK, "little") + rest
+        def add(chunk: Any) -> None:
+            number = 0
+            for start, side, count in zip(chunk.chunk_offset, chunks, counts, strict=True):
+                place, rest = divmod(start, side)
+                if rest or place >= count:
+                    return  # the file is damaged
+                number = number * count + place
+            facts = (number, chunk.byte_offset or 0, chunk.size, chunk.filter_mask)
+            for column, fact in zip(columns, facts, strict=True):
+                column.append(fact)
 
+        if 0 not in counts:
+            dataset.id.chunk_iter(add)
+        found = [np.frombuffer(column, np.int64) for column in columns]
+        order = np.argsort(found[0])
+        return cls(*(column[order] for column in found))
 
-def is_known(dataset: Any) -> bool:
-    """Return whether a dataset's bytes can be read without HDF5."""
-    import h5py
-
-    filters = {number for number, _ in filters_of(dataset)}
-    if dataset.dtype.hasobject or not filters <= KNOWN or dataset.is_virtual:
-        return False
-    if not dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype, logical=True)):
-        return False  # numbers of odd precision, texts padded in another way
-    return dataset.chunks is not None or offset_of(dataset) is not None
+    def get(self, number: int) -> tuple[int, int, int] | None:
+        """Return a chunk's offset, size and filter mask; None if it is not stored."""
+        row = int(np.searchsorted(self.numbers, number))
+        if row == len(self.numbers) or self.numbers[row] != number:
+            return None
+        return int(self.offsets[row]), int(self.sizes[row]), int(self.masks[row])
 
 
-def offset_of(dataset: Any) -> int | None:
-    """Return where the bytes of a dataset without chunks begin, if any are stored in the file."""
-    # Of what is not stored HDF5 tells some number in files whose first bytes are their user's.
-    return dataset.id.get_offset() if dataset.id.get_storage_size() else None
+class ChunkIndex:
+    """The chunks of one dataset, which is opened only for what is not known yet."""
 
+    def __init__(self, layout: ChunkLayout, opened: Callable[[], Any]) -> None:
+        self.layout = layout
+        self._opened = opened
+        self._counts = layout.counts
+        self._chunk_bytes = layout.chunk_bytes
+        self._table: ChunkTable | None = None
+        self._lookups = 0
 
-def filters_of(dataset: Any) -> list[tuple[int, list[int]]]:
-    """Return a dataset's filters, in the order in which they encode, with their parameters."""
-    plist = dataset.id.get_create_plist()
-    found = (plist.get_filter(number) for number in range(plist.get_nfilters()))
-    return [(number, list(values)) for number, _, values, _ in found]
+    def find(self, index: Index) -> ChunkLocation | bytes | None:
+        """Return where a chunk is, or the stored chunk itself; None if it is not stored.
 
+        Raises
+        ------
+        ValueError
+            If the chunk is far larger than its elements: the file is damaged.
+        """
+        number, layout = self._number(index), self.layout
+        if number is None:
+            return None
+        if layout.direct:
+            return self._find_direct(index, number) if layout.chunked else layout.run(index)
+        if layout.chunked:
+            self._check_inflated(index)
+            if not layout.dtype.hasobject and not self.exists(index):
+                return None
+        return self._elements(index)
 
-def contiguous_chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return chunks of a dataset that has none, each of which is one run of bytes.
+    def exists(self, index: Index) -> bool:
+        """Return whether a chunk is stored."""
+        number, layout = self._number(index), self.layout
+        if number is None:
+            return False
+        if not layout.chunked:
+            return layout.offset is not None or bool(self._opened().id.get_storage_size())
+        if self._lookup(index) is not None:
+            return True
+        return layout.listed and self._all().get(number) is not None
 
-    >>> contiguous_chunks((50, 1000, 1000))
-    (1, 1000, 1000)
-    >>> contiguous_chunks((7, 9))
-    (7, 9)
-    """
-    sides = [max(1, side) for side in shape]
-    for axis, side in enumerate(sides):
-        behind = math.prod(sides[axis + 1 :])
-        if side * behind <= _ELEMENTS:
-            break
-        sides[axis] = max(1, _ELEMENTS // behind)
-        if sides[axis] > 1:
-            break
-    return tuple(sides)
+    def sizes(self) -> Iterator[tuple[Index, int]]:
+        """Iterate over the stored chunks and their sizes in the file."""
+        layout = self.layout
+        indices = product(*map(range, self._counts))
+        if layout.chunked and layout.listed:
+            table = self._all()
+            found = np.stack(np.unravel_index(table.numbers, self._counts), axis=-1).tolist()
+            yield from zip(map(tuple, found), table.sizes.tolist(), strict=True)
+        elif layout.chunked:
+            for index in indices:
+                if (chunk := self._lookup(index)) is not None:
+                    yield index, len(chunk) - MASK_BYTES
+        elif self.exists((0,) * len(layout.shape)):
+            end = os.stat(layout.file).st_size  # noqa: PTH116
+            for index in indices:
+                location = layout.run(index)
+                if location is not None and location.offset >= end:
+                    return  # the dataset claims more than the file has
+                yield index, self._chunk_bytes
 
+    def _number(self, index: Index) -> int | None:
+        """Return a chunk's number in C order; None outside the grid."""
+        number = 0
+        for i, count in zip(index, self._counts, strict=True):
+            if i >= count:
+                return None
+            number = number * count + i
+        return number
 
-def plain_bytes(dataset: Any, where: tuple[slice, ...], chunks: tuple[int, ...]) -> bytes:
-    """Return a chunk as HDF5 decodes it: elements in C order, a whole chunk of them."""
-    found = dataset[where] if where else dataset[()]
-    whole = np.zeros(chunks, dataset.dtype)
-    if dataset.dtype.hasobject:
+    def _find_direct(self, index: Index, number: int) -> ChunkLocation | bytes | None:
+        chunk = self._lookup(index)
+        if chunk is not None or not self.layout.listed:
+            return chunk
+        row = self._all().get(number)
+        if row is None:
+            return None
+        location = ChunkLocation(self.layout.file, *row)
+        self._check_size(location.size)
+        bare = self._is_bare(index, location.mask, location.size)
+        return self._elements(index) if bare else location
+
+    def _all(self) -> ChunkTable:
+        if self._table is None:
+            self._table = ChunkTable.of(self._opened(), self.layout.chunks, self._counts)
+        return self._table
+
+    def _lookup(self, index: Index) -> bytes | None:
+        """Return a stored chunk through HDF5, which takes logarithmic time, for the first few."""
+        self._lookups += 1
+        if self.layout.listed and (self._table is not None or self._lookups > _FEW):
+            return None
+        try:
+            buffer = np.empty(self.layout.max_stored, np.uint8)  # allocated as far as it is filled
+            mask, found = self._opened().id.read_direct_chunk(self.layout.start(index), out=buffer)
+            data = bytes(found)
+        except (OSError, RuntimeError, MemoryError, ValueError, OverflowError):
+            return None  # not stored, or damaged, which reading from its location reports
+        if data and self._is_bare(index, mask, len(data)):
+            return self._elements(index)
+        return with_mask(mask, data) if data else None
+
+    def _is_bare(self, index: Index, mask: int, size: int) -> bool:
+        """Return whether a chunk may have skipped its filters although its mask denies it.
+
+        H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS does that at an array's ends.
+        """
+        filtered = self.layout.filters and not mask and size == self._chunk_bytes
+        return bool(filtered) and self.layout.is_clipped(index)
+
+    def _elements(self, index: Index) -> bytes:
+        """Return a chunk's elements, decoded by HDF5, as a stored chunk without filters."""
+        dataset, layout = self._opened(), self.layout
+        found = dataset[layout.selection(index) or ()]
+        whole = np.zeros(layout.chunks, dataset.dtype)
+        if not dataset.dtype.hasobject:
+            whole[tuple(map(slice, np.shape(found)))] = found
+            return with_mask(NO_FILTERS, whole.tobytes())
         whole.fill("")
-    whole[tuple(map(slice, np.shape(found)))] = found
-    mask = PLAIN.to_bytes(MASK, "little")
-    return mask + (_texts(whole) if dataset.dtype.hasobject else whole.tobytes())
+        whole[tuple(map(slice, np.shape(found)))] = found
+        return with_mask(NO_FILTERS, _encode_strings(whole))
+
+    def _check_size(self, size: int) -> None:
+        if size > self.layout.max_stored:
+            raise ValueError(
+                f"the chunk has {size} bytes in the file, its elements have {self._chunk_bytes}: "
+                "the file is damaged"
+            )
+
+    def _check_inflated(self, index: Index) -> None:
+        """Raise if HDF5, which has no limit, would inflate a chunk far beyond its elements.
+
+        Only DEFLATE is checked, and only as the filter that is decoded first.
+        """
+        layout = self.layout
+        if not layout.begins_inflating:
+            return
+        try:
+            mask, data = self._opened().id.read_direct_chunk(layout.start(index))
+        except FAILURES:
+            return  # not stored, or HDF5 reports the error when it decodes the chunk
+        self._check_size(len(data))
+        if mask >> (len(layout.filters) - 1) & 1:
+            return
+        stream = zlib.decompressobj()
+        try:
+            stream.decompress(data, layout.max_stored)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        if stream.unconsumed_tail:
+            raise ValueError(f"the compressed stream holds more than {layout.max_stored} bytes")
 
 
-def _texts(elements: np.ndarray) -> bytes:
+def _encode_strings(elements: np.ndarray) -> bytes:
     from numcodecs import VLenUTF8
 
     plain = [t.decode("utf-8", "replace") if isinstance(t, bytes) else t for t in elements.flat]
     return bytes(VLenUTF8().encode(np.array(plain, object)))
-
-
-def index_of(name: str) -> Index | None:
-    """Return the chunk that the last part of a key names; None where it names none."""
-    return tuple(map(int, name.split("."))) if _KEY.fullmatch(name) else None

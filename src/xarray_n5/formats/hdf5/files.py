@@ -1,280 +1,184 @@
-"""HDF5 files, opened by path for as long as it takes to ask where things lie: one lock for all.
+"""HDF5 files, opened by path and closed again within one operation; one lock for all.
 
-No handle is kept, pickled or inherited by a fork: other programs may write when nobody asks. What
-is known of a file is kept until it changes. Chunks are read, and decompressed, without the lock.
+No handle is kept, pickled or inherited by a fork, so other programs may write in between. What is
+known of a file is kept until it changes. Chunks are read and decompressed outside the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
-import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.errors import MetadataError, N5Error, OneWriterError, PathError
-from xarray_n5.formats.hdf5.birth import BOUNDS, born, flush_file, stamp_of
-from xarray_n5.formats.hdf5.chunk_index import index_of
-from xarray_n5.formats.hdf5.library import FAILURES, hdf5
-from xarray_n5.formats.hdf5.links import members_of, node_in, outside
-from xarray_n5.formats.hdf5.stored import Stored
+from xarray_n5.errors import MetadataError, N5Error, PathError
+from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
+from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
+from xarray_n5.formats.hdf5.library import FAILURES
+from xarray_n5.formats.hdf5.links import node_in, outside
+from xarray_n5.formats.hdf5.opening import (
+    check_stub,
+    created,
+    flush_h5py,
+    open_to_read,
+    open_to_write,
+    sync,
+)
+from xarray_n5.formats.hdf5.signature import stamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from xarray_n5.model.grid import Index
-
-
-_PATIENCE = 2.0
-"""For how many seconds a file is waited for that others write; five times of that to write."""
-
-_LEFT = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
-
-_WHAT = "HDF5 files"
-
-_MOST_FILES = 32
-"""Of how many files is kept what is known."""
+_MAX_FILES = 32
+"""The number of files that are remembered."""
 
 
-class Files:
-    """What is known of files, those used last at the end."""
+class FileCache:
+    """The files of this process, the last used at the end, and the lock for all use of HDF5."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.known: OrderedDict[tuple[str, bool], KnownFile] = OrderedDict()
+        self.files: OrderedDict[tuple[str, bool], CachedFile] = OrderedDict()
 
 
-_files = Files()
-_abandoned: list[Files] = []
+_cache = FileCache()
+_abandoned: list[FileCache] = []
 
 
-def _forget() -> None:
-    """Leave what is locked, and open, to the parent."""
-    global _files  # noqa: PLW0603 - the one thing that a process has of its own
-    _abandoned.append(_files)
-    _files = Files()
+def _leave_to_parent() -> None:
+    """Start anew in a forked process; what is open or locked stays the parent's."""
+    global _cache  # noqa: PLW0603 - the only state of a process
+    _abandoned.append(_cache)
+    _cache = FileCache()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @dataclass(slots=True)
-class KnownFile:
-    """What is known of a file; it is opened when more is asked for."""
+class CachedFile:
+    """A file and what is known of its datasets; it is opened when more is needed."""
 
     path: str
     stamp: object
     follow: bool = False
     """Whether links to other files are followed."""
-    known: dict[str, Stored | None] = field(default_factory=dict)
-    handle: Any = None
     users: int = 0
+    _handle: Any = None
+    _datasets: dict[str, tuple[ChunkIndex | None, object]] = field(default_factory=dict)
+    """Each dataset by its path, and the stamp of the other file that it is in."""
 
     @property
     def file(self) -> Any:
-        """The file, open for reading."""
-        if self.handle is None:
-            self.handle = _open(self.path)
-        return self.handle
+        """The h5py file, open for reading."""
+        if self._handle is None:
+            self._handle = open_to_read(self.path)
+        return self._handle
 
     def close(self) -> None:
-        """Close the file where it is open."""
-        if self.handle is not None:
-            self.handle.close()
-            self.handle = None
+        """Close the file if it is open."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
 
     def node(self, path: str) -> Any:
-        """Return the group or dataset at a path, or None."""
+        """Return the h5py group or dataset at a path; None if there is none."""
         return node_in(self.file, path, follow=self.follow)
 
-    def members(self, path: str) -> list[str]:
-        """Return the names of the groups and datasets in the group at a path."""
-        return members_of(self.file, path, follow=self.follow)
+    def chunks(self, path: str) -> ChunkIndex | None:
+        """Return the chunks of the dataset at a path; None if there is no dataset with a shape.
 
-    def stored(self, path: str) -> Stored | None:
-        """Return what is known of the dataset at a path, or None."""
-        known = self.known.get(path)
-        moved = known is not None and known.elsewhere != self._elsewhere(known)
-        if moved or path not in self.known:
-            found = self.node(path)
-            shaped = getattr(found, "shape", None) is not None
-            if shaped and not self.follow and (why := outside(found)):
-                raise PathError(f"{self.path}: {path!r}: {why}")
-            known = self.known[path] = Stored.of(found) if shaped else None
-            if known is not None:
-                known.elsewhere = self._elsewhere(known)
-        return known
+        Raises
+        ------
+        PathError
+            If its elements are in another file, unless `follow` is set.
+        """
+        index, stamp = self._datasets.get(path, (None, None))
+        if path not in self._datasets or stamp != self._other_stamp(index):
+            index = self._read_chunks(path)
+            self._datasets[path] = index, self._other_stamp(index)
+        return index
 
-    def chunk(self, path: str, name: str) -> tuple[Stored, Index] | None:
-        """Return the dataset at a path, and which of its chunks a name is; else None."""
-        index = index_of(name)
-        stored = None if index is None else self.stored(path)
-        if index is None or stored is None or len(index) != max(1, len(stored.chunks)):
+    def _read_chunks(self, path: str) -> ChunkIndex | None:
+        node = self.node(path)
+        if getattr(node, "shape", None) is None:
             return None
-        return stored, index[: len(stored.chunks)]
+        if not self.follow and (why := outside(node)):
+            raise PathError(f"{self.path}: {path!r}: {why}")
+        return ChunkIndex(ChunkLayout.of(node), lambda: self.node(path))
 
-    def _elsewhere(self, stored: Stored) -> object:
-        """Return the stamp of the file that an external link leads to; None of this one."""
-        return None if stored.source == self.path else stamp_of(stored.source)
+    def _other_stamp(self, index: ChunkIndex | None) -> object:
+        """Return the stamp of the file that an external link leads to; None for this file."""
+        if index is None or index.layout.file == self.path:
+            return None
+        return stamp_of(index.layout.file)
 
 
 @contextlib.contextmanager
-def reading(path: str, *, follow: bool = False) -> Iterator[KnownFile | None]:
-    """Give what is known of a file, which is opened if need be; None where there is none.
+def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
+    """Yield a file for reading, which is opened if needed; None if there is none.
 
     Raises
     ------
     MetadataError
-        If HDF5 fails to read what it is asked for: the file is damaged.
+        If HDF5 fails because the file is damaged.
     """
-    files = _files
-    with files.lock:
-        shared = flush_own(path)
+    cache = _cache
+    with cache.lock:
+        shared = flush_h5py(path)
         stamp = stamp_of(path)
         if stamp is None:
-            _check_left(path)
+            check_stub(path)
             yield None
             return
-        found = files.known.pop((path, follow), None)
+        found = cache.files.pop((path, follow), None)
         if found is None or ((shared or found.stamp != stamp) and not found.users):
-            found = KnownFile(path, stamp, follow)
-        files.known[path, follow] = found
-        while len(files.known) > _MOST_FILES:
-            files.known.popitem(last=False)
+            found = CachedFile(path, stamp, follow)
+        cache.files[path, follow] = found
+        while len(cache.files) > _MAX_FILES:
+            cache.files.popitem(last=False)
         found.users += 1
         try:
-            yield found
-        except FAILURES as error:
-            if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
-                raise
-            raise MetadataError(
-                f"{path}: HDF5 cannot read it ({error}): the file is damaged; restore it"
-            ) from error
+            with _failures(f"{path}: HDF5 cannot read it", ": the file is damaged; restore it"):
+                yield found
         finally:
             found.users -= 1
             if not found.users:
                 found.close()
 
 
-def flush_own(path: str) -> bool:
-    """Write out what this process has written through h5py into a file that it holds open.
-
-    Returned is whether there is such a file: what is known of it may be out of date any moment.
-    """
-    h5py = sys.modules.get("h5py")
-    if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
-        return False
-    with h5py._objects.phil:  # noqa: SLF001 - no thread may close files between the two calls
-        found = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
-        shared = [each for each in found if _is_written(each) and _is_at(path, each.name)]
-        for each in shared:
-            h5py.h5f.flush(each, h5py.h5f.SCOPE_LOCAL)
-        return bool(shared)
-
-
-def _is_written(file: Any) -> bool:
-    return bool(file.valid and file.get_intent() & 1)  # H5F_ACC_RDWR
-
-
-def _is_at(path: str, name: bytes) -> bool:
-    try:
-        return os.path.samefile(path, os.fsdecode(name))  # noqa: PTH121
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
-def writing(path: str, beside: str, *, flush: bool) -> Iterator[Any]:
-    """Open a file for writing, all others of this process shut out, and close it again.
+def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
+    """Yield an h5py file for writing, alone in this process, and close it again.
 
-    So a file is whole between two writes, and others may read it then. A new one is made in the
-    folder `beside`, and gets its name with the first thing in it.
+    So a file is whole between two writes, and others may read it then. A new one is created in
+    `folder` and appears under its name with its first content.
     """
-    files = _files
-    with files.lock:
+    cache = _cache
+    with cache.lock:
         for follow in (False, True):
-            files.known.pop((path, follow), None)
+            cache.files.pop((path, follow), None)
         new = stamp_of(path) is None
         if new:
-            _check_left(path)
-        opened = born(path, beside) if new else _opened(path)
-        with opened as file:
-            try:
-                yield file
-            except FAILURES as error:
-                if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
-                    raise
-                raise MetadataError(f"{path}: HDF5 cannot change it so ({error})") from error
-        if flush:
-            flush_file(path)
-
-
-def _check_left(path: str) -> None:
-    """Raise where a file of which there is only the beginning is being written."""
-    if not os.path.exists(path):  # noqa: PTH110
-        return
-    h5py = hdf5(_WHAT)
-    try:
-        _patiently(lambda: h5py.File(path, "r").close(), _PATIENCE)
-    except BlockingIOError as error:
-        raise OneWriterError(path, "another program is writing it") from error
-    except OSError:
-        return  # its writer was killed
+            check_stub(path)
+        with (
+            created(path, folder) if new else open_to_write(path) as file,
+            _failures(f"{path}: HDF5 cannot change it so"),
+        ):
+            yield file
+        if fsync:
+            sync(path)
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    """Open a file that exists for writing."""
-    h5py = hdf5(_WHAT)
+def _failures(what: str, then: str = "") -> Iterator[None]:
+    """Convert what HDF5 raises; errors of this package and of the system stay as they are."""
     try:
-        file = _patiently(lambda: h5py.File(path, "r+", libver=BOUNDS), 5 * _PATIENCE)
-    except BlockingIOError as error:
-        raise OneWriterError(path, "another process has it open") from error
-    except OSError as error:
-        if "already open for write" in str(error):
-            raise OneWriterError(path, _LEFT) from error
-        if "already open" in str(error) or "lock" in str(error):
-            raise OneWriterError(path, f"it is open elsewhere ({error})") from error
-        raise _damaged(path, error) from error
-    with file:
-        yield file
-
-
-def _open(path: str) -> Any:
-    h5py = hdf5(_WHAT)
-    try:
-        return _patiently(lambda: h5py.File(path, "r"), _PATIENCE)
-    except BlockingIOError as error:
-        raise OneWriterError(path, "another program is writing it") from error
-    except OSError as error:
-        if "already open for write" not in str(error):
-            raise _damaged(path, error) from error
-    try:
-        # Its writer lets others read it meanwhile.
-        return h5py.File(path, "r", swmr=True, libver="latest")
-    except OSError as error:
-        raise OneWriterError(path, _LEFT) from error
-
-
-def _damaged(path: str, error: OSError) -> Exception:
-    """Return what is to be raised of a file that HDF5 does not open."""
-    if error.errno is not None:
-        return error  # the system's: no permission, say
-    return MetadataError(f"{path}: HDF5 cannot open it ({error}); restore the file")
-
-
-def _patiently(opening: Callable[[], Any], seconds: float) -> Any:
-    """Open a file that others may have open for a moment, as this package does, or for long."""
-    pause, until = 0.001, time.monotonic() + seconds
-    while True:
-        try:
-            return opening()
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
+        yield
+    except FAILURES as error:
+        if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
+            raise
+        raise MetadataError(f"{what} ({error}){then}") from error

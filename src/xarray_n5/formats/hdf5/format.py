@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5 import chunk as hdf5_chunk
+from xarray_n5.formats.hdf5 import filters as hdf5_filters
 from xarray_n5.formats.hdf5.attributes import VERSION, split_attributes
-from xarray_n5.formats.hdf5.birth import SUFFIXES
-from xarray_n5.formats.hdf5.chunk import Layout, compression_of, filters_for
-from xarray_n5.formats.hdf5.chunk_index import BLOSC, MASK, PLAIN
+from xarray_n5.formats.hdf5.filters import Layout, compression_of, filters_for
 from xarray_n5.formats.hdf5.nodes import ARRAY, ATTRIBUTES, DOCUMENTS, GROUP, dtype_of
+from xarray_n5.formats.hdf5.signature import SUFFIXES
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
@@ -177,25 +175,15 @@ class Hdf5:
 
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         """Return a chunk's elements."""
-        return hdf5_chunk.decode(metadata, data)
+        return hdf5_filters.decode(metadata, data)
 
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         """Return a chunk's shape, which is the same for all."""
-        layout: Layout = metadata.layout
-        mask = int.from_bytes(head[:MASK], "little")
-        expected = math.prod(metadata.chunks) * layout.dtype.itemsize
-        least = MASK
-        if metadata.dtype.kind != "O" and (mask == PLAIN or not layout.filters):
-            least += expected
-        elif len(layout.filters) == 1 and layout.filters[0][0] == BLOSC and not mask:
-            least += Blosc().stored_size(head[MASK:], expected)
-        if size < least:
-            raise EOFError(f"the chunk has {size - MASK} bytes, {least - MASK} at least are needed")
-        return metadata.chunks
+        return hdf5_filters.stored_shape(metadata, head, size)
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
         """Return a chunk's bytes."""
-        return hdf5_chunk.encode(metadata, block)
+        return hdf5_filters.encode(metadata, block)
 
 
 def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> ArrayMetadata:

@@ -1,4 +1,4 @@
-"""h5py, which only those need who have HDF5 files, with the filters of hdf5plugin."""
+"""h5py, which only users of HDF5 files need, with the filters of hdf5plugin."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 from xarray_n5.errors import MissingPackageError
 
 FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-"""What h5py raises of damaged files, and of types that numpy does not have."""
+"""What h5py raises for damaged files, and for types that numpy does not have."""
 
 
-def hdf5(what: str, *, filters: bool = False) -> Any:
+def import_h5py(purpose: str = "HDF5 files", *, filters: bool = False) -> Any:
     """Return h5py.
 
     Parameters
     ----------
-    what
+    purpose
         What needs it, for the error.
     filters
-        Whether hdf5plugin is needed, too; else it is used where it is installed.
+        Whether hdf5plugin is required; otherwise it is used if it is installed.
 
     Raises
     ------
     MissingPackageError
-        If something is not installed.
+        If a package is not installed.
     """
     try:
         import h5py
     except ImportError as error:
-        raise MissingPackageError(what, "hdf5", error) from error
+        raise MissingPackageError(purpose, "hdf5", error) from error
     try:
         import hdf5plugin
     except ImportError as error:
         if filters:
-            raise MissingPackageError(what, "hdf5", error) from error
+            raise MissingPackageError(purpose, "hdf5", error) from error
     else:
         _register(hdf5plugin)
     return h5py
@@ -44,8 +44,8 @@ def hdf5(what: str, *, filters: bool = False) -> Any:
 def _register(hdf5plugin: Any) -> None:
     """Register hdf5plugin's filters in place of others.
 
-    netCDF4 says on import where its own are, which are made for its own HDF5 and fail in h5py's.
-    hdf5plugin leaves such ones alone, unless it is told otherwise.
+    netCDF4 sets the plugin path to filters of its own HDF5, which fail in h5py's. hdf5plugin keeps
+    such filters unless it is forced to replace them.
     """
     found = hdf5plugin.get_config().registered_filters
     if strange := tuple(name for name, path in found.items() if path == "unknown"):

@@ -1,4 +1,4 @@
-"""Links in an HDF5 file: where a path leads, and that it stays in the file.
+"""Links in an HDF5 file: which node a path leads to, and that it is in the file.
 
 External links, external storage and virtual datasets are refused unless the user opts in to read
 them; nothing is ever written, or deleted, through them.
@@ -7,26 +7,29 @@ them; nothing is ever written, or deleted, through them.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import PathError
 from xarray_n5.formats.hdf5.library import FAILURES
 from xarray_n5.formats.hdf5.scales import is_empty_scale
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FOLLOW = "follow_external"
 """The storage option that allows other files to be read."""
 
-HIDDEN = frozenset({"__DATA_TYPES__"})
-"""What JHDF5 keeps in every file for itself."""
+_HIDDEN = frozenset({"__DATA_TYPES__"})
+"""Groups that JHDF5 keeps in every file for itself."""
 
-_MOST_LINKS = 16
+_MAX_SOFT_LINKS = 16
 """How many soft links HDF5 follows on the way to one object."""
 
 _OPT_IN = f"if you trust the file, set the storage option {FOLLOW!r} to True to read it"
 
 
 def node_in(file: Any, path: str, *, follow: bool = False) -> Any:
-    """Return the group or dataset at a path of an open file, or None.
+    """Return the group or dataset at a path of an h5py file or group; None if there is none.
 
     Raises
     ------
@@ -39,84 +42,59 @@ def node_in(file: Any, path: str, *, follow: bool = False) -> Any:
         try:
             found = file[path or "/"]
         except (KeyError, RuntimeError):
-            return None  # nothing there, or links that turn back
+            return None  # no such object, or a cycle of links
         return found if isinstance(found, h5py.Group | h5py.Dataset) else None
-    return _as_node(_walk(file, file.id, path, [_MOST_LINKS], path))
-
-
-def member_of(group: Any, name: str) -> Any:
-    """Return a group or dataset directly in a group; None where its link leads nowhere.
-
-    Raises
-    ------
-    PathError
-        If the link leads to another file.
-    """
-    return _as_node(_walk(group.file, group.id, name, [_MOST_LINKS], name))
-
-
-def _as_node(found: Any) -> Any:
-    import h5py
-
+    found = _Walk(file.file, path).walk(file.id, path)
     if isinstance(found, h5py.h5g.GroupID):
         return h5py.Group(found)
     return h5py.Dataset(found) if isinstance(found, h5py.h5d.DatasetID) else None
 
 
-def _walk(file: Any, start: Any, path: str, left: list[int], asked: str) -> Any:
-    """Return the identifier of what a path leads to from a group, or None.
+class _Walk:
+    """Follow one path, link by link, within a file."""
 
-    Parameters
-    ----------
-    file
-        The open file; an absolute path begins at its root.
-    start
-        The identifier of a group.
-    path
-        Names of links.
-    left
-        How many soft links may still be followed.
-    asked
-        The path that the user named, for the error.
-    """
-    import h5py
+    def __init__(self, file: Any, path: str) -> None:
+        self._file, self._path = file, path
+        self._soft_links = 0
 
-    root = h5py.h5o.open(file.id, b"/")
-    found = root if path.startswith("/") or start == file.id else start
-    for part in path.encode("utf-8", "surrogateescape").split(b"/"):
-        if part in {b"", b"."}:
-            continue
-        if not isinstance(found, h5py.h5g.GroupID) or not found.links.exists(part):
-            return None
-        kind = found.links.get_info(part).type
-        if kind == h5py.h5l.TYPE_HARD:
-            found = h5py.h5o.open(found, part)
-        elif kind == h5py.h5l.TYPE_SOFT:
-            left[0] -= 1
-            if left[0] < 0:
+    def walk(self, start: Any, path: str) -> Any:
+        """Return the identifier of the object at a path from a group; None if there is none."""
+        import h5py
+
+        root = h5py.h5o.open(self._file.id, b"/")
+        found = root if path.startswith("/") or start == self._file.id else start
+        for part in path.encode("utf-8", "surrogateescape").split(b"/"):
+            if part in {b"", b"."}:
+                continue
+            if not isinstance(found, h5py.h5g.GroupID) or not found.links.exists(part):
                 return None
-            target = found.links.get_val(part).decode("utf-8", "surrogateescape")
-            found = _walk(file, found, target, left, asked)
-        else:
-            raise PathError(_refusal(file, asked, found, part))
-    return found
+            found = self._step(found, part)
+        return found
 
+    def _step(self, group: Any, name: bytes) -> Any:
+        import h5py
 
-def _refusal(file: Any, asked: str, group: Any, name: bytes) -> str:
-    import h5py
-
-    where = f"{os.fsdecode(file.filename)}: {asked!r}"
-    if group.links.get_info(name).type != h5py.h5l.TYPE_EXTERNAL:
-        return f"{where} is a link of a kind that only other programs can follow"
-    other, target = (os.fsdecode(each) for each in group.links.get_val(name))
-    return (
-        f"{where} leads to {target!r} in another file, {other!r}, through an external link, which "
-        f"is not followed; {_OPT_IN}, and open that file to write there"
-    )
+        kind = group.links.get_info(name).type
+        if kind == h5py.h5l.TYPE_HARD:
+            return h5py.h5o.open(group, name)
+        if kind == h5py.h5l.TYPE_SOFT:
+            self._soft_links += 1
+            if self._soft_links > _MAX_SOFT_LINKS:
+                return None
+            target = group.links.get_val(name).decode("utf-8", "surrogateescape")
+            return self.walk(group, target)
+        where = f"{os.fsdecode(self._file.filename)}: {self._path!r}"
+        if kind != h5py.h5l.TYPE_EXTERNAL:
+            raise PathError(f"{where} is a link of a kind that only other programs can follow")
+        other, target = (os.fsdecode(each) for each in group.links.get_val(name))
+        raise PathError(
+            f"{where} leads to {target!r} in another file, {other!r}, through an external link, "
+            f"which is not followed; {_OPT_IN}, and open that file to write there"
+        )
 
 
 def outside(dataset: Any) -> str | None:
-    """Return why a dataset's elements cannot be trusted to be in its file; None where they are."""
+    """Return why a dataset's elements may be outside its file; None if they are inside."""
     if dataset.external:
         names = sorted({os.fsdecode(name) for name, *_ in dataset.external})
         return f"its elements are in other files ({', '.join(names)}); {_OPT_IN}"
@@ -132,7 +110,7 @@ def outside(dataset: Any) -> str | None:
 
 
 def _is_plain(file: Any, path: str) -> bool:
-    """Return whether a source of a virtual dataset is elements in the same file, or missing."""
+    """Return whether a virtual dataset's source has its elements in the same file, or none."""
     if "%" in path:
         return False  # HDF5 replaces it by a number
     try:
@@ -143,12 +121,12 @@ def _is_plain(file: Any, path: str) -> bool:
 
 
 def check_inside(dataset: Any) -> None:
-    """Raise where writing into a dataset would change other files, or other datasets.
+    """Raise if writing to a dataset would change other files, or other datasets.
 
     Raises
     ------
     PathError
-        If its elements are not its own.
+        If it has external storage or is virtual.
     """
     if dataset.external or dataset.is_virtual:
         raise PathError(
@@ -158,15 +136,23 @@ def check_inside(dataset: Any) -> None:
         )
 
 
-def members_of(file: Any, path: str, *, follow: bool = False) -> list[str]:
-    """Return the names of the groups and datasets in a group, without links that turn back.
+def members_of(find: Callable[[str], Any], path: str, *, follow: bool = False) -> list[str]:
+    """Return the names of the groups and datasets in a group, without cycles of links.
 
-    Links to other files are among them, so that reading them explains why they are refused.
+    Links to other files are included: reading them raises an error that explains the refusal.
+
+    Parameters
+    ----------
+    find
+        Returns the node at a path.
+    path
+        The group.
+    follow
+        Whether links to other files are followed.
     """
     parts = path.split("/") if path else []
-    places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-    above = {place_of(node_in(file, place, follow=follow)) for place in places}
-    group = node_in(file, path, follow=follow)
+    above = {address_of(find("/".join(parts[:depth]))) for depth in range(len(parts) + 1)}
+    group = find(path)
     return sorted(
         name
         for name in group
@@ -178,18 +164,18 @@ def _is_member(group: Any, name: str, above: set[tuple[int, int]], *, follow: bo
     import h5py
 
     try:
-        node = node_in(group, name, follow=True) if follow else member_of(group, name)
+        node = node_in(group, name, follow=follow)
     except PathError:
         return True
     except FAILURES:
-        return False  # a link that leads nowhere
+        return False  # a link to nothing
     if isinstance(node, h5py.Group):
-        return name not in HIDDEN and place_of(node) not in above
+        return name not in _HIDDEN and address_of(node) not in above
     return node is not None and not is_empty_scale(node)
 
 
-def place_of(node: Any) -> tuple[int, int]:
-    """Return what tells an object from others, by whichever name it is found."""
+def address_of(node: Any) -> tuple[int, int]:
+    """Return what identifies an object, by whichever links it is reached."""
     import h5py
 
     found = h5py.h5o.get_info(node.id)

@@ -16,16 +16,18 @@ from xarray_n5.formats.hdf5.attributes import (
     read_attributes,
     write_attributes,
 )
-from xarray_n5.formats.hdf5.chunk_index import DEFLATE, SHUFFLE, filters_of, index_of
+from xarray_n5.formats.hdf5.chunk_writing import clear_chunk as _clear_chunk
+from xarray_n5.formats.hdf5.chunk_writing import write_chunk as _write_chunk
+from xarray_n5.formats.hdf5.filters import DEFLATE, SHUFFLE, filters_of
 from xarray_n5.formats.hdf5.library import FAILURES
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
-from xarray_n5.formats.hdf5.replaced import fill_chunk, store_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xarray_n5.formats.hdf5.files import KnownFile
+    from xarray_n5.formats.hdf5.files import CachedFile
     from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
 
 ARRAY, GROUP, ATTRIBUTES = ".dataset.json", ".group.json", ".attributes.json"
 
@@ -39,11 +41,13 @@ _OPTIONAL = 1
 
 _H5PY = "read it with h5py"
 
+_KEY = re.compile(r"\d+(?:\.\d+)*")
+
 _TABLE = 2
 """How many axes a table has."""
 
 
-def document_of(file: KnownFile, path: str, name: str) -> bytes | None:
+def document_of(file: CachedFile, path: str, name: str) -> bytes | None:
     """Return one of a node's documents, or None where it has no such one."""
     try:
         node = file.node(path)
@@ -69,7 +73,7 @@ def _version(root: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _describe(file: KnownFile, path: str, dataset: Any) -> dict[str, Any]:
+def _describe(file: CachedFile, path: str, dataset: Any) -> dict[str, Any]:
     """Return what a format must know of a dataset, or why it cannot be read."""
     try:
         why = _unreadable(dataset) or (None if file.follow else outside(dataset))
@@ -92,17 +96,17 @@ def _unreadable(dataset: Any) -> str | None:
     return None
 
 
-def _members(file: KnownFile, path: str, dataset: Any) -> dict[str, Any]:
+def _members(file: CachedFile, path: str, dataset: Any) -> dict[str, Any]:
     dtype = dataset.dtype
     plain = np.dtype(f"{dtype.str[0]}u2") if _is_unsigned(file.node, path, dtype) else dtype
-    stored = file.stored(path)
+    index = file.chunks(path)
     filters = filters_of(dataset)
     return {
         "shape": list(dataset.shape),
-        "chunks": list(stored.chunks if stored else dataset.shape),
+        "chunks": list(index.layout.chunks if index else dataset.shape),
         "dtype": "O" if dtype.hasobject else _dtype_to_json(plain),
         "filters": [[number, values] for number, values in filters],
-        "direct": bool(stored and stored.direct) and not (filters and _is_modern(dataset)),
+        "direct": bool(index and index.layout.direct) and not (filters and _is_modern(dataset)),
         "chunked": dataset.chunks is not None,
         "fill": None if dtype.hasobject else _fill(dataset, plain),
         "maxshape": list(dataset.maxshape),
@@ -259,7 +263,7 @@ def write_chunk(file: Any, path: str, name: str, data: Buffer) -> None:
     if index is None or not hasattr(node, "shape"):
         raise OSError(f"there is no array at {path!r} to hold {name!r}")
     check_inside(node)
-    store_chunk(node, index[: len(node.shape)], data)
+    _write_chunk(node, index[: len(node.shape)], data)
 
 
 def clear_chunk(file: Any, path: str, name: str) -> None:
@@ -273,7 +277,7 @@ def clear_chunk(file: Any, path: str, name: str) -> None:
     index, node = index_of(name), node_in(file, path)
     if index is not None and hasattr(node, "shape"):
         check_inside(node)
-        fill_chunk(node, index[: len(node.shape)])
+        _clear_chunk(node, index[: len(node.shape)])
 
 
 def delete_node(file: Any, path: str) -> None:
@@ -286,3 +290,8 @@ def delete_node(file: Any, path: str) -> None:
         del file[name]
     for name in list(file.attrs):
         del file.attrs[name]
+
+
+def index_of(name: str) -> Index | None:
+    """Return the chunk that the last part of a key names; None where it names none."""
+    return tuple(map(int, name.split("."))) if _KEY.fullmatch(name) else None

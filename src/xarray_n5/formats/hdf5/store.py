@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from xarray_n5.errors import ChunkError, N5Error, OneWriterError
 from xarray_n5.formats.hdf5 import files
-from xarray_n5.formats.hdf5.birth import is_hdf5, stamp_of
-from xarray_n5.formats.hdf5.chunk_index import MASK, Place
-from xarray_n5.formats.hdf5.library import FAILURES, hdf5
-from xarray_n5.formats.hdf5.links import FOLLOW, place_of
+from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
+from xarray_n5.formats.hdf5.filters import MASK_BYTES
+from xarray_n5.formats.hdf5.library import FAILURES, import_h5py
+from xarray_n5.formats.hdf5.links import FOLLOW, address_of, members_of
 from xarray_n5.formats.hdf5.nodes import (
     DOCUMENTS,
     clear_chunk,
     delete_node,
     document_of,
+    index_of,
     write_chunk,
     write_document,
 )
 from xarray_n5.formats.hdf5.sidecar import forget_former, is_kept, tidy
+from xarray_n5.formats.hdf5.signature import is_hdf5, stamp_of
 from xarray_n5.model.paths import join
 from xarray_n5.stores.filesystems import local_path
 from xarray_n5.stores.local import LocalStore
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
     from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
     from xarray_n5.stores.protocol import Listing
 
 _LOCAL = re.compile(r"(?:file|local)://")
@@ -76,7 +80,7 @@ class Hdf5Store:
         path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
         if not is_hdf5(path):
             return None
-        hdf5("HDF5 files")  # or say now what is missing, not when something is half written
+        import_h5py()  # or say now what is missing, not when something is half written
         return cls(path, follow_external=bool(options.get(FOLLOW)))
 
     @property
@@ -95,7 +99,7 @@ class Hdf5Store:
             node = file.node(path) if file else None
             if node is None:
                 return ("hdf5", os.path.realpath(self.file), path)
-            return ("hdf5", os.path.realpath(node.file.filename), place_of(node)[1])
+            return ("hdf5", os.path.realpath(node.file.filename), address_of(node)[1])
 
     @property
     def beside(self) -> LocalStore:
@@ -107,7 +111,7 @@ class Hdf5Store:
         folder, name = os.path.split(self.file)
         return LocalStore(f"{folder}/.{name}.kept", fsync=self.fsync)
 
-    def _reading(self) -> AbstractContextManager[files.KnownFile | None]:
+    def _reading(self) -> AbstractContextManager[files.CachedFile | None]:
         return files.reading(self.file, follow=self.follow_external)
 
     # Reading
@@ -121,7 +125,7 @@ class Hdf5Store:
             with self._reading() as file:
                 return document_of(file, path, name) if file else None
         found, stamp = self._find(path, name)
-        while isinstance(found, Place):
+        while isinstance(found, ChunkLocation):
             # Outside the lock: others may read meanwhile, or write, and so move the chunk.
             try:
                 data = found.read()
@@ -135,15 +139,15 @@ class Hdf5Store:
                 return data
         return found
 
-    def _find(self, path: str, name: str) -> tuple[Place | bytes | None, object]:
+    def _find(self, path: str, name: str) -> tuple[ChunkLocation | bytes | None, object]:
         """Return where a chunk is, or its bytes, and the file's stamp then."""
         with self._reading() as file:
-            chunk = file.chunk(path, name) if file else None
+            chunk = _chunk(file, path, name) if file else None
             if file is None or chunk is None:
                 return None, None
-            stored, index = chunk
+            chunks, index = chunk
             try:
-                place = stored.place(index, lambda: file.node(path))
+                place = chunks.find(index)
             except FAILURES as error:
                 if isinstance(error, N5Error):
                     raise
@@ -166,8 +170,8 @@ class Hdf5Store:
         """Return the first bytes at `key`, and how many there are."""
         path, _, name = key.rpartition("/")
         found = None if is_kept(key) or name in DOCUMENTS else self._find(path, name)[0]
-        if isinstance(found, Place):
-            return found.head(count), MASK + max(found.size, found.whole)
+        if isinstance(found, ChunkLocation):
+            return found.head(count)
         data = found if found is not None else self.get(key)
         return None if data is None else (data[:count], len(data))
 
@@ -179,11 +183,8 @@ class Hdf5Store:
         if name in DOCUMENTS:
             return self.get(key) is not None
         with self._reading() as file:
-            chunk = file.chunk(path, name) if file else None
-            if file is None or chunk is None:
-                return False
-            stored, index = chunk
-            return stored.exists(index, lambda: file.node(path))
+            chunk = _chunk(file, path, name) if file else None
+            return chunk is not None and chunk[0].exists(chunk[1])
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a group at `prefix`."""
@@ -204,7 +205,9 @@ class Hdf5Store:
                 # What is kept of a file that is no more stands in nobody's way.
                 return (hidden if file else ()), ()
             documents = tuple(name for name in DOCUMENTS if document_of(file, prefix, name))
-            inner = () if hasattr(node, "shape") else file.members(prefix)
+            inner = (
+                () if hasattr(node, "shape") else members_of(file.node, prefix, follow=file.follow)
+            )
             return (*hidden, *inner), documents
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
@@ -235,10 +238,10 @@ class Hdf5Store:
         for name in names:
             yield name, len(self.get(join(prefix, name)) or b"")
         with self._reading() as file:
-            stored = file.stored(prefix) if file else None
-            chunks = list(stored.entries(lambda: file.node(prefix))) if file and stored else []
-        for index, size in chunks:
-            yield ".".join(map(str, index)) or "0", MASK + size
+            index = file.chunks(prefix) if file else None
+            chunks = list(index.sizes()) if index else []
+        for each, size in chunks:
+            yield ".".join(map(str, each)) or "0", MASK_BYTES + size
         for folder in folders:
             if not is_kept(folder):
                 yield from ((f"{folder}/{key}", n) for key, n in self._walk(join(prefix, folder)))
@@ -302,4 +305,13 @@ class Hdf5Store:
             raise OneWriterError(
                 self.file, f"{_me()} cannot write what {self.owner} has opened for writing"
             )
-        return files.writing(self.file, self._beside.root, flush=self.fsync)
+        return files.writing(self.file, self._beside.root, fsync=self.fsync)
+
+
+def _chunk(file: files.CachedFile, path: str, name: str) -> tuple[ChunkIndex, Index] | None:
+    """Return the chunks of the dataset at a path, and which of them a name is; else None."""
+    index = index_of(name)
+    chunks = None if index is None else file.chunks(path)
+    if index is None or chunks is None or len(index) != max(1, len(chunks.layout.chunks)):
+        return None
+    return chunks, index[: len(chunks.layout.chunks)]

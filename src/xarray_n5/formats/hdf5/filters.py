@@ -1,4 +1,7 @@
-"""The bytes of an HDF5 chunk: filters in their order, each of which a chunk may pass over.
+"""HDF5's filters: a chunk's bytes to elements and back, without HDF5.
+
+A stored chunk is its filter mask, four bytes, and the bytes in the file. Bit i of the mask is set
+if filter i was skipped.
 
 Source: the HDF5 file format specification (the filter pipeline message), h5py, and hdf5plugin for
 the parameters of Blosc and Zstandard.
@@ -18,59 +21,69 @@ from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5.chunk_index import (
-    BLOSC,
-    DEFLATE,
-    FLETCHER32,
-    MASK,
-    PLAIN,
-    SHUFFLE,
-    ZSTD,
-)
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer, Compression
     from xarray_n5.model.metadata import ArrayMetadata
 
-_USUAL_LEVEL = 6
-_BY_BYTE, _BY_BIT = 1, 2
+MASK_BYTES = 4
+"""The size of a filter mask."""
+
+NO_FILTERS = 0xFFFFFFFF
+"""The mask of a chunk that skipped all filters, however many there are."""
+
+DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
+"""HDF5's numbers of filters."""
+
+DECODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
+"""The filters that are decoded here."""
+
+_DEFAULT_LEVEL = 6
+_SHUFFLE_BYTES, _SHUFFLE_BITS = 1, 2
 _BLOSC_VALUES = 7
 _BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 Filters = tuple[tuple[int, tuple[int, ...]], ...]
+"""HDF5's numbers of filters with their parameters, in the order of encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What an HDF5 file says of the way in which chunks are stored."""
+    """How a dataset's chunks are stored."""
 
     dtype: np.dtype[Any]
     """The type of a stored element, in its byte order."""
     filters: Filters = ()
-    """The filters in the order in which they encode, by HDF5's numbers, with their parameters."""
     direct: bool = True
-    """Whether all of them are undone here; else HDF5 gives elements, and takes them."""
+    """Whether chunks are filtered here; else HDF5 does it, and elements are exchanged with it."""
+
+
+def filters_of(dataset: Any) -> Filters:
+    """Return the filters of an h5py dataset."""
+    properties = dataset.id.get_create_plist()
+    found = (properties.get_filter(place) for place in range(properties.get_nfilters()))
+    return tuple((number, tuple(values)) for number, _, values, _ in found)
 
 
 def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> Filters:
-    """Return the filters that a new array has.
+    """Return the filters of a new array whose chunks have `nbytes` bytes.
 
     Raises
     ------
     MetadataError
-        If HDF5 has none for a compression.
+        If HDF5 has no filter for the compression.
     """
     shuffle = ((SHUFFLE, (dtype.itemsize,)),) if dtype.itemsize > 1 else ()
     match compression:
         case Raw():
             return ()
         case Gzip(level=level):
-            return (*shuffle, (DEFLATE, (level if level >= 0 else _USUAL_LEVEL,)))
+            return (*shuffle, (DEFLATE, (level if level >= 0 else _DEFAULT_LEVEL,)))
         case Blosc():
             code = _BLOSC_NAMES.index(compression.cname)
-            # -1 is Blosc's own choice, which HDF5's filter does not leave to it.
-            usual = _BY_BIT if dtype.itemsize == 1 else _BY_BYTE
-            by = compression.shuffle if compression.shuffle >= 0 else usual
+            # -1 leaves the choice to Blosc, which HDF5's filter does not.
+            default = _SHUFFLE_BITS if dtype.itemsize == 1 else _SHUFFLE_BYTES
+            by = compression.shuffle if compression.shuffle >= 0 else default
             return ((BLOSC, (2, 2, dtype.itemsize, nbytes, compression.clevel, by, code)),)
         case Zstd(level=level):
             return (*shuffle, (ZSTD, (max(level, 1),)))
@@ -81,10 +94,10 @@ def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> 
 
 
 def compression_of(filters: Filters) -> Compression:
-    """Return the compression that filters come nearest to."""
+    """Return the compression among the filters."""
     for number, values in filters:
         if number == DEFLATE:
-            return Gzip(level=values[0] if values else _USUAL_LEVEL)
+            return Gzip(level=values[0] if values else _DEFAULT_LEVEL)
         if number == ZSTD:
             return Zstd(level=values[0] if values else 3)
         if number == BLOSC and len(values) >= _BLOSC_VALUES and values[6] < len(_BLOSC_NAMES):
@@ -93,25 +106,35 @@ def compression_of(filters: Filters) -> Compression:
     return Raw()
 
 
-def decode(metadata: ArrayMetadata, data: Buffer) -> np.ndarray:
-    """Return a chunk's elements, in the byte order that they are stored in.
+def with_mask(mask: int, data: Buffer) -> bytes:
+    """Return a stored chunk: its filter mask and the bytes in the file."""
+    return b"".join((mask.to_bytes(MASK_BYTES, "little"), data))
+
+
+def split_mask(chunk: Buffer) -> tuple[int, memoryview]:
+    """Return a stored chunk's filter mask, and the bytes in the file."""
+    view = memoryview(chunk)
+    return int.from_bytes(view[:MASK_BYTES], "little"), view[MASK_BYTES:]
+
+
+def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
+    """Return a stored chunk's elements, in the file's byte order.
 
     Raises
     ------
     EOFError
-        If the bytes are fewer than a chunk has.
+        If the chunk is too short.
     ValueError
-        If they are others.
+        If the chunk is too long, or a filter cannot decode it.
     """
     layout: Layout = metadata.layout
-    count = math.prod(metadata.chunks)
-    mask, payload = int.from_bytes(memoryview(data)[:MASK], "little"), memoryview(data)[MASK:]
+    mask, payload = split_mask(chunk)
     if metadata.dtype.kind == "O":
         from numcodecs import VLenUTF8
 
         return np.asarray(VLenUTF8().decode(payload), object).reshape(metadata.chunks)
-    expected = count * layout.dtype.itemsize
-    plain = payload if mask == PLAIN else _undone(layout.filters, mask, payload, expected)
+    expected = math.prod(metadata.chunks) * layout.dtype.itemsize
+    plain = payload if mask == NO_FILTERS else _unfiltered(layout.filters, mask, payload, expected)
     if len(plain) < expected:
         raise EOFError(
             f"the chunk holds {len(plain)} bytes, {expected} were expected: it is cut off, or the "
@@ -122,12 +145,11 @@ def decode(metadata: ArrayMetadata, data: Buffer) -> np.ndarray:
     return np.frombuffer(plain, layout.dtype).reshape(metadata.chunks)
 
 
-def _undone(filters: Filters, mask: int, payload: memoryview, expected: int) -> memoryview:
-    """Return what filters were applied to."""
+def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int) -> memoryview:
     used = [each for place, each in enumerate(filters) if not mask >> place & 1]
     for place in reversed(range(len(used))):
         number, values = used[place]
-        # A checksum before it makes what a compression gives longer.
+        # Each checksum that precedes a compression adds four bytes to what was compressed.
         size = expected + 4 * sum(before == FLETCHER32 for before, _ in used[:place])
         if number == FLETCHER32:
             from numcodecs import Fletcher32
@@ -145,9 +167,9 @@ def _undone(filters: Filters, mask: int, payload: memoryview, expected: int) -> 
 
 
 def _unshuffled(payload: memoryview, width: int) -> memoryview:
-    """Return elements whole, of which all first bytes came first, then all second ones."""
+    """Return whole elements; all their first bytes were stored first, then all second ones."""
     count, rest = divmod(len(payload), max(width, 1))
-    if width < 2 or not count:  # noqa: PLR2004 - one byte is in its place, and a part of an element
+    if width < 2 or not count:  # noqa: PLR2004 - nothing was moved
         return payload
     rows = np.frombuffer(payload, np.uint8, count * width).reshape(width, count)
     whole = np.empty(len(payload), np.uint8)
@@ -170,12 +192,12 @@ def _shuffled(data: Buffer, width: int) -> memoryview:
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
-    """Return the bytes of a chunk that stores `block`, of a chunk's full shape."""
+    """Return the stored chunk of a `block` of a chunk's full shape."""
     layout: Layout = metadata.layout
     elements = np.ascontiguousarray(block, layout.dtype)
     data: Buffer = elements.reshape(-1).view(np.uint8).data
     if not layout.direct:
-        return PLAIN.to_bytes(MASK, "little") + bytes(data)
+        return with_mask(NO_FILTERS, data)
     for number, values in layout.filters:
         if number == FLETCHER32:
             from numcodecs import Fletcher32
@@ -188,11 +210,36 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
         elif number == ZSTD:
             data = Zstd(level=values[0] if values else 3).encode(data)
         else:
-            data = _blosc(data, layout)
-    return b"".join((bytes(MASK), data))
+            # Blosc shuffles by the size of an element.
+            items = np.frombuffer(data, f"V{layout.dtype.itemsize}")
+            data = compression_of(layout.filters).encode(items.data)
+    return with_mask(0, data)
 
 
-def _blosc(data: Buffer, layout: Layout) -> Buffer:
-    """Return bytes as Blosc compresses elements: their size is what it shuffles by."""
-    items = np.frombuffer(data, f"V{layout.dtype.itemsize}")
-    return compression_of(layout.filters).encode(items.data)
+def stored_shape(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+    """Return a chunk's shape, which is the same for all.
+
+    Parameters
+    ----------
+    metadata
+        The array.
+    head
+        The first bytes of a stored chunk.
+    size
+        The size of the stored chunk, mask included.
+
+    Raises
+    ------
+    EOFError
+        If so few bytes cannot hold a chunk.
+    """
+    layout: Layout = metadata.layout
+    mask, payload = split_mask(head)
+    expected, least = math.prod(metadata.chunks) * layout.dtype.itemsize, 0
+    if metadata.dtype.kind != "O" and (mask == NO_FILTERS or not layout.filters):
+        least = expected
+    elif len(layout.filters) == 1 and layout.filters[0][0] == BLOSC and not mask:
+        least = Blosc().stored_size(bytes(payload), expected)
+    if size < MASK_BYTES + least:
+        raise EOFError(f"the chunk has {size - MASK_BYTES} bytes, at least {least} are needed")
+    return metadata.chunks

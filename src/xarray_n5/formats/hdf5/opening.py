@@ -1,0 +1,167 @@
+"""Open HDF5 files with h5py while other programs may read or write them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.errors import MetadataError, OneWriterError
+from xarray_n5.formats.hdf5.library import import_h5py
+from xarray_n5.formats.hdf5.signature import stamp_of
+from xarray_n5.model.paths import meant_by, partial_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BOUNDS = ("earliest", "v110")
+"""The versions of HDF5 whose structures are written: HDF5 1.10 reads all of them."""
+
+_PATIENCE = 2.0
+"""The number of seconds to wait for another program's write before reading; five times that
+before writing."""
+
+_LEFT_OPEN = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
+
+_ALSO_CREATED = "another process has made it at the same time"
+
+
+def open_to_read(path: str) -> Any:
+    """Open an existing file, also while a writer lets others read it (SWMR)."""
+    h5py = import_h5py()
+    try:
+        return _retry(lambda: h5py.File(path, "r"), _PATIENCE)
+    except BlockingIOError as error:
+        raise OneWriterError(path, "another program is writing it") from error
+    except OSError as error:
+        if "already open for write" not in str(error):
+            raise _unreadable(path, error) from error
+    try:
+        return h5py.File(path, "r", swmr=True, libver="latest")
+    except OSError as error:
+        raise OneWriterError(path, _LEFT_OPEN) from error
+
+
+def open_to_write(path: str) -> Any:
+    """Open an existing file for writing."""
+    h5py = import_h5py()
+    try:
+        return _retry(lambda: h5py.File(path, "r+", libver=_BOUNDS), 5 * _PATIENCE)
+    except BlockingIOError as error:
+        raise OneWriterError(path, "another process has it open") from error
+    except OSError as error:
+        if "already open for write" in str(error):
+            raise OneWriterError(path, _LEFT_OPEN) from error
+        if "already open" in str(error) or "lock" in str(error):
+            raise OneWriterError(path, f"it is open elsewhere ({error})") from error
+        raise _unreadable(path, error) from error
+
+
+@contextlib.contextmanager
+def created(path: str, folder: str) -> Iterator[Any]:
+    """Create a file under a hidden name in `folder`; rename it once it is closed."""
+    h5py, name = import_h5py(), os.path.basename(path)  # noqa: PTH119
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    for other in os.listdir(folder):  # noqa: PTH208
+        if meant_by(other) == name:
+            os.unlink(f"{folder}/{other}")  # noqa: PTH108 - its writer was killed
+    partial = partial_key(f"{folder}/{name}")
+    try:
+        with h5py.File(partial, "w-", libver=_BOUNDS) as file:
+            yield file
+        sync(partial)
+        _rename(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)  # noqa: PTH108
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106
+
+
+def _rename(partial: str, path: str) -> None:
+    """Rename a new file, unless another process has created one meanwhile."""
+    if os.path.exists(path):  # noqa: PTH110
+        if stamp_of(path) is not None:
+            raise OneWriterError(path, _ALSO_CREATED)
+        os.replace(partial, path)  # noqa: PTH105
+        return
+    try:
+        os.link(partial, path)
+    except FileExistsError as error:
+        raise OneWriterError(path, _ALSO_CREATED) from error
+    except OSError:
+        os.replace(partial, path)  # noqa: PTH105 - a file system without hard links
+
+
+def check_stub(path: str) -> None:
+    """Raise if a file that is only a stub is open elsewhere: its writer is alive."""
+    if not os.path.exists(path):  # noqa: PTH110
+        return
+    h5py = import_h5py()
+    try:
+        _retry(lambda: h5py.File(path, "r").close(), _PATIENCE)
+    except BlockingIOError as error:
+        raise OneWriterError(path, "another program is writing it") from error
+    except OSError:
+        return  # its writer was killed
+
+
+def sync(path: str) -> None:
+    """Wait until a file has reached the disk."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def flush_h5py(path: str) -> bool:
+    """Flush a file that this process holds open for writing through h5py.
+
+    Returns
+    -------
+    bool
+        Whether there is such a file, which may change at any moment without a new stamp.
+    """
+    h5py = sys.modules.get("h5py")
+    if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
+        return False
+    with h5py._objects.phil:  # noqa: SLF001 - no thread may close files between the two calls
+        files = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
+        shared = [each for each in files if _is_writable(each) and _is_same(path, each.name)]
+        for each in shared:
+            h5py.h5f.flush(each, h5py.h5f.SCOPE_LOCAL)
+        return bool(shared)
+
+
+def _is_writable(file: Any) -> bool:
+    return bool(file.valid and file.get_intent() & 1)  # H5F_ACC_RDWR
+
+
+def _is_same(path: str, name: bytes) -> bool:
+    try:
+        return os.path.samefile(path, os.fsdecode(name))  # noqa: PTH121
+    except OSError:
+        return False
+
+
+def _unreadable(path: str, error: OSError) -> Exception:
+    """Return the error of a file that HDF5 cannot open."""
+    if error.errno is not None:
+        return error  # the system's, such as a missing permission
+    return MetadataError(f"{path}: HDF5 cannot open it ({error}); restore the file")
+
+
+def _retry(opening: Callable[[], Any], seconds: float) -> Any:
+    """Open a file; wait while others have it open."""
+    pause, until = 0.001, time.monotonic() + seconds
+    while True:
+        try:
+            return opening()
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
