@@ -50,8 +50,13 @@ VALUES = np.arange(20 * 21 * 22, dtype="u2").reshape(20, 21, 22)
 
 
 @pytest.fixture
-def array() -> Array:
-    made = create_array(MemoryStore(), "a", shape=VALUES.shape, dtype="u2", chunks=(8, 8, 8))
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def array(store: MemoryStore) -> Array:
+    made = create_array(store, "a", shape=VALUES.shape, dtype="u2", chunks=(8, 8, 8))
     made[...] = VALUES
     return made
 
@@ -84,8 +89,9 @@ def test_slicing_equals_numpy(array: Array, key: Any) -> None:
     assert_eq(from_n5(array)[key], VALUES[key])
 
 
-def test_fortran_order_is_the_transposed_array(array: Array) -> None:
-    lazy = from_n5(array._chunks.store, "a", axis_order="F")
+@pytest.mark.usefixtures("array")
+def test_fortran_order_is_the_transposed_array(store: MemoryStore) -> None:
+    lazy = from_n5(store, "a", axis_order="F")
     assert lazy.chunks == ((8, 8, 6), (8, 8, 5), (8, 8, 4))
     assert_eq(lazy, VALUES.T)
 
@@ -105,16 +111,20 @@ def test_blocks_that_cut_chunks_work_with_a_warning(array: Array) -> None:
     assert_eq(lazy, VALUES)
 
 
-def test_missing_chunks_are_zeros_or_errors_that_name_the_chunk(array: Array) -> None:
+def test_missing_chunks_are_zeros_or_errors_that_name_the_chunk(
+    store: MemoryStore, array: Array
+) -> None:
     array.delete_chunk((0, 1, 2))
     assert from_n5(array)[0, 8, 16].compute() == 0
-    strict = from_n5(array._chunks.store, "a", missing="error")
+    strict = from_n5(store, "a", missing="error")
     with pytest.raises(MissingChunkError, match="'a/2/1/0'"):
         strict.compute()
 
 
-def test_a_damaged_chunk_fails_the_computation_with_its_name(array: Array) -> None:
-    array._chunks.store.set("a/2/1/0", b"damaged")
+def test_a_damaged_chunk_fails_the_computation_with_its_name(
+    store: MemoryStore, array: Array
+) -> None:
+    store.set("a/2/1/0", b"damaged")
     with pytest.raises(ChunkError, match="'a/2/1/0'"):
         from_n5(array).sum().compute()
 
@@ -124,9 +134,10 @@ def test_what_is_not_there_is_told_at_once(tmp_path: Path) -> None:
         from_n5(tmp_path / "x.n5", "a")
 
 
-def test_metadata_can_be_insisted_on(array: Array) -> None:
+@pytest.mark.usefixtures("array")
+def test_metadata_can_be_insisted_on(store: MemoryStore) -> None:
     with pytest.raises(MetadataError, match="dataType"):
-        from_n5(array._chunks.store, "a", metadata={"dataType": "uint8"})
+        from_n5(store, "a", metadata={"dataType": "uint8"})
 
 
 def test_names_are_stable_and_change_with_the_array(tmp_path: Path) -> None:
@@ -338,8 +349,7 @@ def test_a_refused_write_leaves_what_is_there() -> None:
         (3, slice(None), slice(None)),
     ],
 )
-def test_a_region_must_fit(array: Array, region: Any) -> None:
-    store = array._chunks.store
+def test_a_region_must_fit(store: MemoryStore, array: Array, region: Any) -> None:
     with pytest.raises(ValueError, match="region"):
         to_n5(np.zeros((4, 21, 22), "u2"), store, "a", region=region)
     with pytest.raises(MetadataError, match="uint16"):
@@ -347,8 +357,7 @@ def test_a_region_must_fit(array: Array, region: Any) -> None:
     np.testing.assert_array_equal(array[...], VALUES)
 
 
-def test_a_region_may_name_the_first_axis_alone(array: Array) -> None:
-    store = array._chunks.store
+def test_a_region_may_name_the_first_axis_alone(store: MemoryStore, array: Array) -> None:
     to_n5(np.zeros((4, 21, 22), "u2"), store, "a", region=slice(2, 6), partial_chunks="merge")
     assert not array[2:6].any()
 
@@ -537,9 +546,9 @@ def test_two_places_that_look_alike_are_two(tmp_path: Path) -> None:
         assert_eq(from_n5(f"memory://{folder}", "a"), VALUES)
 
 
-def test_a_region_takes_either_byte_order(array: Array) -> None:
+def test_a_region_takes_either_byte_order(store: MemoryStore, array: Array) -> None:
     big = np.ones((4, 21, 22), ">u2")
-    to_n5(big, array._chunks.store, "a", region=(slice(0, 4),), partial_chunks="merge")
+    to_n5(big, store, "a", region=(slice(0, 4),), partial_chunks="merge")
     assert (array[:4] == 1).all()
 
 
@@ -562,8 +571,8 @@ def test_more_blocks_than_any_graph_holds_are_refused_with_advice(tmp_path: Path
     assert from_n5(tmp_path / "x.n5", chunks=1 << 58).npartitions == 16
 
 
-def test_a_region_changes_nothing_else_and_says_so(array: Array) -> None:
-    store = array._chunks.store
+@pytest.mark.usefixtures("array")
+def test_a_region_changes_nothing_else_and_says_so(store: MemoryStore) -> None:
     for more in ({"axes": ["a", "b", "c"]}, {"attributes": {"a": 1}}, {"chunks": (1, 1, 1)}):
         with pytest.raises(ValueError, match=next(iter(more))):
             to_n5(VALUES[:4], store, "a", region=slice(4), **more)  # type: ignore[arg-type]
