@@ -54,7 +54,7 @@ COMMANDS = sorted((SOURCE.parent / "xarray_n5_cli").rglob("*.py"))
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
-    *("chunk_map", "pyramid", "repair", "verify"),
+    *("chunk_map", "copy", "pyramid", "repair", "verify"),
     *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }

@@ -17,6 +17,7 @@ from tests.stores import CountingStore
 from xarray_n5 import (
     ContainerNotVisibleError,
     StaleTaskError,
+    copy,
     create_array,
     open_array,
     pyramid,
@@ -24,7 +25,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.copying.copy import copy
+from xarray_n5.copying.copy import begin_copy
 from xarray_n5.stores import FsspecStore, MemoryStore
 from xarray_n5.stores.retries import Retries
 
@@ -278,7 +279,7 @@ def test_a_mark_that_is_a_link_is_removed_and_never_entered(
 def planted(tmp_path: Path, facts: dict[str, Any]) -> Path:
     """A container in which a copy of the group g has begun, as somebody else wants it to look."""
     to_n5(np.arange(16, dtype="u1"), tmp_path / "s.n5", "g/x", chunks=8)
-    copy(tmp_path / "s.n5", "g", tmp_path / "probe.n5", "g")
+    begin_copy(tmp_path / "s.n5", "g", tmp_path / "probe.n5", "g")
     (mark,) = (tmp_path / "probe.n5" / "g").glob(".writing-*")
     folder: Path = tmp_path / "d.n5" / "g" / mark.name
     folder.mkdir(parents=True)
@@ -306,7 +307,7 @@ def test_a_planted_mark_names_nothing_outside_of_its_group(tmp_path: Path, parts
         folder.mkdir(parents=True)
         (folder / "thesis.txt").write_text("years of work")
     before = set(tmp_path.rglob("thesis.txt"))
-    copy(tmp_path / "s.n5", "g", place, "g", resume=True).now()
+    copy(tmp_path / "s.n5", place, source_path="g", path="g", resume=True)
     assert set(tmp_path.rglob("thesis.txt")) == before
     np.testing.assert_array_equal(open_array(place, "g/x")[...], np.arange(16))
 

@@ -23,6 +23,7 @@ from xarray_n5 import (
     Axis,
     MetadataError,
     NodeExistsError,
+    copy,
     create_array,
     create_group,
     from_n5,
@@ -33,7 +34,7 @@ from xarray_n5 import (
 from xarray_n5.arrays.group import open_node
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.copying.cast import converted
-from xarray_n5.copying.copy import copy
+from xarray_n5.copying.copy import begin_copy
 from xarray_n5.copying.replica import Changes
 from xarray_n5.dialects.axis_order import keys_to_turn, turn
 from xarray_n5.model.roundtrip_attrs import COPIED
@@ -81,9 +82,8 @@ def test_what_others_wrote_goes_to_zarr_and_back(
     rows = [row for row in PLAIN if (row["container"] or row["path"]) == container]
     # What has thousands of chunks that were never stored would become as many files.
     large = any(math.prod(row["grid"]) > 1000 for row in rows)
-    wish = Changes(chunks="auto" if large else None)
-    copy(source, "", zarr, format="zarr2", without=ODD, changes=wish).now()
-    copy(zarr, "", back).now()
+    copy(source, zarr, format="zarr2", without=ODD, chunks="auto" if large else None)
+    copy(zarr, back)
     # The places of BigDataViewer's views may be in an XML file, those of a level in its group;
     # neither is copied with the array.
     elsewhere = "pybdv" in container or re.search(r"/s\d+$", container)
@@ -113,8 +113,8 @@ def test_trees_go_from_any_format_to_any_other_and_back(
     tmp_path: Path, first: str, second: str
 ) -> None:
     url, other = tree(tmp_path, first), str(tmp_path / f"copy-{NAMES[second]}")
-    copy(url, "", other, format=second).now()
-    copy(other, "", tmp_path / f"back-{NAMES[first]}", format=first).now()
+    copy(url, other, format=second)
+    copy(other, tmp_path / f"back-{NAMES[first]}", format=first)
     back = open_group(tmp_path / f"back-{NAMES[first]}")
     check_same(open_group(url), back)
     for path in ("em/raw", "em/deep/plane"):
@@ -136,13 +136,13 @@ def test_datasets_that_xarray_wrote_open_identical(tmp_path: Path, target: str) 
     first = "n5" if target == "zarr2" else "zarr2"
     kept = dataset().drop_vars(["label", *(["mask"] if target == "n5" else [])])
     kept.n5.to_n5(tmp_path / NAMES[first], format=first)
-    copy(tmp_path / NAMES[first], "", tmp_path / NAMES[target], format=target).now()
+    copy(tmp_path / NAMES[first], tmp_path / NAMES[target], format=target)
     again = xr.open_dataset(tmp_path / NAMES[target], engine="n5")
     xr.testing.assert_identical(again.load(), kept)
 
 
 def test_a_copy_in_zarr_is_opened_by_xarray_alone(tmp_path: Path) -> None:
-    copy(tree(tmp_path, "n5"), "em", tmp_path / "a.zarr", format="zarr2").now()
+    copy(tree(tmp_path, "n5"), tmp_path / "a.zarr", source_path="em", format="zarr2")
     with xr.open_zarr(tmp_path / "a.zarr", consolidated=False) as opened:
         assert opened["raw"].dims == ("z", "y", "x")
         assert (opened["raw"].to_numpy() == X).all()
@@ -161,7 +161,7 @@ def test_images_of_ome_ngff_are_listed_as_each_format_has_them(tmp_path: Path) -
     attributes = {"multiscales": [image()]}
     create_group(tmp_path / "a.n5", "image", attributes=attributes)
     to_n5(X, tmp_path / "a.n5", "image/s0")
-    copy(tmp_path / "a.n5", "", tmp_path / "b.zarr", format="zarr2").now()
+    copy(tmp_path / "a.n5", tmp_path / "b.zarr", format="zarr2")
     there = json.loads((tmp_path / "b.zarr/image/.zattrs").read_text())["multiscales"][0]
     assert [axis["name"] for axis in there["axes"]] == ["z", "y", "x"]
     assert there["datasets"][0]["coordinateTransformations"][0]["scale"] == [4, 2, 1]
@@ -172,18 +172,18 @@ def test_images_of_ome_ngff_are_listed_as_each_format_has_them(tmp_path: Path) -
         ("x", 1, 0.5),
     ]
     assert facts(again) == facts(before)
-    copy(tmp_path / "b.zarr", "", tmp_path / "c.n5").now()
+    copy(tmp_path / "b.zarr", tmp_path / "c.n5")
     assert dict(open_group(tmp_path / "c.n5", "image").attrs) == attributes
 
 
 def test_paintera_lists_are_turned_and_come_back(tmp_path: Path) -> None:
     attributes = {"resolution": [4, 5, 40], "offset": [0, 7, 100]}
     to_n5(X, tmp_path / "a.n5", "raw", attributes=attributes)
-    copy(tmp_path / "a.n5", "raw", tmp_path / "b.zarr", "raw", format="zarr2").now()
+    copy(tmp_path / "a.n5", tmp_path / "b.zarr", source_path="raw", path="raw", format="zarr2")
     there = open_array(tmp_path / "b.zarr", "raw")
     assert (there.attrs["resolution"], there.attrs["offset"]) == ([40, 5, 4], [100, 7, 0])
     assert [(a.scale, a.offset) for a in there.axes] == [(40, 100), (5, 7), (4, 0)]
-    copy(tmp_path / "b.zarr", "raw", tmp_path / "c.n5", "raw").now()
+    copy(tmp_path / "b.zarr", tmp_path / "c.n5", source_path="raw", path="raw")
     assert dict(open_array(tmp_path / "c.n5", "raw").attrs) == attributes
 
 
@@ -193,7 +193,7 @@ def test_a_level_alone_keeps_the_place_that_its_group_told(tmp_path: Path) -> No
     create_group(tmp_path / "a.n5", "em", attributes=group)
     for level in ("s0", "s1"):
         to_n5(X, tmp_path / "a.n5", f"em/{level}")
-    copy(tmp_path / "a.n5", "em/s1", tmp_path / "b.n5", "one").now()
+    copy(tmp_path / "a.n5", tmp_path / "b.n5", source_path="em/s1", path="one")
     assert facts(open_array(tmp_path / "b.n5", "one")) == facts(
         open_array(tmp_path / "a.n5", "em/s1")
     )
@@ -203,7 +203,7 @@ def test_a_level_alone_keeps_the_place_that_its_group_told(tmp_path: Path) -> No
 def test_a_part_lies_where_it_was(tmp_path: Path, form: str) -> None:
     url, part = tree(tmp_path, "n5"), tmp_path / f"part-{NAMES[form]}"
     region = (slice(2, 7), slice(None), slice(11, 23))
-    copy(url, "em/raw", part, "raw", format=form, changes=Changes(region=region)).now()
+    copy(url, part, source_path="em/raw", path="raw", format=form, region=region)
     again = open_array(part, "raw")
     assert (again[...] == X[region]).all()
     assert [axis.offset for axis in again.axes] == [20 + 2 * 40, 0, -8 + 11 * 4]
@@ -211,8 +211,8 @@ def test_a_part_lies_where_it_was(tmp_path: Path, form: str) -> None:
 
 
 def test_chunks_compression_and_type_are_changed(tmp_path: Path) -> None:
-    wish = Changes(chunks=(3, 7, 8), compression="zstd", dtype="u4")
-    copy(tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", "raw", changes=wish).now()
+    wish: Any = {"chunks": (3, 7, 8), "compression": "zstd", "dtype": "u4"}
+    copy(tree(tmp_path, "n5"), tmp_path / "b.n5", source_path="em/raw", path="raw", **wish)
     again = open_array(tmp_path / "b.n5", "raw")
     assert (again.chunks, again.metadata.compression.name) == ((3, 7, 8), "zstd")
     assert again.dtype == "u4"
@@ -220,9 +220,11 @@ def test_chunks_compression_and_type_are_changed(tmp_path: Path) -> None:
 
 
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    begun = copy(tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", changes=Changes(dtype="uint8"))
+    begun = begin_copy(
+        tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", changes=Changes(dtype="uint8")
+    )
     with pytest.raises(ValueError, match="none of uint8's numbers"):
-        begun.now()
+        begun.compute()
 
 
 @pytest.mark.parametrize(
@@ -278,13 +280,13 @@ def test_numbers_that_fit_are_converted(before: str, after: str, numbers: Any) -
 def test_what_is_no_number_becomes_none(tmp_path: Path, before: str, after: str) -> None:
     create_array(tmp_path / "a.zarr", "a", shape=(2,), dtype=before, format="zarr2")
     with pytest.raises(MetadataError, match="is not converted"):
-        copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", changes=Changes(dtype=after))
+        copy(tmp_path / "a.zarr", tmp_path / "b.zarr", dtype=after)
     assert not (tmp_path / "b.zarr").exists()
 
 
 def test_holes_stay_holes(tmp_path: Path) -> None:
     create_array(tmp_path / "a.n5", "a", shape=(40, 40), dtype="u2", chunks=10)[12:15] = 3
-    copy(tmp_path / "a.n5", "", tmp_path / "b.n5").now()
+    copy(tmp_path / "a.n5", tmp_path / "b.n5")
     again = open_array(tmp_path / "b.n5", "a")
     assert sorted(again.stored_chunks()) == [(1, n) for n in range(4)]
     assert (from_n5(again) == from_n5(tmp_path / "a.n5", "a")).all().compute()
@@ -296,12 +298,12 @@ def test_zarr_keeps_its_layout_and_its_mask(tmp_path: Path) -> None:
     place = tmp_path / "a.zarr/raw"
     to_n5(X, tmp_path / "a.zarr", "raw", format="zarr2", layout=layout, attributes=attributes)
     before = xr.open_dataset(place, engine="n5").load()
-    copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", format="zarr2").now()
+    copy(tmp_path / "a.zarr", tmp_path / "b.zarr", format="zarr2")
     assert json.loads((place / ".zarray").read_text()) == json.loads(
         (tmp_path / "b.zarr/raw/.zarray").read_text()
     )
-    copy(tmp_path / "a.zarr", "", tmp_path / "c.n5").now()
-    copy(tmp_path / "c.n5", "", tmp_path / "d.zarr", format="zarr2").now()
+    copy(tmp_path / "a.zarr", tmp_path / "c.n5")
+    copy(tmp_path / "c.n5", tmp_path / "d.zarr", format="zarr2")
     for name in ("c.n5", "d.zarr"):
         xr.testing.assert_equal(xr.open_dataset(tmp_path / name / "raw", engine="n5"), before)
 
@@ -319,8 +321,7 @@ def test_a_fill_value_that_did_not_mask_does_not_begin_to(
     place: dict[str, Any] = {"format": "zarr2", "layout": layout, "attributes": attributes}
     create_array(tmp_path / "a.zarr", "em", shape=(2, 3), dtype="u8", **place)[...] = LABELS
     assert "_ARRAY_DIMENSIONS" not in open_array(tmp_path / "a.zarr", "em").attrs
-    wish = Changes(region=region)
-    copy(tmp_path / "a.zarr", "", tmp_path / "b.zarr", format="zarr2", changes=wish).now()
+    copy(tmp_path / "a.zarr", tmp_path / "b.zarr", format="zarr2", region=region)
     again = xr.open_dataset(tmp_path / "b.zarr/em", engine="n5")["em"]
     assert again.dtype == "u8"
     assert (again.to_numpy() == LABELS[region or ()]).all()
@@ -341,8 +342,8 @@ def test_zarr_comes_back_with_its_own_documents(
         tmp_path / "a.zarr", "em/raw", shape=(3, 4), dtype="i4", attributes=attributes, **place
     )
     array[...] = np.arange(12).reshape(3, 4)
-    copy(tmp_path / "a.zarr", "", tmp_path / NAMES[way], format=way).now()
-    copy(tmp_path / NAMES[way], "", tmp_path / "b.zarr", format="zarr2").now()
+    copy(tmp_path / "a.zarr", tmp_path / NAMES[way], format=way)
+    copy(tmp_path / NAMES[way], tmp_path / "b.zarr", format="zarr2")
     for name in (".zarray", ".zattrs"):
         before, again = (
             json.loads((tmp_path / place / "em/raw" / name).read_text())
@@ -354,9 +355,9 @@ def test_zarr_comes_back_with_its_own_documents(
 def test_what_a_mask_became_since_it_was_copied_counts(tmp_path: Path) -> None:
     layout, names = {"fill_value": 9}, {"_ARRAY_DIMENSIONS": ["z", "y", "x"]}
     to_n5(X, tmp_path / "a.zarr", "raw", format="zarr2", layout=layout, attributes=names)
-    copy(tmp_path / "a.zarr", "", tmp_path / "b.n5").now()
+    copy(tmp_path / "a.zarr", tmp_path / "b.n5")
     open_array(tmp_path / "b.n5", "raw", mode="r+").attrs["_FillValue"] = 5
-    copy(tmp_path / "b.n5", "", tmp_path / "c.zarr", format="zarr2").now()
+    copy(tmp_path / "b.n5", tmp_path / "c.zarr", format="zarr2")
     masked = [xr.open_dataset(tmp_path / n / "raw", engine="n5") for n in ("b.n5", "c.zarr")]
     xr.testing.assert_equal(*masked)
     assert int(masked[0]["raw"].isnull().sum()) == int((X == 5).sum())
@@ -366,9 +367,9 @@ def test_nothing_is_written_where_something_cannot_be_held(tmp_path: Path) -> No
     url = tree(tmp_path, "zarr2")
     to_n5(X[0] > 7, url, "em/mask", format="zarr2")
     with pytest.raises(MetadataError, match=r"em/mask.*bool"):
-        copy(url, "", tmp_path / "b.n5")
+        copy(url, tmp_path / "b.n5")
     assert not (tmp_path / "b.n5").exists()
-    copy(url, "", tmp_path / "b.n5", without=["em/mas?"]).now()
+    copy(url, tmp_path / "b.n5", without=["em/mas?"])
     assert sorted(open_group(tmp_path / "b.n5", "em")) == ["deep", "raw"]
 
 
@@ -378,20 +379,20 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     to_n5(X, other, "more")
     for mode in ("w-", "a"):
         with pytest.raises(NodeExistsError):
-            copy(url, "", other, mode=mode)
+            copy(url, other, mode=mode)
         assert (open_array(other, "em/raw")[...] == X + 1).all()
         assert sorted(open_group(other)) == ["em", "more"]
-    copy(url, "", other, mode="w").now()
+    copy(url, other, mode="w")
     assert (open_array(other, "em/raw")[...] == X).all()
     assert (open_array(other, "more")[...] == X).all()
 
 
 def test_a_tree_that_was_not_finished_is_resumed_but_not_begun_again(tmp_path: Path) -> None:
     url, other = tree(tmp_path, "n5"), tmp_path / "b.n5"
-    copy(url, "", other)
+    begin_copy(url, "", other)
     with pytest.raises(NodeExistsError, match="resume"):
-        copy(url, "", other)
-    copy(url, "", other, resume=True).now()
+        copy(url, other)
+    copy(url, other, resume=True)
     assert (open_array(other, "em/raw")[...] == X).all()
     assert not list(other.rglob(".*"))
 
@@ -399,7 +400,7 @@ def test_a_tree_that_was_not_finished_is_resumed_but_not_begun_again(tmp_path: P
 def test_a_matrix_and_labels_survive(tmp_path: Path) -> None:
     axes = [Axis(name="c", labels=("a", "b")), Axis(name="y", unit="nm", scale=2.0), Axis(name="x")]
     to_n5(X[:2], tmp_path / "a.n5", "a", axes=axes)
-    copy(tmp_path / "a.n5", "a", tmp_path / "b.zarr", "a", format="zarr2").now()
+    copy(tmp_path / "a.n5", tmp_path / "b.zarr", source_path="a", path="a", format="zarr2")
     assert facts(open_array(tmp_path / "b.zarr", "a")) == facts(open_array(tmp_path / "a.n5", "a"))
 
 
@@ -417,9 +418,11 @@ def test_turned_twice_is_as_it_was(from_n5_on: bool) -> None:
 def test_numbers_of_a_copy_are_counted(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        begun = copy(tree(tmp_path, "n5"), "", tmp_path / "b.n5")
+        begun = begin_copy(tree(tmp_path, "n5"), "", tmp_path / "b.n5")
     assert begun.chunks == 3 * 3 * 3 + 3 * 3
-    assert np.sum([int(each["bytes"].count()) for each in _receipts(begun.now())]) == begun.chunks
+    assert (
+        np.sum([int(each["bytes"].count()) for each in _receipts(begun.compute())]) == begun.chunks
+    )
 
 
 def _receipts(found: Any) -> list[xr.Dataset]:

@@ -12,8 +12,8 @@ import xarray as xr
 
 from tests.containers import NAMES, NUMBERS, contents, write_array, write_dataset, write_pyramid
 from tests.killing import begin
-from xarray_n5 import NodeExistsError, open_array, to_n5
-from xarray_n5.copying.copy import copy
+from xarray_n5 import NodeExistsError, copy, open_array, to_n5
+from xarray_n5.copying.copy import begin_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,11 +87,11 @@ def test_a_copied_container_does_not_count_as_finished(tmp_path: Path) -> None:
 
 def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "b.n5", "a")
-    copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).now()
-    assert copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).ended
+    copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
+    assert begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).ended
     open_array(tmp_path / "c.n5", "a", mode="r+")[...] = 0
     with pytest.raises(NodeExistsError, match="nothing of it is unfinished"):
-        copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True)
+        copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
 
 
 def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
     begin(tmp_path / "b.n5", "a")
     with pytest.raises(NodeExistsError, match="a write of something else into it is unfinished"):
         xr.Dataset({"b": ("x", [1.0])}).n5.to_n5(tmp_path / "b.n5", resume=True)
-    copy(tmp_path / "b.n5", "", tmp_path / "c.n5")
+    begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5")
     to_n5(NUMBERS, tmp_path / "b.n5", "more")
     with pytest.raises(NodeExistsError, match="a write of something else into it is unfinished"):
-        copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True)
+        copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)

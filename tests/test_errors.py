@@ -23,8 +23,7 @@ import xarray_n5
 from tests.containers import write_document
 from tests.killing import begin
 from tests.test_readme import DATA, ROOT
-from xarray_n5 import errors
-from xarray_n5.copying import copy as copying
+from xarray_n5 import copy, errors
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
@@ -426,7 +425,7 @@ def a_fill_value_is_no_json() -> None:
     values = xr.Dataset({"a": ("x", np.ones(4))})
     encoding = {"a": {"_FillValue": np.inf}}
     values.n5.to_n5("masked.zarr", format="zarr2", encoding=encoding)
-    copying.copy("masked.zarr", "a", "masked.n5").now()
+    copy("masked.zarr", "masked.n5", source_path="a")
 
 
 NAMES = [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.N5Error)]

@@ -12,8 +12,7 @@ import xarray as xr
 
 from tests.containers import write_document
 from tests.remote import Far
-from xarray_n5 import create_array, open_array, to_n5
-from xarray_n5.copying.copy import copy
+from xarray_n5 import copy, create_array, open_array, to_n5
 from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
@@ -290,7 +289,7 @@ def test_axes_of_funlib_survive_copies_in_every_format(tmp_path: Path) -> None:
     put(tmp_path / "x.n5/a", (4, 4, 4), **DACAPO, axis_names=["z", "y", "x"])
     previous = tmp_path / "x.n5"
     for name in ("x.zarr", "x.h5", "y.n5"):
-        copy(previous, "a", tmp_path / name, "a").now()
+        copy(previous, tmp_path / name, source_path="a", path="a")
         previous = tmp_path / name
         assert axes_of(previous, "a") == PLACES
     assert {**DACAPO, "axis_names": ["z", "y", "x"]}.items() <= dict(

@@ -10,7 +10,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.containers import IMAGE, write_array, write_dataset, write_pyramid
-from xarray_n5.copying.copy import copy
+from xarray_n5 import copy
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.stores import LocalStore
 
@@ -32,7 +32,7 @@ def write_group(place: Path) -> None:
 def write_copy(place: Path) -> None:
     source = place.parent / "source.n5"
     xarray_n5.to_n5(da.ones((3, 4)), source, "a")
-    copy(source, "", place).now()
+    copy(source, place)
 
 
 WRITES = [write_array, write_dataset, write_tree, write_pyramid, write_group, write_copy]

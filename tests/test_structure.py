@@ -19,6 +19,7 @@ from xarray_n5 import (
     MetadataError,
     NodeExistsError,
     NodeNotFoundError,
+    copy,
     create_array,
     from_n5,
     open_array,
@@ -27,7 +28,6 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.copying.copy import copy
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 from xarray_n5_cli import main
 
@@ -153,7 +153,7 @@ def test_datasets_and_trees_hold_its_arrays(layout: tuple[LocalStore, str, str])
 def test_a_copy_holds_the_data(layout: tuple[LocalStore, str, str], tmp_path: Path) -> None:
     store, path, inner = layout
     for url in (tmp_path / "copy.n5", tmp_path / "copy.zarr", tmp_path / "copy.h5"):
-        copy(store, "", url).now()
+        copy(store, url)
         found = open_array(url, f"{path}/{inner}")[...]
         np.testing.assert_array_equal(found, open_array(store, f"{path}/{inner}")[...])
         with pytest.raises(NodeNotFoundError):
@@ -248,7 +248,7 @@ def test_what_does_not_look_odd_never_reads_as_zeros_far_away(name: str, tmp_pat
         lambda: xr.open_dataset(place, engine="n5", group=path).load(),
         lambda: list(open_array(store, path).stored_chunks()),
         lambda: verify(store, path),
-        lambda: copy(store, path, tmp_path / "copy.n5"),
+        lambda: copy(store, tmp_path / "copy.n5", source_path=path),
     ]
     for read in reads:
         with pytest.raises(NodeNotFoundError, match=f"it is a group.*'{path}/{inner}'"):

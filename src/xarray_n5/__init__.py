@@ -12,6 +12,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.group import Group, create_group, open_array, open_group
 from xarray_n5.codecs import register_compression
+from xarray_n5.copying.api import copy
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets import accessor as _accessor  # noqa: F401 - registers itself
@@ -76,6 +77,7 @@ __all__ = [
     "VarlengthChunkError",
     "__version__",
     "chunk_map",
+    "copy",
     "create_array",
     "create_group",
     "from_hangar",

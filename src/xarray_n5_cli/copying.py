@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -73,7 +73,7 @@ def copy(
     *,
     level: str | None,
     without: tuple[str, ...],
-    mode: str,
+    mode: Literal["w-", "a", "w"],
     form: str | None,
     resume: bool,
     workers: int | None,
@@ -95,16 +95,16 @@ def copy(
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """
-    from xarray_n5.copying.copy import copy as begin
+    from xarray_n5.copying.copy import begin_copy, level_path
     from xarray_n5.copying.replica import Changes
     from xarray_n5_cli.progress import progress
 
     (source, source_path), (target, path) = split_place(src), split_place(dst)
     source_options = for_url(source, options)
     if level is not None:
-        source_path = _level_at(source, source_path, level, source_options)
+        source_path = level_path(source, source_path, level, source_options)
     with workers_of(workers, scheduler, processes=processes):
-        begun = begin(
+        begun = begin_copy(
             source,
             source_path,
             target,
@@ -121,21 +121,4 @@ def copy(
             say(f"nothing to resume: {scrubbed(dst)} is there, and whole")
             return
         with progress(begun.chunks):
-            begun.now()
-
-
-def _level_at(source: str, path: str, level: str, options: dict[str, Any] | None) -> str:
-    """Return the path of a pyramid's level."""
-    from xarray_n5.arrays.group import open_group
-    from xarray_n5.datasets.select import levels_of
-    from xarray_n5.errors import NodeNotFoundError
-
-    group = open_group(source, path, storage_options=options)
-    levels = levels_of(group, group.arrays())
-    if level in levels:
-        return levels[level].path
-    number = int(level) if level.lstrip("-").isdigit() else len(levels)
-    if not -len(levels) <= number < len(levels):
-        held = f"the levels are {', '.join(levels)}" if levels else "there is no pyramid"
-        raise NodeNotFoundError(group.url, level, "level", held)
-    return list(levels.values())[number].path
+            begun.compute()

@@ -428,6 +428,11 @@ class Array:
         self._invalidate()
         return self
 
+    def with_shape(self, shape: tuple[int, ...]) -> Array:
+        """Return a handle of the array as it will be when it is resized; nothing is written."""
+        chunks = replace(self._chunks, metadata=replace(self.metadata, shape=self._ordered(shape)))
+        return Array(chunks, writable=self._writable, axis_order=self._axis_order)
+
     def renewed(self) -> Array:
         """Return a handle of the array as it is stored now, without user attributes."""
         return self.bare().refresh().bare()

@@ -141,7 +141,7 @@ class WriteMarker:
         self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
 
-    def going_on(self, facts: Mapping[str, Any]) -> WriteMarker:
+    def new_attempt(self, facts: Mapping[str, Any]) -> WriteMarker:
         """Return a new attempt at the write that `facts` are about; the records are its own.
 
         A repair is resumed by several writers, part by part: they share one attempt.

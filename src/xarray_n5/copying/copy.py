@@ -1,11 +1,10 @@
-"""Copies of arrays, groups and whole trees, from any format into any other."""
+"""Plan copies of arrays and groups, and begin them."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from dask.base import tokenize
@@ -13,23 +12,22 @@ from dask.base import tokenize
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
-from xarray_n5.arrays.detect import format_of, format_to_write, open_place
-from xarray_n5.arrays.group import create_group, open_node
+from xarray_n5.arrays.detect import format_of, open_place
+from xarray_n5.arrays.group import create_group, open_group, open_node
 from xarray_n5.arrays.marker import WriteMarker, all_markers
 from xarray_n5.copying.attributes import for_group
 from xarray_n5.copying.destination import Destination
 from xarray_n5.copying.replica import Changes, replica
+from xarray_n5.datasets.select import levels_of
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import ResumeError
-from xarray_n5.formats import Zarr2
-from xarray_n5.formats.keyed import consolidate, get_documents, where
+from xarray_n5.errors import NodeNotFoundError, ResumeError
+from xarray_n5.formats.keyed import get_documents, where
 from xarray_n5.model.metadata import GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
-from xarray_n5.writing.plan import start
-from xarray_n5.writing.self_reads import check_one_process
-from xarray_n5.writing.tasks import end, run, write_lazily
-from xarray_n5.writing.transaction import end_again, together
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.request import WriteOptions
+from xarray_n5.writing.transaction import Transaction, compute_alone, resume_end
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
@@ -38,54 +36,59 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.replica import Replica
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import Transaction
-    from xarray_n5.writing.writes import Write
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import Mode
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy that has begun: groups and arrays are there, their chunks are still to be written."""
+    """A copy that has begun: groups and arrays exist, their chunks are still to be written."""
 
-    begun: Mapping[str, Begun]
-    """The writes, by the paths of their arrays."""
-    batch: Transaction | None
-    """All of them together; None for one array alone."""
+    transaction: Transaction | None = None
+    """The writes of a group's arrays; None for an array alone."""
+    alone: WritePlan | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing was left of it: it had ended when it was to go on."""
-        return self.batch is None and not self.begun
+        """Whether the copy to resume had ended."""
+        return self.transaction is None and self.alone is None
 
     @property
     def chunks(self) -> int:
-        """How many chunks are left to be written."""
-        counts = ((_write(each), each.before) for each in self.begun.values())
-        return sum(
-            math.prod(map(len, write.box)) - (0 if before is None else len(before))
-            for write, before in counts
-        )
+        """The number of chunks that are still to be written."""
+        plans = [] if self.transaction is None else list(self.transaction.plans.values())
+        plans += [] if self.alone is None else [self.alone]
+        return sum(plan.remaining for plan in plans)
 
-    def now(self) -> xr.DataTree | xr.Dataset:
-        """Compute and end the copy, and return receipts as :func:`xarray_n5.to_n5` does."""
-        if self.batch is not None:
-            return self.batch.now()
-        if self.ended:
-            return xr.DataTree()
-        (only,) = self.begun.values()
-        write = replace(_write(only), part=True)
-        receipts = run(write_lazily(only.source, write, only.before), [write])
-        end(write)
-        return cast("xr.Dataset", receipts)
+    def compute(self) -> xr.DataTree | xr.Dataset:
+        """Compute and end the copy, and return the report as :func:`xarray_n5.to_n5` does."""
+        if self.transaction is not None:
+            return self.transaction.compute()
+        return xr.DataTree() if self.alone is None else compute_alone(self.alone)
 
 
-def copy(
+def level_path(
+    source: object, path: str, level: int | str, options: Mapping[str, Any] | None
+) -> str:
+    """Return the path of a level of a pyramid."""
+    group = open_group(source, path, storage_options=options)
+    levels = levels_of(group, group.arrays())
+    if level in levels:
+        return levels[str(level)].path
+    number = int(level) if str(level).lstrip("-").isdigit() else len(levels)
+    if not -len(levels) <= number < len(levels):
+        held = f"the levels are {', '.join(levels)}" if levels else "there is no pyramid"
+        raise NodeNotFoundError(group.url, str(level), "level", held)
+    return list(levels.values())[number].path
+
+
+def begin_copy(
     source: object,
     source_path: str,
     url: object,
     path: str = "",
     *,
-    mode: str = "w-",
+    mode: Mode = "w-",
     format: str | None = None,  # noqa: A002
     changes: Changes | None = None,
     without: Collection[str] = (),
@@ -93,60 +96,30 @@ def copy(
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Copy:
-    """Begin to copy an array, or a group with all that is in it.
+    """Check a copy, create its groups and arrays, and return what computes their chunks.
 
-    Attributes keep their meaning, and come back as they were when they are copied back; see
-    :mod:`xarray_n5.copying.attributes`. Everything is checked before anything is written.
-
-    Parameters
-    ----------
-    source, source_path, source_options
-        What is copied; as in :func:`~xarray_n5.open_array`.
-    url, path, storage_options, format
-        Where it goes; as in :func:`~xarray_n5.create_array`.
-    mode
-        "w-" raises where there is something; "a" adds nodes to the groups that are there; "w"
-        replaces arrays of the same paths, too. Nodes of other paths stay.
-    changes
-        In what the arrays differ from what they are.
-    without
-        Patterns of paths below the group that are left out.
-    resume
-        Whether to go on with this very copy, where it was stopped; where it has ended, nothing is
-        left to be done, unless `mode` is "w".
-
-    Returns
-    -------
-    Copy
-        What is computed by its ``now()``.
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is nothing to copy.
-    NodeExistsError
-        If there is something that `mode` does not allow to replace.
-    MetadataError
-        If the format cannot hold it.
-    ResumeError
-        If something else is being written there.
+    Parameters and errors are those of :func:`xarray_n5.copy`.
     """
     check_option("mode", mode, "w-", "a", "w")
     from_store, from_path = open_place(source, source_path, source_options, None)
     node = open_node(from_store, from_path)
-    store, path = open_place(url, path, storage_options, format, writable=True)
-    form = format_to_write(store, format)
-    if store.one_writer:
-        check_one_process(store.url)
-    target = Destination(store, form, new_path(path, form.documents[0]), mode, resume)
+    how = WriteOptions.into(
+        url,
+        storage_options=storage_options,
+        format=format,
+        computed=True,
+        fsync=False,
+        mode=mode,
+        resume=resume,
+    )
+    store, form = how.store, how.form
+    target = Destination(how, new_path(how.path(path), form.documents[0]))
     if isinstance(node, Array):
         made = _replicas({"": node}, {}, target, changes or Changes())
         if resume and mode != "w" and target.has_all(made):
-            return Copy({}, None)
+            return Copy()
         target.check_free([], resuming=resume)
-        order = target.order(made[""])
-        begun = start(made[""].data, store, target.path, order, computed=True)
-        return Copy({target.path: begun}, None)
+        return Copy(alone=plan_write(target.request("", made[""])).begin())
     arrays, groups = _sorted(node, without)
     source_form = format_of(from_store, node.format)
     lists = source_form.lists(lambda: get_documents(from_store, "", source_form))
@@ -159,19 +132,19 @@ def copy(
     mark = WriteMarker(store=store, path=target.path, token=tokenize(repr(sorted(names.items()))))
     began = mark.facts() if resume else None
     if began is not None and began.get("done"):
-        return Copy({}, end_again(mark, began))
+        return Copy(resume_end(mark, began))
     if resume and mode != "w" and target.has_all(made):
-        return Copy({}, None)
+        return Copy()
     for inner, attributes in told.items():
         at = where(store, join(target.path, inner), form)
         form.create(GroupMetadata(attributes=as_json(attributes, at)), {}, at)
     target.check_free(sorted(made), resuming=began is not None)
-    target.check_room(made, told)
+    plans = target.plan(made, told)
     others = _unfinished(mark, {join(target.path, inner) for inner in made})
     if others and resume and began is None:
         said = others[0].facts() or {}
         raise ResumeError(store.url, target.path, f"{said.get('began')} at {said.get('by')}")
-    return _begin(made, told, mark, target)
+    return _begin(plans, told, mark, target)
 
 
 def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], dict[str, Group]]:
@@ -203,9 +176,10 @@ def _replicas(
     target: Destination,
     changes: Changes,
 ) -> dict[str, Replica]:
-    """Return what arrays become, in the groups that will be around them."""
+    """Return the arrays as they will be, in the groups that will be around them."""
+    how = target.how
     above = {
-        path: target.form.read(documents, where(target.store, path, target.form)).attributes
+        path: how.form.read(documents, where(how.store, path, how.form)).attributes
         for path, documents in target.around().items()
     }
     above |= {join(target.path, inner): told for inner, told in groups.items()}
@@ -219,7 +193,7 @@ def _replicas(
         base = join(inner.rpartition("/")[0], "s0")
         if base in found and base != inner:
             node = over_base(node, found[base].metadata, join(target.path, base))
-        found[inner] = replica(array, node, target.form, changes)
+        found[inner] = replica(array, node, how.form, changes)
     return found
 
 
@@ -231,31 +205,26 @@ def _parents(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, .
 
 
 def _begin(
-    made: Mapping[str, Replica],
+    plans: Mapping[str, WritePlan],
     told: Mapping[str, Attributes],
     mark: WriteMarker,
     target: Destination,
 ) -> Copy:
-    """Create groups and arrays beneath a mark, and the groups' attributes last."""
-    create_group(*target.place, mode="a", format=target.form.name)
-    paths = [join(target.path, inner) for inner in made]
-    for other in _unfinished(mark, paths, whole=True) if target.mode == "w" else ():
+    """Create groups and arrays beneath a marker, and the groups' attributes last."""
+    how = target.how
+    create_group(how.store, target.path, mode="a", format=how.form.name)
+    paths = [plan.request.path for plan in plans.values()]
+    for other in _unfinished(mark, paths, whole=True) if how.mode == "w" else ():
         other.end()  # all that it was about is replaced
     mark.begin({"by": writer_name(), "began": now(), "copied": paths})
-    begun = {
-        join(target.path, inner): start(
-            each.data, target.store, join(target.path, inner), target.order(each), computed=True
-        )
-        for inner, each in made.items()
-    }
+    transaction = Transaction(plans, mark).begin()
     for inner, attributes in told.items():
         path = join(target.path, inner)
-        group = create_group(target.store, path, mode="a", format=target.form.name)
+        group = create_group(how.store, path, mode="a", format=how.form.name)
         if attributes:
             group.attrs.update(attributes)
-    if target.form.name == Zarr2.name:
-        consolidate(target.store, target.path, target.form)
-    return Copy(begun, together(begun, target.path, mark))
+    how.consolidate(target.path, default=True)
+    return Copy(transaction)
 
 
 def _unfinished(
@@ -272,7 +241,3 @@ def _unfinished(
         if held & about and (held <= about or not whole):
             found.append(other)
     return found
-
-
-def _write(begun: Begun) -> Write:
-    return cast("Write", begun.write)

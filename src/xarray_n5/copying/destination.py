@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xarray_n5.arrays.group import open_array
 from xarray_n5.arrays.marker import all_markers
-from xarray_n5.arrays.overwrite import check_alone, check_overwrite
+from xarray_n5.arrays.overwrite import check_alone
 from xarray_n5.arrays.structure import settle
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.keyed import get_all_documents, get_documents, where
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING, join
 from xarray_n5.writing.finished import NOT_UNFINISHED, OTHER_UNFINISHED
-from xarray_n5.writing.plan import start
+from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 
@@ -25,129 +25,119 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.replica import Replica
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.formats.protocol import Documents
     from xarray_n5.model.metadata import Metadata
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import WriteOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A place in a container, and what may be done there."""
+    """The path in a container that a copy is written to."""
 
-    store: Store
-    form: KeyedFormat
+    how: WriteOptions
     path: str
-    mode: str
-    resume: bool
 
     @property
     def lists(self) -> str:
-        """As in which format lists of axes stand."""
-        return self.form.lists(lambda: get_documents(self.store, "", self.form))
+        """The order of lists of axes in the container."""
+        how = self.how
+        return how.form.lists(lambda: get_documents(how.store, "", how.form))
 
-    @property
-    def place(self) -> tuple[Store, str]:
-        """The container, and the path in it."""
-        return self.store, self.path
-
-    def order(self, made: Replica) -> WriteRequest:
-        """Return what is asked for of an array."""
-        return WriteRequest(
-            mode="w" if self.mode == "w" else "w-",
+    def request(self, inner: str, made: Replica) -> WriteRequest:
+        """Return the request to write an array of the copy."""
+        return WriteRequest.of(
+            made.data,
+            join(self.path, inner),
+            replace(self.how, write_empty_chunks=not made.holes),
+            mode="w" if self.how.mode == "w" else "w-",
             chunks=made.metadata.chunks,
             compression=made.metadata.compression,
             attributes=made.metadata.attributes,
             layout=made.layout,
-            write_empty_chunks=not made.holes,
-            format=self.form.name,
-            resume=self.resume,
         )
 
     def around(self) -> dict[str, Documents]:
         """Return the documents of the groups around, the root's first."""
         parts = self.path.split("/") if self.path else []
         paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
-        return dict(zip(paths, get_all_documents(self.store, paths, self.form), strict=True))
+        return dict(
+            zip(paths, get_all_documents(self.how.store, paths, self.how.form), strict=True)
+        )
 
-    def check_room(self, made: Mapping[str, Replica], groups: Collection[str]) -> None:
-        """Raise where a node cannot be made, or where what is replaced is still to be read.
+    def plan(self, made: Mapping[str, Replica], groups: Collection[str]) -> dict[str, WritePlan]:
+        """Return the checked writes of the arrays by their paths in the copy.
 
         Raises
         ------
         NodeExistsError
-            If there is what must stay.
+            If a node must stay, or an array that is replaced is still to be read.
         ResumeError
-            If another write into an array has begun and not ended.
+            If another write into an array is unfinished.
         """
+        store, form = self.how.store, self.how.form
         paths = [join(self.path, inner) for inner in (*groups, *made)]
-        several = get_all_documents(self.store, paths, self.form)
+        several = get_all_documents(store, paths, form)
         there = dict(zip(paths, several, strict=True))
         for inner in groups:
             path = join(self.path, inner)
             if self._is_array(path, there[path]):
                 hint = "it cannot hold other nodes"
-                raise NodeExistsError(self.store.url, path, "an array", hint)
-        replaced = []
-        for inner, each in made.items():
-            path = join(self.path, inner)
-            if self._is_array(path, there[path]):
-                if self._goes_on(path, each):
-                    continue
-                replaced.append(self.store.identity(path))
-            replacement = each.metadata if self.mode == "w" else None
-            check_overwrite(self.store, path, self.form, there[path], replacement)
+                raise NodeExistsError(store.url, path, "an array", hint)
+        plans = {inner: plan_write(self.request(inner, each)) for inner, each in made.items()}
+        replaced = [
+            store.identity(plan.request.path)
+            for plan in plans.values()
+            if not plan.resumed and self._is_array(plan.request.path, there[plan.request.path])
+        ]
         for each in made.values() if replaced else ():
             check_independent(each.data, replaced)
+        return plans
 
     def _is_array(self, path: str, documents: Documents) -> bool:
         return isinstance(self._found(path, documents), ArrayMetadata)
 
     def _found(self, path: str, documents: Documents) -> Metadata:
-        metadata = self.form.read(documents, where(self.store, path, self.form))
-        return settle(self.store, path, self.form, documents, metadata)
-
-    def _goes_on(self, path: str, made: Replica) -> bool:
-        """Return whether the copy of an array has begun; raise where another write has."""
-        if not self.resume:
-            return False
-        begun = start(made.data, self.store, path, self.order(made), computed=True, only_check=True)
-        return begun.write is not None
+        metadata = self.how.form.read(documents, where(self.how.store, path, self.how.form))
+        return settle(self.how.store, path, self.how.form, documents, metadata)
 
     def check_free(self, arrays: Collection[str], *, resuming: bool) -> None:
         """Raise where something is there that must stay."""
-        documents = get_documents(self.store, self.path, self.form)
-        check_alone(self.store, {**self.around(), self.path: documents}, self.form)
-        if resuming or self.mode == "w":
+        documents = get_documents(self.how.store, self.path, self.how.form)
+        check_alone(self.how.store, {**self.around(), self.path: documents}, self.how.form)
+        if resuming or self.how.mode == "w":
             return
-        folders, _ = self.store.list(self.path)
+        folders, _ = self.how.store.list(self.path)
         stopped = any(name.startswith(WRITING) for name in folders)
         hint = "use mode='w' to replace it"
         if stopped:
             hint = f"its copy has not ended: go on with resume=True, or {hint}"
-        if self.resume:
+        if self.how.resume:
             hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
         found = self._found(self.path, documents)
         # A group without anything in it may be what a copy left that was stopped at once.
         taken = folders or not isinstance(found, GroupMetadata) or found.attributes
-        if self.mode == "w-" and taken:
+        if self.how.mode == "w-" and taken:
             kind = "a group that is not empty" if isinstance(found, GroupMetadata) else "an array"
-            raise NodeExistsError(self.store.url, self.path, kind, hint)
+            raise NodeExistsError(self.how.store.url, self.path, kind, hint)
         paths = [join(self.path, inner) for inner in arrays]
-        for path, there in zip(paths, get_all_documents(self.store, paths, self.form), strict=True):
+        for path, there in zip(
+            paths, get_all_documents(self.how.store, paths, self.how.form), strict=True
+        ):
             if there:
-                raise NodeExistsError(self.store.url, path, "a node", hint)
+                raise NodeExistsError(self.how.store.url, path, "a node", hint)
 
     def has_all(self, made: Mapping[str, Replica]) -> bool:
         """Return whether the arrays of a copy are there, and nothing of it is left to be written.
 
         Of what an array holds, a block in the middle is compared: all takes as long as the copy.
         """
-        if not made or all_markers(self.store, self.path):
+        if not made or all_markers(self.how.store, self.path):
             return False
         for inner, each in made.items():
             try:
                 path = join(self.path, inner)
-                there = open_array(self.store, path, mode="r+", format=self.form.name)
+                there = open_array(self.how.store, path, mode="r+", format=self.how.form.name)
             except N5Error:
                 return False
             wanted = (each.metadata.shape, each.metadata.chunks, each.metadata.dtype)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from dask.base import is_dask_collection
+
 from xarray_n5.dask.block_sizes import choose
+from xarray_n5.dask.from_n5 import _lazy
 from xarray_n5.writing.finished import remember
-from xarray_n5.writing.plan import start
-from xarray_n5.writing.request import WriteRequest
-from xarray_n5.writing.tasks import end, run, write_lazily, write_when_read
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.request import WriteOptions, WriteRequest
+from xarray_n5.writing.tasks import write_lazily, write_when_read
+from xarray_n5.writing.transaction import compute_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.writing.request import PartialChunks
-
-
-from xarray_n5.dask.from_n5 import _lazy
 
 
 def to_n5(
@@ -120,44 +120,44 @@ def to_n5(
     marked = compute or not return_stored
     if not marked and (resume or checksums):
         raise ValueError("a write whose blocks are returned has no end: no resume, no checksums")
-    begun = start(
-        arr,
+    options = WriteOptions.into(
         url,
-        component or "",
-        marked=marked,
-        computed=compute,
         storage_options=storage_options,
+        format=format,
+        computed=compute,
         fsync=fsync,
-        order=WriteRequest(
-            mode=mode,
-            region=region,
-            chunks=chunks,
-            compression=compression,
-            attributes=attributes,
-            axes=axes,
-            dialect=dialect,
-            layout=layout,
-            align_chunks=align_chunks,
-            partial_chunks=partial_chunks,
-            write_empty_chunks=write_empty_chunks,
-            edge_chunks=edge_chunks,
-            format=format,
-            resume=resume,
-            checksums=checksums,
-            deferred=not compute,
-        ),
+        sources=[arr] if is_dask_collection(arr) else [],
+        mode=mode,
+        align_chunks=align_chunks,
+        partial_chunks=partial_chunks,
+        write_empty_chunks=write_empty_chunks,
+        edge_chunks=edge_chunks,
+        resume=resume,
+        checksums=checksums,
     )
-    if begun.write is None:
-        return write_when_read(begun.source, begun.target, begun.start)
+    request = WriteRequest.of(
+        arr,
+        options.path(component or ""),
+        options,
+        mode=mode,
+        region=region,
+        chunks=chunks,
+        compression=compression,
+        attributes=attributes,
+        axes=axes,
+        dialect=dialect,
+        layout=layout,
+        deferred=not compute,
+    )
+    plan = plan_write(request).begin(marked=marked)
+    if not marked:
+        return write_when_read(plan.source, plan.target, plan.write.start)
     if not compute:
-        return write_lazily(begun.source, begun.write, begun.before)
-    # Ended here: no worker can be lost that had ended it.
-    write = replace(begun.write, part=True)
-    receipts = run(write_lazily(begun.source, write, begun.before), [write])
-    end(write)
+        return write_lazily(plan.source, plan.write, plan.before)
+    report = compute_alone(plan)
     if resume and mode == "w-" and region is None:
-        remember(write.underway)
+        remember(plan.write.marker)
     if not return_stored:
-        return cast("xr.Dataset", receipts)
-    where = tuple(slice(s, s + n) for s, n in zip(begun.start, begun.source.shape, strict=True))
-    return cast("da.Array", _lazy(begun.target, choose(None, begun.target))[where])
+        return report
+    where = tuple(slice(s, s + n) for s, n in zip(plan.write.start, plan.source.shape, strict=True))
+    return cast("da.Array", _lazy(plan.target, choose(None, plan.target))[where])

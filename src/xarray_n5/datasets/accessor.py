@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.detect import path_in
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.datasets.suggestions import refuse_unknown
 from xarray_n5.model.paths import join
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.region import Region
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.writing.request import PartialChunks
-    from xarray_n5.writing.transaction import Mode, Transaction
+    from xarray_n5.writing.request import Mode, PartialChunks
+    from xarray_n5.writing.transaction import Transaction
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """What xarray calls the variable of a DataArray without a name."""
@@ -144,7 +143,7 @@ class DatasetAccessor:
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.write import write
-        from xarray_n5.writing.transaction import WriteOptions
+        from xarray_n5.writing.request import WriteOptions
 
         variable = next(iter(self._dataset.data_vars), "a")
         refuse_unknown(self.to_n5, unknown, f"encoding={{{variable!r}: ...}}")
@@ -163,7 +162,7 @@ class DatasetAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
-        place = path_in(how.form.name, group or "")
+        place = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
             return _run(write([(self._dataset, place, encoding)], how), compute=compute)
         if encoding or mode == "w" or (append_dim is not None and region is not None):
@@ -262,7 +261,8 @@ class DataTreeAccessor:
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.write import write
-        from xarray_n5.writing.transaction import WriteOptions, side_by_side
+        from xarray_n5.writing.request import WriteOptions
+        from xarray_n5.writing.transaction import compute_each
 
         refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
         asked = dict(encoding or {})
@@ -285,7 +285,7 @@ class DataTreeAccessor:
         nodes = []
         for node in self._tree.subtree:
             inner = node.relative_to(self._tree)
-            place = join(path_in(how.form.name, group or ""), "" if inner == "." else inner)
+            place = join(how.path(group or ""), "" if inner == "." else inner)
             # Coordinates that come from above the tree are its root's.
             own = node.to_dataset(inherit=node is self._tree)
             nodes.append((own, place, asked.get(node.path)))
@@ -300,9 +300,9 @@ class DataTreeAccessor:
             if own.variables
         }
         if not compute:
-            return side_by_side(batches)
-        return xr.DataTree.from_dict({name: batch.now() for name, batch in batches.items()})
+            return compute_each(batches)
+        return xr.DataTree.from_dict({name: batch.compute() for name, batch in batches.items()})
 
 
 def _run(batch: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
-    return batch.now() if compute else batch.later()
+    return batch.compute() if compute else batch.delayed()

@@ -28,15 +28,17 @@ from xarray_n5.datasets.region import (
     without_unchanged,
 )
 from xarray_n5.datasets.select import pick
+from xarray_n5.datasets.write import marker_of
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
-from xarray_n5.writing.plan import start
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.transaction import end_again, together
+from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
@@ -47,8 +49,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.attributes import Packed
     from xarray_n5.datasets.region import Region
-    from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import Transaction, WriteOptions
+    from xarray_n5.writing.request import WriteOptions
 
 
 def update(
@@ -59,21 +60,21 @@ def update(
     append_dim: str | None = None,
     region: Region | None = None,
 ) -> Transaction:
-    """Make ready to write a dataset into the arrays of a group; all else stays as it is.
+    """Return the transaction that writes a dataset into the arrays of a group.
 
-    Without `append_dim` and `region`, each variable replaces the values of the one there.
-    Returned is what computes to the receipts of all variables, in a tree.
+    Without `append_dim` and `region`, each variable replaces the values of the array. Everything
+    else stays as it is.
 
     Raises
     ------
     ValueError
-        If the dataset does not fit there.
+        If the dataset does not fit.
     """
     group = group_to_fill(path, how, append_dim)
-    mark = how.mark(path, dataset, append_dim, region)
-    began = (mark.facts() or mark.planned() if how.resume else None) or {}
+    marker = marker_of(how, path, dataset, append_dim, region)
+    began = (marker.facts() or marker.planned() if how.resume else None) or {}
     if began.get("done"):
-        return end_again(mark, began)
+        return resume_end(marker, began)
     _grow(group, began, how)
     stored, arrays = _open(group)
     if append_dim is not None and began:
@@ -86,7 +87,7 @@ def update(
     written = written if region is None else without_unchanged(written, stored, places)
     # Where arrays grow, one task merges the last chunk.
     merging = "merge" if append_dim is not None else how.partial_chunks
-    how = replace(how, whole=mark, partial_chunks=merging)
+    how = replace(how, partial_chunks=merging)
     check_types(written, stored)
     packed = encode_into(written, stored, packing_of(how.form.name))
     beside = _beside(dataset, stored, arrays, group, places, append_dim)
@@ -94,29 +95,40 @@ def update(
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
     facts: dict[str, Any] = {"by": writer_name(), "began": now()}
-    if append_dim is None:
-        mark.begin(facts, planned=bool(began))
-    else:
+    if append_dim is not None:
         facts |= _growth(stored, arrays, append_dim, places[append_dim])
-        if append_dim in beside:
-            facts |= _moved(dataset, stored, append_dim)
+        facts |= _moved(dataset, stored, append_dim) if append_dim in beside else {}
         facts |= {key: began[key] for key in ("places",) if key in began}
-        mark.begin(facts, planned=bool(began))
-        if not began:
-            _grow(group, facts, how)
-        arrays = {name: array.refresh() for name, array in arrays.items()}
+    growth = facts.get("grows", {})
+    grown = {n: _as_grown(arrays[n], each, growth.get(n)) for n, each in packed.items()}
+    plans = {
+        name: plan_write(
+            _request(grown[name], stored.variables[name].dims, each, places, how, append_dim)
+        )
+        for name, each in packed.items()
+    }
+    # Now all is checked.
+    marker.begin(facts, planned=bool(began))
+    if not began:
+        _grow(group, facts, how)
+    _widen(arrays, packed)
     moved = _outdated(written, stored, {k: v for k, v in places.items() if k not in beside})
     _forget_images(group, moved)
     for dim in moved:
         for array in arrays.values():
-            _forget(array, dim, how)
-    adds = append_dim is not None
-    begun = {
-        arrays[n].path: _write(arrays[n], stored.variables[n].dims, each, places, how, adds=adds)
-        for n, each in packed.items()
-    }
-    how.consolidate(path, usual=append_dim is not None)
-    return together(begun, path, mark)
+            _forget(array.refresh(), dim, how)
+    named = {arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
+    transaction = Transaction(named, marker).begin()
+    how.consolidate(path, default=append_dim is not None)
+    return transaction
+
+
+def _widen(arrays: Mapping[str, Array], packed: Mapping[str, Packed]) -> None:
+    """Make room for strings that are longer than those that are stored."""
+    for name, each in packed.items():
+        array = arrays[name]
+        if each.is_text and each.data.shape[-1] > array.shape[-1]:
+            array.refresh().resize((*array.shape[:-1], each.data.shape[-1]))
 
 
 def _beside(
@@ -222,7 +234,14 @@ def _grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
     dim, values = places["dim"], np.array(places["values"], places["type"])
     attributes = {**places["attributes"], "_ARRAY_DIMENSIONS": [dim]}
     attributes[packing_of(how.form.name).note] = {"axes": []}
-    to_n5(values, how.url, join(group.path, dim), attributes=attributes, mode="w", **how.place)
+    to_n5(
+        values,
+        how.store,
+        join(group.path, dim),
+        attributes=attributes,
+        mode="w",
+        format=how.form.name,
+    )
     for name in facts["grows"]:
         array = group[name]
         if isinstance(array, Array) and name != dim:
@@ -262,40 +281,49 @@ def _forget(array: Array, dim: str, how: WriteOptions) -> None:
     axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):
         create_array(
-            how.url,
+            how.store,
             array.path,
             shape=array.shape,
             dtype=array.dtype,
             mode="a",
             axes=Geometry(axes),
-            **how.place,
+            format=how.form.name,
         )
         return
     keys = {key for name in geometry.spoken for key in DIALECTS[name].keys}
     array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
 
 
-def _write(
+def _as_grown(array: Array, packed: Packed, growth: Sequence[int] | None) -> Array:
+    """Return an array with the shape that it will have: longer, or with room for longer strings."""
+    shape = list(array.shape)
+    if growth is not None:
+        axis, size = growth
+        shape[axis] = size
+    if packed.is_text:
+        shape[-1] = max(shape[-1], packed.data.shape[-1])
+    return array.with_shape(tuple(shape))
+
+
+def _request(
     array: Array,
     dims: tuple[Any, ...],
     packed: Packed,
     places: Mapping[str, slice],
     how: WriteOptions,
-    *,
-    adds: bool,
-) -> Begun:
+    append_dim: str | None,
+) -> WriteRequest:
     data = packed.data
-    if packed.is_text and data.shape[-1] > array.shape[-1]:
-        array.resize((*array.shape[:-1], data.shape[-1]))
     region = tuple(
         places.get(dim, slice(0, size)) for dim, size in zip(dims, data.shape, strict=False)
     )
     region += tuple(slice(0, size) for size in array.shape[len(region) :])
-    return start(
+    return WriteRequest.of(
         data,
-        how.url,
         array.path,
-        how.order(region=region, adds=adds, deferred=how.deferred and is_dask_collection(data)),
-        storage_options=how.storage_options,
-        fsync=how.fsync,
+        how,
+        region=region,
+        target=array,
+        appends=append_dim is not None,
+        deferred=how.deferred and is_dask_collection(data),
     )

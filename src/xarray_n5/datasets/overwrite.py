@@ -18,11 +18,9 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import Options, build
 from xarray_n5.datasets.select import pick
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
-from xarray_n5.formats.containers import open_container
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import told_by
-from xarray_n5.stores import fresh
 from xarray_n5.writing.finished import NOT_UNFINISHED, OTHER_UNFINISHED
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoding import Plan, Stored
-    from xarray_n5.writing.transaction import WriteOptions
+    from xarray_n5.writing.request import WriteOptions
 
 
 def metadata(stored: Stored, where: str, how: WriteOptions) -> ArrayMetadata:
@@ -72,7 +70,7 @@ def sides(stored: Stored) -> tuple[int, ...]:
 def existing(path: str, how: WriteOptions) -> Group | None:
     """Return the group that is there; None where there is none."""
     try:
-        return open_group(how.url, path, mode="r+", **how.place)
+        return open_group(how.store, path, mode="r+", format=how.form.name)
     except NodeNotFoundError:
         return None
 
@@ -82,7 +80,7 @@ def check_free(path: str, how: WriteOptions) -> None:
     parts = path.split("/")
     for depth in range(len(parts) + 1):
         inner = "/".join(parts[:depth])
-        array = open_existing(how.url, inner, "r+", **how.place)
+        array = open_existing(how.store, inner, "r+", format=how.form.name)
         if array is not None:
             raise NodeExistsError(array.url, "", "an array", "it cannot hold other nodes")
     above = existing("/".join(parts[:-1]), how)
@@ -117,8 +115,7 @@ def check_room(plan: Plan, group: Group, how: WriteOptions, *, again: bool) -> l
 
 
 def _why_not_resumed(path: str, arrays: Iterable[str], how: WriteOptions) -> str:
-    store, place = open_container(how.url, path, how.storage_options)
-    others = any(all_markers(store, join(place, name)) for name in ("", *arrays))
+    others = any(all_markers(how.store, join(path, name)) for name in ("", *arrays))
     return OTHER_UNFINISHED if others else NOT_UNFINISHED
 
 
@@ -143,7 +140,6 @@ def _check_sizes(plan: Plan, group: Group, arrays: Mapping[str, Array]) -> None:
 
 def _is_left_over(plan: Plan, name: str, how: WriteOptions) -> bool:
     """Return whether a folder that looks like a group is what a stopped write left."""
-    store, path = open_container(how.url, join(plan.path, name), how.storage_options)
     stored = plan.variables.get(name)
     planned = metadata(stored, name, how) if stored else None
-    return is_left_over(fresh(store), path, how.form, planned)
+    return is_left_over(how.store, join(plan.path, name), how.form, planned)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.attributes import Packed
-    from xarray_n5.writing.transaction import WriteOptions
+    from xarray_n5.writing.request import WriteOptions
 
 _SCALED = frozenset({"scale_factor", "add_offset"})
 """What makes other numbers of a variable's values."""
@@ -40,7 +40,7 @@ Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
 def group_to_fill(path: str, how: WriteOptions, append_dim: str | None) -> Group:
     """Return the group that a dataset goes into; NodeNotFoundError where there is none."""
     try:
-        return open_group(how.url, path, mode="r+", **how.place)
+        return open_group(how.store, path, mode="r+", format=how.form.name)
     except NodeNotFoundError as error:
         if append_dim is None:
             raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from xarray_n5.arrays.detect import path_in
 from xarray_n5.model.options import check_option
 from xarray_n5.pyramids.reduce import Method, check_type
 
@@ -113,7 +112,7 @@ def pyramid(
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan
-    from xarray_n5.writing.transaction import WriteOptions
+    from xarray_n5.writing.request import WriteOptions
 
     check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")
@@ -139,5 +138,4 @@ def pyramid(
         fsync=fsync,
     )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
-    place = path_in(how.form.name, path)
-    return plan(base, place, steps, method, compression, how, partial=partial).write()
+    return plan(base, how.path(path), steps, method, compression, how, partial=partial).write()

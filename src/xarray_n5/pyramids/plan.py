@@ -11,11 +11,10 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.create import check_storable, completed
-from xarray_n5.arrays.detect import open_place
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.overwrite import check_alone
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.overwrite import check_free, existing
+from xarray_n5.datasets.write import check_path, marker_of
 from xarray_n5.dialects import check_pyramid, write_pyramid
 from xarray_n5.dialects.ngff import NESTED
 from xarray_n5.errors import MetadataError, ResumeError
@@ -33,9 +32,10 @@ from xarray_n5.pyramids.existing import (
     unfinished,
 )
 from xarray_n5.pyramids.reduce import coarse_shape
-from xarray_n5.writing.plan import start
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.transaction import end_again, together
+from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.writes import now, writer_name
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.base import Base
     from xarray_n5.pyramids.reduce import Method
-    from xarray_n5.writing.plan import Begun
-    from xarray_n5.writing.transaction import WriteOptions
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import WriteOptions
 
 _KEYS = (
     *("axes", "units", "resolution", "pixelResolution"),
@@ -87,32 +87,33 @@ class Pyramid:
         return self.names if self.base.stored is None else self.names[1:]
 
     def write(self) -> xr.DataTree:
-        """Check everything, make the group and the arrays, and fill them one after another."""
+        """Check everything, create the group and the arrays, and fill them one after another."""
         how = self.how
-        mark = how.mark(self.path, self._token(), self.compression, len(self.names))
-        began = mark.facts() if how.resume else None
+        marker = marker_of(how, self.path, self._token(), self.compression, len(self.names))
+        began = marker.facts() if how.resume else None
         if began and began.get("done"):
-            return end_again(mark, began).now()
-        check_alone(*how.around(self.path), how.form)
+            return resume_end(marker, began).compute()
+        check_path(self.path, how)
         group = existing(self.path, how)
         around, own = self._attributes()
-        old, gone = self._check_room(group, mark, around, again=began is not None)
+        old, gone = self._check_room(group, marker, around, again=began is not None)
         self._check_described(group, around, own, gone, again=began is not None)
         self._check_source([*self.written, *old])
-        group = create_group(how.url, self.path, mode="a", **how.place)
+        layout = NESTED if how.form.name == Zarr2.name and "multiscales" in around else None
+        plans = self._plans(own, layout)
+        group = create_group(how.store, self.path, mode="a", format=how.form.name)
         if how.mode == "w":
             for name in old:
                 group.delete(name)
-            for other in unfinished(mark):
-                if other != mark:
+            for other in unfinished(marker):
+                if other != marker:
                     other.end()
         facts = {"by": writer_name(), "began": now(), "pyramid": len(self.names)}
-        mark.begin({**facts, **(began or {})})
+        marker.begin({**facts, **(began or {})})
         complete_base(self.base.stored, own[0])
-        layout = NESTED if self.how.form.name == Zarr2.name and "multiscales" in around else None
-        begun = self._begin(own, layout)
+        transaction = Transaction(plans, marker).begin()
         group.attrs.change(around, gone)
-        return together(begun, self.path, mark).in_turn()
+        return transaction.compute_in_turn()
 
     def _token(self) -> str:
         chunks = self.base.chunks
@@ -121,10 +122,11 @@ class Pyramid:
         places = repr((self.geometries[0], self.how.dialect))
         return tokenize(self.base.token, *told, places)
 
-    def _begin(self, own: Sequence[Any], layout: Any) -> dict[str, Begun]:
-        """Make the arrays, all of them before the first is filled; return the writes by path."""
-        begun: dict[str, Begun] = {}
+    def _plans(self, own: Sequence[Any], layout: Any) -> dict[str, WritePlan]:
+        """Return the checked writes of the levels by name; each reads the one before it."""
+        plans: dict[str, WritePlan] = {}
         finer, steps = self.base.stored, iter([None, *self.steps])
+        dims = tuple(str(axis.name) for axis in self.base.geometry.axes)
         for name, node, attributes in zip(self.names, self.nodes, own, strict=True):
             step = next(steps)
             if name not in self.written:
@@ -135,27 +137,23 @@ class Pyramid:
                 blocks = coarser_blocks(
                     finer, step, node.shape, self.base.chunks, self.method, token
                 )
-            path = join(self.path, name)
-            begun[path] = start(
+            request = WriteRequest.of(
                 blocks,
-                self.how.url,
-                path,
-                self.how.order(
-                    mode=self.how.mode,
-                    chunks=self.base.chunks,
-                    compression=self.compression,
-                    attributes=attributes,
-                    layout=layout,
-                    dims=tuple(str(axis.name) for axis in self.base.geometry.axes),
-                ),
-                storage_options=self.how.storage_options,
-                fsync=self.how.fsync,
+                join(self.path, name),
+                self.how,
+                mode=self.how.mode,
+                chunks=self.base.chunks,
+                compression=self.compression,
+                attributes=attributes,
+                layout=layout,
+                dims=dims,
             )
-            finer = begun[path].target
-        return begun
+            plans[name] = plan_write(request)
+            finer = plans[name].target
+        return plans
 
     def _check_room(
-        self, group: Group | None, mark: WriteMarker, around: Mapping[str, Any], *, again: bool
+        self, group: Group | None, marker: WriteMarker, around: Mapping[str, Any], *, again: bool
     ) -> tuple[list[str], set[str]]:
         """Return older levels and attributes that go; raise where there is no room.
 
@@ -165,13 +163,13 @@ class Pyramid:
             if self.path:
                 check_free(self.path, self.how)
             return [], set()
-        others = [other for other in unfinished(mark) if other != mark]
+        others = [other for other in unfinished(marker) if other != marker]
         if others and self.how.resume:
             said = others[0].facts() or {}
             raise ResumeError(group.url, "", f"{said.get('began')} at {said.get('by')}")
         check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
         if not again:
-            begun = bool(others) or mark.facts() is not None
+            begun = bool(others) or marker.facts() is not None
             resume = bool(self.how.resume)
             check_levels(group, self.written, self.how.mode, begun=begun, resume=resume)
         if self.how.mode == "w-":
@@ -183,7 +181,7 @@ class Pyramid:
 
     @property
     def _where(self) -> str:
-        return join(str(getattr(self.how.url, "url", self.how.url)), self.path)
+        return join(self.how.store.url, self.path)
 
     def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the attributes of the group and of the levels."""
@@ -222,9 +220,9 @@ class Pyramid:
     def _check_source(self, names: Sequence[str]) -> None:
         """Raise where what is to be written is read from what is replaced."""
         if self.how.mode == "w" and self.base.blocks is not None:
-            store, path = open_place(self.how.url, self.path, self.how.storage_options, None)
-            places = [store.identity(join(path, name)) for name in names]
-            check_independent(self.base.blocks, places, exists=lambda: store.is_folder(path))
+            store = self.how.store
+            places = [store.identity(join(self.path, name)) for name in names]
+            check_independent(self.base.blocks, places, exists=lambda: store.is_folder(self.path))
 
 
 def plan(
@@ -244,7 +242,6 @@ def plan(
     MetadataError
         If the format cannot hold its arrays.
     """
-    store, place = open_place(how.url, path, how.storage_options, how.form.name, writable=True)
     shapes = [base.shape]
     for step in steps:
         shapes.append(coarse_shape(shapes[-1], step, partial=partial))
@@ -268,7 +265,7 @@ def plan(
         )
         for each in factors
     ]
-    where = join(store.url, place, BASE)
+    where = join(how.store.url, path, BASE)
     asked = compression != "same"
     chosen = resolve(compression) if asked else base.compression or resolve("gzip")
     plain = ArrayMetadata(
@@ -279,7 +276,7 @@ def plan(
         metadata = _held(metadata, how, where)
     check_storable(metadata, how.form, where)
     nodes = [
-        load_context(store, join(place, f"s{number}"), how.form, replace(metadata, shape=shape))
+        load_context(how.store, join(path, f"s{number}"), how.form, replace(metadata, shape=shape))
         for number, shape in enumerate(shapes)
     ]
     return Pyramid(

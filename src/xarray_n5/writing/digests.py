@@ -72,7 +72,7 @@ def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
     receipts = receipts.chosen(~np.isnan(receipts.seconds))  # of others nothing was seen
     shape = array.shape
     if not alone:
-        name, now = f"{write.underway.token}.npz", time.time_ns()
+        name, now = f"{write.marker.token}.npz", time.time_ns()
         _save(array, name, receipts.indices, receipts.digests, now)
         return
     found = read_digests(array)

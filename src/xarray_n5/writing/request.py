@@ -1,75 +1,198 @@
-"""What users ask for of a write."""
+"""What users ask of a write: where it goes, what is stored, and how."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+import xarray as xr
+from dask.base import is_dask_collection
+
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.detect import format_to_write, path_in
+from xarray_n5.formats import Zarr2
+from xarray_n5.formats.containers import open_container
+from xarray_n5.formats.keyed import consolidate
 from xarray_n5.model.options import check_option
-from xarray_n5.stores import MemoryStore
+from xarray_n5.model.paths import join
+from xarray_n5.stores import fresh
+from xarray_n5.writing.inputs import blocks_of, names_of
+from xarray_n5.writing.self_reads import check_one_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import dask.array as da
+
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.chunk_io import EdgeChunks
-    from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.stores.protocol import Store
+
+Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 
 PartialChunks: TypeAlias = Literal["error", "merge"]
 """Whether a region may cut stored chunks, which are then read, merged and replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteRequest:
-    """What is asked for of a write; see :func:`xarray_n5.to_n5`."""
+class WriteOptions:
+    """The container of a write, opened once, and the options that all of its arrays share."""
 
-    mode: Literal["w-", "w", "a", "r+"] = "w-"
-    region: slice | Sequence[slice] | None = None
+    store: Store
+    form: KeyedFormat
+    """The container's format."""
+    root: str = ""
+    """The path of the group that the URL names."""
+    mode: Mode = "w-"
+    dialect: str | Iterable[str] | None = None
+    align_chunks: bool = True
+    partial_chunks: PartialChunks = "error"
+    write_empty_chunks: bool = True
+    edge_chunks: EdgeChunks = "truncate"
+    resume: bool | str = False
+    checksums: bool = False
+    deferred: bool = False
+    """Whether Dask arrays are computed later; everything else is written at once."""
+    consolidated: bool | None = None
+    """Whether a group gets consolidated metadata; None to do as xarray's Zarr engine does."""
+
+    def __post_init__(self) -> None:
+        check_option("mode", self.mode, "w-", "w", "a", "r+")
+        check_option("partial_chunks", self.partial_chunks, "error", "merge")
+        if self.consolidated and self.form.name != Zarr2.name:
+            raise ValueError(
+                f"consolidated=True is for Zarr v2; {self.form.name} has no consolidated metadata"
+            )
+
+    @classmethod
+    def into(
+        cls,
+        url: object,
+        *,
+        storage_options: Mapping[str, Any] | None,
+        format: str | None,  # noqa: A002
+        computed: bool,
+        fsync: bool,
+        sources: Sequence[da.Array] = (),
+        **options: Any,
+    ) -> Self:
+        """Open the container at `url` for a write.
+
+        Raises
+        ------
+        OneWriterError
+            If tasks would be computed now, by several processes, into a file with one writer.
+        """
+        store, root = open_container(url, "", storage_options)
+        store = fresh(store)
+        if computed and store.one_writer:
+            check_one_process(store.url, *sources)
+        form = format_to_write(store, format)
+        store = store.with_fsync() if fsync else store
+        return cls(store=store, form=form, root=root, deferred=not computed, **options)
+
+    def path(self, path: str) -> str:
+        """Return the path in the container of a node below the group that the URL names."""
+        return join(self.root, path_in(self.form.name, path))
+
+    @property
+    def opening(self) -> dict[str, Any]:
+        """The options with which the arrays are opened."""
+        return {
+            "format": self.form.name,
+            "write_empty_chunks": self.write_empty_chunks,
+            "edge_chunks": self.edge_chunks,
+        }
+
+    def consolidate(self, path: str, *, default: bool) -> None:
+        """Write the consolidated metadata of a group, if requested."""
+        wanted = default if self.consolidated is None else self.consolidated
+        if wanted and self.form.name == Zarr2.name:
+            consolidate(self.store, path, self.form)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """One array to be written; complete when made."""
+
+    source: da.Array
+    path: str
+    """The array's path in the container."""
+    options: WriteOptions
+    mode: Mode = "w-"
+    region: tuple[slice, ...] | None = None
+    target: Array | None = None
+    """The array that a region is part of, where it is open, as it will be when the write begins."""
     chunks: Sequence[int] | int | Literal["auto"] | None = None
     compression: str | Mapping[str, Any] | Compression | None = "gzip"
     attributes: Mapping[str, Any] | None = None
     axes: Iterable[Axis | str | None] | Geometry | None = None
     dialect: str | Iterable[str] | None = None
     layout: Mapping[str, Any] | None = None
-    align_chunks: bool = True
-    partial_chunks: PartialChunks = "error"
-    write_empty_chunks: bool = True
-    edge_chunks: EdgeChunks = "truncate"
-    format: str | None = None
-    resume: bool | str = False
-    checksums: bool = False
-    deferred: bool = False
-    """Whether blocks are computed later: until then the write is only planned."""
-    whole: WriteMarker | None = None
-    """The mark of the Dataset or the tree that the array is part of."""
-    adds: bool = False
-    """Whether only new parts of the array are written, so that the source may read the others."""
-    store: Store = field(default_factory=MemoryStore)
-    """Where the container is."""
-    path: str = ""
-    """The array's path in it."""
     dims: tuple[str, ...] = ()
-    """What receipts call the axes."""
+    """The names of the dimensions in the report."""
+    in_memory: bool = False
+    """Whether the source was not a Dask array, so that its blocks mean nothing."""
+    deferred: bool = False
+    """Whether the blocks are computed later."""
+    appends: bool = False
+    """Whether only new parts of the array are written, so that the source may read the others."""
 
     def __post_init__(self) -> None:
-        check_option("partial_chunks", self.partial_chunks, "error", "merge")
         fixed = ("chunks", "attributes", "axes", "dialect", "layout")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.region is not None and given:
-            raise ValueError(f"a region goes into an array as it is; {given} cannot change it")
+            raise ValueError(
+                f"a region is written into an array as it is; {given} cannot change it"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        arr: Any,
+        path: str,
+        options: WriteOptions,
+        *,
+        region: slice | Sequence[slice] | None = None,
+        axes: Iterable[Axis | str | None] | Geometry | None = None,
+        **wanted: Any,
+    ) -> Self:
+        """Return a request to write anything that becomes a Dask array.
+
+        Raises
+        ------
+        MetadataError
+            If its values are masked, or objects that are not strings.
+        ValueError
+            If its shape is unknown, or `region` is not slices.
+        """
+        if axes is None and region is None and isinstance(arr, xr.DataArray):
+            axes = geometry_from(arr)
+        source = blocks_of(arr)
+        return cls(
+            source=source,
+            path=path,
+            options=options,
+            region=_slices(region),
+            axes=axes,
+            dims=wanted.pop("dims", None) or names_of(arr, axes, source.ndim),
+            in_memory=not is_dask_collection(arr),
+            **wanted,
+        )
 
     @property
-    def opening(self) -> dict[str, Any]:
-        """How the array is opened."""
-        return {
-            "format": self.format,
-            "write_empty_chunks": self.write_empty_chunks,
-            "edge_chunks": self.edge_chunks,
-        }
-
-    @property
-    def stays(self) -> bool:
-        """Whether an array that is there stays, with other values."""
+    def keeps_array(self) -> bool:
+        """Whether an array that exists stays, with other values."""
         return self.region is not None or self.mode in {"a", "r+"}
+
+
+def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
+    if region is None:
+        return None
+    slices = (region,) if isinstance(region, slice) else tuple(region)
+    if not all(isinstance(item, slice) for item in slices):
+        raise ValueError(f"expected one slice for each axis as the region, got {region!r}")
+    return slices

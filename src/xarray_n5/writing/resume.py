@@ -1,4 +1,4 @@
-"""What is left to do of a write that was stopped."""
+"""Resume interrupted writes: find what they have written already."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     ResumeError
         If another write into the same chunks has begun, and not ended.
     """
-    facts = write.underway.facts()
+    facts = write.marker.facts()
     if facts is not None:
-        going_on = write.underway.going_on(facts)
+        resumed = write.marker.new_attempt(facts)
         # A mark that cannot be understood says of no chunk whose it is: all are written again.
         fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", True))
-        write = replace(write, underway=going_on, fresh=fresh, journal=journal)
+        write = replace(write, marker=resumed, fresh=fresh, journal=journal)
         again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
         write = replace(write, resumed=not journal, again=again)
-        return write, _all_but((), write) if facts.get("done") else _done_before(write)
-    planned = write.underway.planned()
+        return write, all_done(write) if facts.get("done") else _done_before(write)
+    planned = write.marker.planned()
     repaired = None
-    for other in all_markers(write.underway.store, write.underway.path):
+    for other in all_markers(write.marker.store, write.marker.path):
         said = other.facts()
         if other.token == REPAIRED:
             repaired = said and (other.as_found(said), said)
         elif said is not None and overlaps(said, write):
             began = f"{said.get('began')} at {said.get('by')}"
-            raise ResumeError(write.underway.store.url, write.underway.path, began)
+            raise ResumeError(write.marker.store.url, write.marker.path, began)
     if planned is not None:
         # No task of it has run: chunks that are stored are not its own.
         fresh, journal = bool(planned.get("fresh")), bool(planned.get("journal", write.journal))
-        underway = write.underway.as_found(planned)
-        write = replace(write, underway=underway, fresh=fresh, journal=journal)
-        return replace(write, planned=write.deferred), _told((), write)
+        marker = write.marker.as_found(planned)
+        write = replace(write, marker=marker, fresh=fresh, journal=journal)
+        return replace(write, planned=write.deferred), _unrecorded((), write)
     if not repaired:
         return None
     mark, said = repaired
     damaged = [tuple(index) for index in said.get("chunks", ()) if tuple(index) in write]
     if not damaged:
         return None
-    write = replace(write, underway=mark, journal=False, resumed=True, only=frozenset(damaged))
-    return write, _all_but(damaged, write)
+    write = replace(write, marker=mark, journal=False, resumed=True, only=frozenset(damaged))
+    return write, all_done(write, but=damaged)
 
 
 def renew(write: Write, *, deferred: bool) -> None:
@@ -73,13 +73,13 @@ def renew(write: Write, *, deferred: bool) -> None:
 
     A planned write begins, unless it is `deferred` again.
     """
-    if write.underway.token == REPAIRED:
+    if write.marker.token == REPAIRED:
         return
-    facts = write.underway.facts()
+    facts = write.marker.facts()
     if facts is not None:
-        write.underway.begin({**write.facts(), **facts})
+        write.marker.begin({**write.facts(), **facts})
     elif not deferred:
-        write.underway.begin_planned()
+        write.marker.begin_planned()
 
 
 def forget_overlapped(write: Write) -> None:
@@ -87,7 +87,7 @@ def forget_overlapped(write: Write) -> None:
 
     Planned writes of such chunks are revoked: they would replace what is written now.
     """
-    mine = write.underway
+    mine = write.marker
     begun, planned = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
     forget(begun, planned, write.box, write.target.chunks)
 
@@ -128,14 +128,14 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
 
 
 def _done_before(write: Write) -> Receipts:
-    """Return what a stopped write has done, by its records or by the chunks that are there."""
+    """Return receipts of what an interrupted write has written, by its records or the chunks."""
     ndim = write.target.ndim
     stored = [index for index in write.target.stored_chunks() if index in write]
     if not write.journal:
-        return _told((index for index in stored if not write.is_again(index)), write)
+        return _unrecorded((index for index in stored if not write.is_again(index)), write)
     there = set(stored)
     parts = [Receipts.of([], ndim, "")]
-    for _, record in write.underway.records():
+    for _, record in write.marker.records():
         part = Receipts.from_json(record, ndim)
         # What has gone since is to be written again.
         rows = [
@@ -146,12 +146,13 @@ def _done_before(write: Write) -> Receipts:
     return Receipts.merge(parts)
 
 
-def _all_but(left: Iterable[Index], write: Write) -> Receipts:
-    excluded = set(left)
-    return _told((index for index in product(*write.box) if index not in excluded), write)
+def all_done(write: Write, *, but: Iterable[Index] = ()) -> Receipts:
+    """Return receipts of all chunks of a write, `but` some."""
+    left = set(but)
+    return _unrecorded((index for index in product(*write.box) if index not in left), write)
 
 
-def _told(indices: Iterable[Index], write: Write) -> Receipts:
-    """Return receipts of chunks of which nothing is known but that they are there."""
+def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
+    """Return receipts of chunks that are stored, and of which no record was kept."""
     rows = [(index, 0, 0, math.nan) for index in indices]
     return Receipts.of(rows, write.target.ndim, _EARLIER)

@@ -54,7 +54,7 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
         What has been written already; None where nothing can have been.
     """
     # A name of its own: a scheduler must not take an earlier write's results for this one's.
-    name = f"{write.underway.token}-{uuid.uuid4().hex[:8]}"
+    name = f"{write.marker.token}-{uuid.uuid4().hex[:8]}"
     left = None if before is None or not len(before) else Leftovers(source, write, before)
     blocks: Any = source.map_blocks(
         cast("Any", write_block),
@@ -75,7 +75,7 @@ def write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
 ) -> Receipts:
     """Write a block, or those of its chunks that are `left`; return their receipts."""
-    with write.underway.running():
+    with write.marker.running():
         return _write_block(block, where, left, write)
 
 
@@ -83,7 +83,7 @@ def _write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
 ) -> Receipts:
     _check_begun(write)
-    prove = Proof(write.underway, time.monotonic() + _BELIEVED)
+    prove = Proof(write.marker, time.monotonic() + _BELIEVED)
     place = tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, write.start, strict=True))
     target = _as_it_is(write.target, place)
     block = as_promised(block, place, target.dtype, target.url)
@@ -98,37 +98,37 @@ def _write_block(
     receipts = Receipts.of(rows, target.ndim, writer_name())
     if write.journal and rows:
         prove()
-        write.underway.note(".".join(map(str, rows[0][0])), receipts.to_json())
+        write.marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
     return receipts
 
 
 def _check_begun(write: Write) -> None:
     """Raise where the write does not hold any more; begin a write that was planned."""
     try:
-        write.underway.check()
+        write.marker.check()
     except ContainerNotVisibleError:
         if not write.planned:
             raise
         if write.whole is not None:
             write.whole.begin_planned()
-        write.underway.begin_planned()
-        write.underway.check()
+        write.marker.begin_planned()
+        write.marker.check()
 
 
 @dataclass(slots=True)
 class Proof:
     """What a task calls before each chunk: it raises if its write does not hold any more."""
 
-    underway: WriteMarker
+    marker: WriteMarker
     again: float = 0.0
     """When the mark is to be read again."""
 
     def __call__(self) -> None:
         """Raise as :meth:`WriteMarker.check` does; on object stores every few seconds only."""
         now = time.monotonic()
-        if self.underway.store.batch > 1 and now < self.again and not self.underway.is_stopped():
+        if self.marker.store.batch > 1 and now < self.again and not self.marker.is_stopped():
             return
-        self.underway.check()
+        self.marker.check()
         self.again = now + _BELIEVED
 
 
@@ -138,7 +138,7 @@ def run(lazy: Written, writes: Iterable[Write]) -> Any:
         (found,) = compute_now(lazy)
     except BaseException:
         for write in writes:
-            write.underway.stop()
+            write.marker.stop()
         raise
     return found
 
@@ -185,7 +185,7 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], ndim, ""), *several])
     found = as_dataset(receipts, write)
-    mine = write.underway
+    mine = write.marker
     others, _ = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
     whole = bool(others) and write.is_whole()
     alone = whole or not any(each.facts() for each in others)  # a whole write ends the others
@@ -203,10 +203,10 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
 
 def end(write: Write) -> None:
     """Remove a write's mark; of a repair's, what has been repaired."""
-    if write.underway.token == REPAIRED:
-        end_repair(write.underway, write)
+    if write.marker.token == REPAIRED:
+        end_repair(write.marker, write)
     else:
-        write.underway.end()
+        write.marker.end()
 
 
 def end_repair(mark: WriteMarker, write: Write) -> None:
@@ -227,7 +227,7 @@ def sweep(write: Write, *, alone: bool) -> None:
     Those beside documents, digests and the hint may be another write's that begins or ends at this
     moment. They go only where this one is `alone`, and writes the whole array.
     """
-    store, path = write.underway.store, write.underway.path
+    store, path = write.marker.store, write.marker.path
     left = []
     for partial in store.list_partials(path):
         key = meant_by(partial) or ""

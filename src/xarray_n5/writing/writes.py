@@ -30,7 +30,7 @@ class Write:
     """Where in it the source begins."""
     shape: tuple[int, ...]
     """How far the source reaches."""
-    underway: WriteMarker
+    marker: WriteMarker
     """The write's mark."""
     fresh: bool = True
     """Whether the array was made for this write: the chunks that are there are its own."""
@@ -74,7 +74,7 @@ class Write:
 
     def leave_mark(self) -> None:
         """Leave the mark of a write that begins, or is planned."""
-        leave = self.underway.plan if self.planned else self.underway.begin
+        leave = self.marker.plan if self.planned else self.marker.begin
         leave(self.facts())
 
     def is_whole(self) -> bool:

@@ -1,0 +1,111 @@
+"""The public :func:`copy`: arrays, groups and containers, from any format into any other.
+
+What writes is imported when it is called, so that those who only read need not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.model.codec import Compression
+
+
+def copy(
+    source: object,
+    destination: object,
+    *,
+    source_path: str = "",
+    path: str = "",
+    mode: Literal["w-", "a", "w"] = "w-",
+    format: str | None = None,  # noqa: A002
+    level: int | str | None = None,
+    region: Sequence[slice] | None = None,
+    chunks: Sequence[int] | int | Literal["auto"] | None = None,
+    compression: str | Mapping[str, Any] | Compression | None = "same",
+    dtype: Any = None,
+    without: Collection[str] = (),
+    resume: bool = False,
+    source_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> xr.DataTree | xr.Dataset:
+    """Copy an array, or a group with everything in it, into a container of any format.
+
+    Attributes keep their meaning, and are restored when they are copied back. Everything is
+    checked before anything is written.
+
+    Parameters
+    ----------
+    source : str, path, Array, Group or store
+        The container to copy from, as in :func:`open_array`.
+    destination : str, path or store
+        The container to write to, which is created if it does not exist.
+    source_path, path : str, default: ""
+        The path of the node in `source`, and of its copy in `destination`.
+    mode : {"w-", "a", "w"}, default: "w-"
+        "w-" raises if anything exists at `path`; "a" adds nodes to the groups that exist; "w" also
+        replaces arrays of the same paths. Nodes of other paths stay.
+    format : {"n5", "zarr2", "hdf5"}, optional
+        By default that of `destination`, or the one that the name of a new container stands for.
+    level : int or str, optional
+        A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
+    region : sequence of slice, optional
+        The part of the array to copy; one slice for each axis, in C order.
+    chunks : sequence of int, int or "auto", optional
+        The shape of the chunks, by default that of each array.
+    compression : str, dict, Compression or None, default: "same"
+        "same" for that of each array, or gzip where the format does not have it.
+    dtype : dtype, optional
+        Another data type; values must fit into it.
+    without : collection of str
+        Patterns of paths below the group to leave out, such as ``"em/*"``.
+    resume : bool, default: False
+        Resume this copy, if it was interrupted; if it has finished, nothing is written, unless
+        `mode` is "w".
+    source_options, storage_options : mapping, optional
+        Options of the fsspec filesystems of `source` and of `destination`.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataTree
+        The report of :func:`to_n5` for each array; empty if a copy to resume had finished.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing to copy.
+    NodeExistsError
+        If something exists that `mode` does not allow to replace.
+    MetadataError
+        If the format cannot hold an array.
+    ResumeError
+        If another write into the destination is unfinished.
+
+    Examples
+    --------
+    >>> xarray_n5.copy("cells.n5", "cells.zarr")  # doctest: +SKIP
+    >>> xarray_n5.copy("em.n5/raw", "part.h5", path="raw", chunks=64)  # doctest: +SKIP
+    """
+    from xarray_n5.copying.copy import begin_copy, level_path
+    from xarray_n5.copying.replica import Changes
+
+    if level is not None:
+        source_path = level_path(source, source_path, level, source_options)
+    part = None if region is None else tuple(region)
+    return begin_copy(
+        source,
+        source_path,
+        destination,
+        path,
+        mode=mode,
+        format=format,
+        changes=Changes(region=part, chunks=chunks, compression=compression, dtype=dtype),
+        without=without,
+        resume=resume,
+        source_options=source_options,
+        storage_options=storage_options,
+    ).compute()
