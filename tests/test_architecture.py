@@ -7,6 +7,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,11 @@ RANKS = {
     "copying": 8,
     "pyramids": 8,
     "views": 9,
-    "hangar": 10,
 }
-"""How high folders and files stand in the package; each imports only what stands lower."""
+"""The ranks of folders and files; each imports only lower ranks."""
+
+ASIDE = {"hangar": 2}
+"""Folders that none imports, and the highest rank that they import."""
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -93,12 +96,35 @@ def test_imports_point_down_the_ranks(name: str) -> None:
     for other in imports(NAMES[name]):
         same_folder = top(other) == top(name)
         errors_of_model = (top(name), other) == ("model", "errors")
-        below = RANKS[top(other)] < RANKS[top(name)]
+        below = RANKS.get(top(other), 99) < RANKS.get(top(name), ASIDE.get(top(name), -1) + 1)
         assert same_folder or errors_of_model or below, f"{name} imports {other}"
 
 
+PRIVATE = {
+    "graph": r"dask\.(array\.core|base\.get_scheduler|blockwise|core|highlevelgraph|layers)\b",
+    "datasets.xarray_internals": r"xarray\.(backends\.[a-z]+|coding|conventions|core|namedarray)\b",
+}
+"""Files that alone import what Dask and xarray do not document, as patterns."""
+
+
+def names_imported(path: Path) -> set[str]:
+    """All names that a file imports, with their modules."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    plain = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+    of = [(node.module, node.names) for node in nodes if isinstance(node, ast.ImportFrom)]
+    return plain | {f"{module}.{alias.name}" for module, names in of for alias in names}
+
+
+@pytest.mark.parametrize(("alone", "private"), PRIVATE.items())
+def test_one_file_imports_what_others_do_not_document(alone: str, private: str) -> None:
+    for path in {*MODULES, *COMMANDS} - {NAMES[alone]}:
+        found = names_imported(path)
+        assert not {each for each in found if re.match(private, each)}, path
+        assert not {each for each in found if re.match(r"(dask|xarray)\b.*\._", each)}, path
+
+
 def test_every_folder_has_a_rank() -> None:
-    assert {top(name) for name in NAMES} - {""} == set(RANKS)
+    assert {top(name) for name in NAMES} - {""} == {*RANKS, *ASIDE}
 
 
 def test_no_file_imports_itself_through_others() -> None:
@@ -169,3 +195,9 @@ def modules() -> list[str]:
 @pytest.mark.parametrize("name", modules())
 def test_examples_in_docstrings_are_true(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_names_of_hangar_are_found_where_they_are_imported_on_first_use() -> None:
+    assert set(dir(xarray_n5)) >= PUBLIC
+    with pytest.raises(AttributeError, match="has no attribute 'from_hanger'"):
+        xarray_n5.from_hanger  # noqa: B018

@@ -47,17 +47,20 @@ def test_options_are_filters(options: Any, expected: tuple[Any, Any, bool]) -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"backend": "01"}, "'backend' is '01'; it may be '00'"),
-        ({"complib": "blosc:snappy"}, "'complib' is 'blosc:snappy'; it may be 'blosc:blosclz'"),
+        ({"backend": "01"}, "'backend' is '01'; expected '00'"),
+        ({"complib": "blosc:snappy"}, "'complib' is 'blosc:snappy'; expected 'blosc:blosclz'"),
         ({"complib": None}, "'complib' is None"),
-        ({"complevel": 10}, "'complevel' is 10; it may be 0 to 9"),
-        ({"complevel": True}, "'complevel' is True; it may be 0 to 9"),
-        ({"complevel": None}, "'complevel' is None; it may be 0 to 9"),
-        ({"shuffle": True}, "'shuffle' is True; it may be None, 'none', 'byte', 'bit'"),
-        ({"complib": "lzf", "complevel": 0, "shuffle": True}, "it may be False, None, 'none'"),
-        ({"complib": "lzf", "complevel": None}, "'shuffle' is 'bit'; it may be False, None,"),
-        ({"complib": "gzip", "shuffle": 1}, "'shuffle' is 1; it may be False, None, 'none', True"),
-        ({"level": 3}, "the key is 'level'; it may be 'backend', 'complib', 'complevel'"),
+        ({"complevel": 10}, "'complevel' is 10; expected 0 to 9"),
+        ({"complevel": True}, "'complevel' is True; expected 0 to 9"),
+        ({"complevel": None}, "'complevel' is None; expected 0 to 9"),
+        ({"shuffle": True}, "'shuffle' is True; expected None or 'none' or 'byte' or 'bit'"),
+        ({"complib": "lzf", "complevel": 0, "shuffle": True}, "expected False or None or 'none'"),
+        ({"complib": "lzf", "complevel": None}, "'shuffle' is 'bit'; expected False or None or"),
+        (
+            {"complib": "gzip", "shuffle": 1},
+            "'shuffle' is 1; expected False or None or 'none' or",
+        ),
+        ({"level": 3}, "the key is 'level'; expected 'backend' or 'complib' or 'complevel'"),
     ],
 )
 def test_invalid_options_are_refused_with_the_valid_ones(changes: Any, words: str) -> None:
@@ -70,7 +73,7 @@ def test_small_samples_have_lzf_since_blosc_refuses_them() -> None:
     assert filters(None, 17).compression == 32001
     made = filters(None, 16)
     assert (made.compression, made.shuffle) == ("lzf", True)
-    with pytest.raises(MetadataError, match="takes no samples of 16 bytes"):
+    with pytest.raises(MetadataError, match="at least 17 bytes, got 16"):
         filters(BLOSC, 16)
 
 
@@ -90,7 +93,7 @@ def test_chunks_are_rows_of_at_most_255000_bytes(shape: tuple[int, ...], dtype: 
 
 def test_shapes_and_types_that_hangar_cannot_hold_are_refused(tmp_path: Path) -> None:
     for dtype in ("c8", "M8[s]", "S3", "O"):
-        with pytest.raises(MetadataError, match="cannot be held by Hangar"):
+        with pytest.raises(MetadataError, match="Hangar cannot store"):
             HangarWriter(tmp_path / "new", (2,), dtype)
     with pytest.raises(MetadataError, match="no elements"):
         to_hangar(np.zeros((3, 0, 4)), tmp_path / "new")
@@ -111,7 +114,7 @@ def test_masks_are_refused_since_nothing_keeps_them(tmp_path: Path) -> None:
     lazy = da.from_array(masked, chunks=(2, 3, 5))
     wrong: list[Any] = [masked, lazy, masked[:, 0, 0], list(masked)]
     for each in wrong:
-        with pytest.raises(MetadataError, match="keep no masks: fill it"):
+        with pytest.raises(MetadataError, match="keep no masks; fill"):
             to_hangar(each, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     filled = to_hangar(da.ma.filled(lazy), tmp_path / "new")

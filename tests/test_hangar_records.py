@@ -83,7 +83,7 @@ def test_records_of_every_form_are_parsed_and_produced(
     ],
 )
 def test_invalid_records_are_named(text: str) -> None:
-    with pytest.raises(MetadataError, match="is no record of Hangar's HDF5 files") as caught:
+    with pytest.raises(MetadataError, match="is not a record of Hangar's HDF5 files") as caught:
         parse_record(text)
     assert repr(text) in str(caught.value)
 
@@ -104,7 +104,7 @@ def test_records_longer_than_hangar_reads_are_refused(tmp_path: Path) -> None:
 def test_a_record_without_digest_has_only_the_oldest_form() -> None:
     record = Record(uid=UID, digest=None, dataset=1, row=2, shape=(3,))
     assert str(record) == "00:rlUK3C$1 2*3"
-    with pytest.raises(MetadataError, match=r"only Hangar 0\.3's form"):
+    with pytest.raises(MetadataError, match=r"only the form of Hangar 0\.3"):
         record.text()
 
 
@@ -122,16 +122,16 @@ def test_old_records_without_digests_read_unchecked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (lambda r: [r[0], "nonsense"], MetadataError, "'nonsense' is no record"),
-        (lambda r: r[0], MetadataError, "is one text"),
-        (lambda _: [], MetadataError, "none are given"),
-        (lambda _: [3], MetadataError, "3 is no record"),
+        (lambda r: [r[0], "nonsense"], MetadataError, "'nonsense' is not a record"),
+        (lambda r: r[0], MetadataError, "is a string"),
+        (lambda _: [], MetadataError, "at least one record"),
+        (lambda _: [3], MetadataError, "3 is not a record"),
         (lambda r: [r[0].replace(":0:0:", ":100:0:")], MetadataError, ":100:0:3 5' does not fit"),
         (lambda r: [r[0].replace(":0:0:", ":0:250:")], MetadataError, ":0:250:3 5' does not fit"),
         (lambda r: [r[0].replace(":3 5", ":16")], MetadataError, ":16' does not fit"),
         (lambda r: [r[0].replace(":3 5", ":5 3")], MetadataError, ":5 3' does not fit"),
         (lambda r: [f"00:zzzz:{r[0][12:]}"], NodeNotFoundError, "names it"),
-        (lambda r: {"a": r[0]}, MetadataError, "a: '00:.*is one text"),
+        (lambda r: {"a": r[0]}, MetadataError, "a: '00:.*is a string"),
     ],
 )
 def test_wrong_records_are_named_before_anything_is_read(
@@ -191,7 +191,7 @@ def test_samples_of_a_commit_are_in_order(tmp_path: Path) -> None:
     assert list(dataset["c_sample"].values) == ["9", "10", "b"]
     with pytest.raises(MetadataError, match="sample 'lost' of column 'c' has the digest 0=9"):
         hangar_records(tmp_path, "STAGED")
-    with pytest.raises(MetadataError, match="commit a=2: 5 bytes that Blosc did not make"):
+    with pytest.raises(MetadataError, match="commit a=2: 5 bytes are not a frame of Blosc"):
         hangar_records(tmp_path, "a=2")
     with pytest.raises(MetadataError, match=f"commit a=3: the blosc frame holds {1 << 30} bytes"):
         hangar_records(tmp_path, "a=3")

@@ -5,6 +5,7 @@ Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`, 
 """
 
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import dask.array as _dask_array
 
@@ -40,13 +41,14 @@ from xarray_n5.errors import (
     UnsafePathError,
     VarlengthChunkError,
 )
-from xarray_n5.hangar.api import from_hangar, hangar_records, to_hangar
-from xarray_n5.hangar.writer import HangarWriter
 from xarray_n5.integrity.chunk_map import chunk_map
 from xarray_n5.integrity.repair import repair
 from xarray_n5.integrity.verify import verify
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.pyramids.api import pyramid
+
+if TYPE_CHECKING:
+    from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
 
 __all__ = [
     "AlignmentError",
@@ -95,6 +97,22 @@ __all__ = [
 ]
 
 __version__ = version("xarray-n5")
+
+_OF_HANGAR = ("HangarWriter", "from_hangar", "hangar_records", "to_hangar")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what reads and writes Hangar's files on first use."""
+    if name not in _OF_HANGAR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from xarray_n5.hangar import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 for _function in (from_n5, to_n5):
     if not hasattr(_dask_array, _function.__name__):

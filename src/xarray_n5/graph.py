@@ -10,18 +10,41 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import dask.array as da
 import numpy as np
-from dask.array.core import Array
+from dask.array.core import Array, getter, normalize_chunks
+from dask.base import get_scheduler
 from dask.blockwise import BlockwiseDep, blockwise
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
-from dask.layers import ArraySliceDep
+from dask.layers import ArrayBlockwiseDep, ArraySliceDep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import DTypeLike
+
+__all__ = [
+    "ARRAY_EXPRESSIONS",
+    "ArrayBlockwiseDep",
+    "ArraySliceDep",
+    "GridSlices",
+    "Written",
+    "gather",
+    "gather_all",
+    "get_scheduler",
+    "getter",
+    "in_one_layer",
+    "label",
+    "normalize_chunks",
+    "side_of",
+    "slices_of",
+    "spell",
+]
+
+ARRAY_EXPRESSIONS = da.Array is not Array
+"""Whether Dask builds expressions of arrays instead of graphs."""
 
 _MANY = 1000
 """How many results one task takes: few tasks more, and a lost worker takes few along."""

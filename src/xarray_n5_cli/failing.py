@@ -130,6 +130,6 @@ def _inner(value: Any) -> Iterator[str]:
 
 def _quiet() -> type[Warning]:
     """Return what Dask's users want to know, and those of a command cannot change."""
-    from dask.array.core import PerformanceWarning
+    from dask.array import PerformanceWarning
 
     return PerformanceWarning

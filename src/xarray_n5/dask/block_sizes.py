@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from dask import config
-from dask.array.core import PerformanceWarning, normalize_chunks
+from dask.array import PerformanceWarning
 from dask.utils import parse_bytes
 
-from xarray_n5.graph import side_of
+from xarray_n5.graph import normalize_chunks, side_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import group_chunks
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask.array import core
-from dask.array.core import getter
 from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import open_array
 from xarray_n5.dask.block_sizes import check_sizes, choose
 from xarray_n5.dask.sparse import read_stored
-from xarray_n5.graph import in_one_layer, label, slices_of, spell
+from xarray_n5.graph import ARRAY_EXPRESSIONS, getter, in_one_layer, label, slices_of, spell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +120,7 @@ def _lazy(
     if skip_missing:
         # What is listed later may be something else: so is the name.
         return read_stored(source, blocks, name or f"{named}-{uuid.uuid4().hex[:8]}")
-    if inline_array and da.Array is core.Array:  # which array expressions replace
+    if inline_array and not ARRAY_EXPRESSIONS:
         options = {} if asarray else {"asarray": False, "lock": False}
         where = slices_of(blocks)
         return in_one_layer(named, getter, source, where, blocks, array.dtype, **options)

@@ -7,9 +7,8 @@ from itertools import accumulate, product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dask.layers import ArraySliceDep
 
-from xarray_n5.graph import in_one_layer
+from xarray_n5.graph import ArraySliceDep, in_one_layer
 from xarray_n5.model.alerts import warn
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xarray.coding import strings
 
 from xarray_n5.datasets.unpacking import MARK
+from xarray_n5.datasets.xarray_internals import CharacterArrayCoder, EncodedStringCoder
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.roundtrip_attrs import NOTE, NOTES, is_text
@@ -36,8 +36,8 @@ _TYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 1
 _TYPES |= {"float32", "float64"}
 
 _CODERS: tuple[Any, ...] = (
-    strings.EncodedStringCoder(allows_unicode=False),  # type: ignore[no-untyped-call]
-    strings.CharacterArrayCoder(),
+    EncodedStringCoder(allows_unicode=False),  # type: ignore[no-untyped-call]
+    CharacterArrayCoder(),
 )
 
 _GROUPS = frozenset(

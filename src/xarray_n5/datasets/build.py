@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from xarray.core import indexing
 
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.codecs import to_json
@@ -16,6 +15,7 @@ from xarray_n5.datasets.attributes import NAMELESS, is_native, told_of
 from xarray_n5.datasets.decoding import decode
 from xarray_n5.datasets.lazy import LazyArray, LazyStack, LazyText
 from xarray_n5.datasets.unpacking import unpack_attributes
+from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
@@ -150,7 +150,7 @@ def _variable(
     axes = dims or ("_",) * len(lazy.shape)
     variable = xr.Variable(
         axes,
-        indexing.LazilyIndexedArray(lazy),
+        LazilyIndexedArray(lazy),
         attributes,
         {
             "source": array.url,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask.array as da
 import numpy as np
-from xarray import conventions
-from xarray.backends.common import ensure_dtype_not_object
 
 from xarray_n5.datasets.attributes import pack, pack_attributes
+from xarray_n5.datasets.xarray_internals import cf_encoder, ensure_dtype_not_object
 from xarray_n5.model.roundtrip_attrs import NOTE, note_of
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class Noted:
 
     def encode(self, variables: Mapping[Hashable, xr.Variable]) -> dict[Hashable, xr.Variable]:
         """Return variables as xarray encodes them for netCDF."""
-        encoded, _ = conventions.cf_encoder(dict(variables), {})
+        encoded, _ = cf_encoder(dict(variables), {})
         return dict(encoded)
 
     def pack(self, name: str, variable: xr.Variable) -> Packed:

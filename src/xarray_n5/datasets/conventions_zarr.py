@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from xarray.backends.zarr import encode_zarr_variable
 
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.datasets.attributes import Packed, heard, to_json
+from xarray_n5.datasets.xarray_internals import encode_zarr_variable
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.roundtrip_attrs import HIDDEN, NOTES
 

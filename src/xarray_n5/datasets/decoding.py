@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
+from xarray_n5.datasets.xarray_internals import decode_cf_variables
 from xarray_n5.model.alerts import ODD, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import xarray as xr
 
 
 def decode(
@@ -27,7 +28,7 @@ def decode(
     chosen = _decoders(asked, encoded)
     if not any(chosen.values()):
         return variables, attributes, ()
-    decoder: Any = xr.conventions.decode_cf_variables
+    decoder: Any = decode_cf_variables
     whole = dict(variables)
     for name, variable in variables.items():
         try:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import xarray as xr
 from dask.base import is_dask_collection
-from xarray import conventions
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.arrays.create import chunk_shape
@@ -18,6 +17,7 @@ from xarray_n5.datasets.attributes import NAMELESS, Packed
 from xarray_n5.datasets.lossless import CF, check_first, check_strings, check_values
 from xarray_n5.datasets.naming import check_names
 from xarray_n5.datasets.suggestions import refuse_encodings
+from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Axis, Geometry
@@ -96,7 +96,7 @@ def plan(
     """
     check_names(dataset)
     asked = _checked(encoding or {}, dataset)
-    variables, attributes = conventions.encode_dataset_coordinates(dataset)
+    variables, attributes = encode_dataset_coordinates(dataset)
     attributes = without_variables(attributes)  # xarray's Zarr engine shows what is ours
     own: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
@@ -147,7 +147,7 @@ def _with_checked_strings(
 
 def encode_into(dataset: xr.Dataset, stored: xr.Dataset, packing: Packing) -> dict[str, Packed]:
     """Return a dataset's variables encoded as those of the same names are, into which they go."""
-    variables, _ = conventions.encode_dataset_coordinates(dataset)
+    variables, _ = encode_dataset_coordinates(dataset)
     own: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
         own[name] = variable.copy(deep=False)

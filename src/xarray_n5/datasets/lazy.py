@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xarray.backends import BackendArray
-from xarray.core import indexing
 
+from xarray_n5.datasets.xarray_internals import (
+    ExplicitIndexer,
+    IndexingSupport,
+    VectorizedIndexer,
+    explicit_indexing_adapter,
+)
 from xarray_n5.errors import MissingChunkError
 
 if TYPE_CHECKING:
@@ -24,13 +29,13 @@ class LazyArray(BackendArray):
         self.shape = array.shape
         self.dtype = array.dtype
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+    def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects: each chunk that it touches is read once."""
-        if isinstance(key, indexing.VectorizedIndexer):
+        if isinstance(key, VectorizedIndexer):
             return np.asarray(self.stored.vindex[key.tuple])
         return np.asarray(self.stored[key.tuple])
 
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+    async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects, read in another thread."""
         return await asyncio.to_thread(self.__getitem__, key)
 
@@ -42,7 +47,7 @@ class LazyText(LazyArray):
         super().__init__(array)
         self.dtype = np.dtype("S1")
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+    def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects."""
         return super().__getitem__(key).view("S1")
 
@@ -64,14 +69,12 @@ class LazyStack(BackendArray):
         self.shape, self.inner = image.shape, image.first.shape
         self.dtype = image.first.dtype
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+    def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects; only the arrays that it touches are read."""
-        if not isinstance(key, indexing.VectorizedIndexer):
+        if not isinstance(key, VectorizedIndexer):
             return self._read(key.tuple)
         return np.asarray(
-            indexing.explicit_indexing_adapter(
-                key, self.shape, indexing.IndexingSupport.OUTER, self._read
-            )
+            explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._read)
         )
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
@@ -101,7 +104,7 @@ class LazyStack(BackendArray):
         url = next(iter(self.storeds.values())).url
         return MissingChunkError("decode", url, at, "no such array is stored beside this one")
 
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+    async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects, read in another thread."""
         return await asyncio.to_thread(self.__getitem__, key)
 

@@ -10,8 +10,8 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection
-from xarray import conventions
 
+from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_variable
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CF = frozenset(
     {
         *("dtype", "_FillValue", "missing_value", "scale_factor", "add_offset", "units"),
         *("calendar", "coordinates", "_Unsigned", "_Encoding", "char_dim_name"),
-        *conventions.CF_RELATED_DATA,
+        *CF_RELATED_DATA,
     }
 )
 """What xarray's own coders take."""
@@ -98,7 +98,7 @@ def _not_wrapped(
     for hidden in ((), ("_FillValue", "missing_value")):
         kept = {key: value for key, value in told.items() if key not in hidden}
         stored = xr.Variable([f"d{axis}" for axis in range(packed.ndim)], packed, kept)
-        again = conventions.decode_cf_variable(name, stored, decode_times=False).to_numpy()
+        again = decode_cf_variable(name, stored, decode_times=False).to_numpy()
         if before.dtype.kind == "f" or again.dtype.kind == "f":
             wide = again.astype("f8")
             near = np.abs(wide - before) <= 0.5 * step * (1 + 1e-6) + 1e-6 * np.abs(wide)
@@ -138,7 +138,7 @@ def _same_values(
         packed = packed.astype(dtype)
     dims = [f"d{axis}" for axis in range(packed.ndim)]
     stored = xr.Variable(dims, packed, told)
-    decoder: Any = conventions.decode_cf_variable
+    decoder: Any = decode_cf_variable
     again = decoder(name, stored, decode_timedelta=before.dtype.kind == "m").to_numpy()
     if before.dtype.kind == "f" or again.dtype.kind == "f":
         # Half a step, and what float32 makes of it.

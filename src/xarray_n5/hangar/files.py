@@ -1,7 +1,7 @@
-"""Hangar's HDF5 files: which samples are in them, and runs of their rows.
+"""Hangar's HDF5 files: their schema, and runs of rows that hold samples.
 
-The layout is that of Hangar's HDF5_00 backend: 100 datasets, each of 250 samples, a sample's
-elements in one row. Files of HDF5_01, whose rows keep the shape of a sample, are read likewise.
+The layout is that of Hangar's backend HDF5_00: 100 datasets of 250 rows, one sample a row. In files
+of HDF5_01, which are read too, a row keeps the shape of its sample.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,37 +23,53 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The shape and the type of samples."""
+
+    shape: tuple[int, ...]
+    """The shape of each sample; of a file's, the largest."""
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of a sample in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        """Return a name for samples of the schema, such as ``float32_5x7x9``."""
+        return "_".join(filter(None, (str(self.dtype), "x".join(map(str, self.shape)))))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangarFile:
-    """What a file says of its samples."""
+    """A file's description, without its samples."""
 
     path: str
-    shape: tuple[int, ...]
-    """The shape of its samples, or the largest of them."""
-    dtype: np.dtype[Any]
-    """The type of their elements, as it is stored."""
+    schema: Schema
     datasets: int
+    """The number of datasets."""
     rows: int
-    """How many datasets there are, and rows in each."""
+    """The rows of each of them."""
     stamp: tuple[int, int]
-    """When it was last changed, and its bytes then."""
+    """The time of the last change, and the size in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Consecutive rows of one dataset: what one task reads."""
+    """Consecutive rows of one dataset."""
 
     path: str
     dataset: int
     first: int
     digests: tuple[str | None, ...]
-    """The xxh64 of each row's sample, where it is known."""
+    """The xxh64 of each row's sample, or None where it is not known."""
     backend: str = "00"
 
     def record(self, row: int, shape: tuple[int, ...]) -> Record:
         """Return the record of the sample in one of the rows."""
         return Record(
-            uid=os.path.basename(self.path).removesuffix(".hdf5"),  # noqa: PTH119 - a text is cut
+            uid=PurePath(self.path).stem,
             dataset=self.dataset,
             row=self.first + row,
             shape=shape,
@@ -62,32 +79,31 @@ class Run:
 
 
 def describe(path: str) -> HangarFile:
-    """Return what a file says of its samples; none of them is read.
+    """Return a file's description; no sample is read.
 
     Raises
     ------
     MetadataError
-        If it is none of Hangar's.
+        If it is not one of Hangar's files.
     NodeNotFoundError
-        If there is none.
+        If it does not exist.
     """
     with HANDLES.reading(path) as file:
         dataset = _dataset(file, 0, path)
         named = file.attrs.get("schema_shape", dataset.shape[1:])
-        shape = tuple(int(size) for size in np.ravel(named))
-        # The attribute's number stands for other types on other machines.
-        dtype = _native(dataset, path)
-        _selection(dataset, 0, (1, *shape), path)
+        # The attribute `schema_dtype_num` means other types on other machines.
+        schema = Schema(tuple(int(size) for size in np.ravel(named)), _native(dataset, path))
+        _selection(dataset, 0, (1, *schema.shape), path)
         counts = {"datasets": len(file), "rows": int(dataset.shape[0])}
-    found = os.stat(path)  # noqa: PTH116 - a text is what it takes
+    found = os.stat(path)  # noqa: PTH116 - the path is a string
     stamp = (found.st_mtime_ns, found.st_size)
-    return HangarFile(path=path, shape=shape, dtype=dtype, stamp=stamp, **counts)
+    return HangarFile(path=path, schema=schema, stamp=stamp, **counts)
 
 
 def written_rows(path: str) -> list[int]:
-    """Return how many samples each dataset holds, up to the last that holds any.
+    """Return how many rows of each dataset are written, up to the last one with any.
 
-    Chunks are counted, since a writer that was killed left attributes of before.
+    Stored chunks are counted: the attributes of a killed writer are outdated.
     """
     counts = []
     with HANDLES.reading(path) as file:
@@ -99,32 +115,26 @@ def written_rows(path: str) -> list[int]:
     return counts
 
 
-def read_runs(runs: Sequence[Run], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the samples of runs of rows, one after another along the first axis.
-
-    Parameters
-    ----------
-    runs
-        Where they lie.
-    shape, dtype
-        Of each of them.
+def read_runs(runs: Sequence[Run], schema: Schema) -> np.ndarray:
+    """Return the samples of runs, in the order of `runs`, along the first axis.
 
     Raises
     ------
     ChunkError
-        If a row cannot be decoded, or its digest is not that of its record.
+        If a row cannot be decoded, or its digest differs from its record's.
     MetadataError
-        If a file has no such rows.
+        If a file does not have the rows.
     """
+    shape, dtype = schema.shape, schema.dtype
     read: list[np.ndarray] = [np.empty((0, *shape), dtype)] * len(runs)
-    for path, places in _by_path(runs).items():
+    for path, positions in _by_path(runs).items():
         opened: dict[int, Any] = {}
         with HANDLES.reading(path) as file:
-            for place in places:
-                number = runs[place].dataset
-                if number not in opened:
-                    opened[number] = _dataset(file, number, path)
-                read[place] = _rows_of(opened[number], runs[place], shape)
+            for position in positions:
+                run = runs[position]
+                if run.dataset not in opened:
+                    opened[run.dataset] = _dataset(file, run.dataset, path)
+                read[position] = _read_rows(opened[run.dataset], run, shape)
     for run, rows in zip(runs, read, strict=True):
         _check_digests(run, rows)
     if len(read) == 1:
@@ -133,68 +143,63 @@ def read_runs(runs: Sequence[Run], shape: tuple[int, ...], dtype: np.dtype[Any])
 
 
 def _by_path(runs: Sequence[Run]) -> dict[str, list[int]]:
-    """Return the places of the runs in each file, in the order in which they are stored."""
+    """Return the positions of each file's runs, in the order of storage."""
     found: dict[str, list[int]] = {}
-    for place in sorted(range(len(runs)), key=lambda k: (runs[k].dataset, runs[k].first)):
-        found.setdefault(runs[place].path, []).append(place)
+    for position in sorted(range(len(runs)), key=lambda k: (runs[k].dataset, runs[k].first)):
+        found.setdefault(runs[position].path, []).append(position)
     return found
 
 
-def _rows_of(dataset: Any, run: Run, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the rows of one run, as they are stored."""
+def _read_rows(dataset: Any, run: Run, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the samples of one run, in their stored type."""
     where, sizes = _selection(dataset, run.first, (len(run.digests), *shape), run.path)
     rows = np.empty((len(run.digests), *shape), _native(dataset, run.path))
     if rows.size:
         try:
             dataset.read_direct(rows.reshape(sizes), where)
         except (OSError, RuntimeError, ValueError) as error:
-            record = str(run.record(0, shape))
             why = f"{error}, in {len(rows)} rows from this one on"
-            raise ChunkError("decode", run.path, record, why) from error
+            raise ChunkError("decode", run.path, str(run.record(0, shape)), why) from error
     return rows
 
 
 def _check_digests(run: Run, rows: np.ndarray) -> None:
     for row, digest in enumerate(run.digests):
-        if (
-            digest is not None
-            and digest_of(rows[row, ...]) != digest
-            and not _agrees(run.path, rows[row, ...], digest)
-        ):
-            why = (
-                f"the xxh64 of what is stored is {digest_of(rows[row, ...])}, the record says "
-                f"{digest}: the file was changed or damaged after it was written, or the record is "
-                "another file's"
-            )
-            raise ChunkError("decode", run.path, str(run.record(row, rows.shape[1:])), why)
+        sample = rows[row, ...]
+        if digest is None or digest_of(sample) == digest or _agrees(run.path, sample, digest):
+            continue
+        why = (
+            f"the xxh64 of the stored sample is {digest_of(sample)}, the record says {digest}: "
+            "the file was changed or damaged after it was written, or the record belongs to "
+            "another file"
+        )
+        raise ChunkError("decode", run.path, str(run.record(row, rows.shape[1:])), why)
 
 
 def _agrees(path: str, row: np.ndarray, digest: str) -> bool:
-    """Return whether a sample has a digest as the type that the file's attribute names.
+    """Return whether a sample has a digest in the type that the file's attribute names.
 
-    Hangar tries that, too: it takes all zeros of one type for those of another.
+    Hangar also accepts that: it confuses all-zero samples of different types.
     """
     with HANDLES.reading(path) as file:
         named = numbered(int(file.attrs.get("schema_dtype_num", -1)))
-    if named is None or named == row.dtype:
-        return False
-    return digest_of(row.astype(named)) == digest
+    return named not in {None, row.dtype} and digest_of(row.astype(named)) == digest
 
 
 def _dataset(file: Any, number: int, path: str) -> Any:
-    """Return a dataset; one that lies in other files is refused."""
+    """Return a dataset; raise where it is a link, or its data lies in other files."""
     h5py, name = hdf5(), str(number)
     link = file.get(name, getlink=True) if name in file else None
     if not isinstance(link, h5py.HardLink):
         found = "nothing" if link is None else "a link"
         raise MetadataError(
-            f"{path}: no dataset {name!r} ({found} is there): it is no file of Hangar's, or not "
+            f"{path}: no dataset {name!r}, found {found}: it is not a file of Hangar's, or not "
             "the one that a record names"
         )
-    found = file[name]
-    if not isinstance(found, h5py.Dataset) or found.chunks is None or found.external:
-        raise MetadataError(f"{path}: {name!r} is no dataset in chunks, as Hangar's are")
-    return found
+    dataset = file[name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.chunks is None or dataset.external:
+        raise MetadataError(f"{path}: {name!r} is not a chunked dataset, as Hangar's are")
+    return dataset
 
 
 def _native(dataset: Any, path: str) -> np.dtype[Any]:
@@ -207,7 +212,7 @@ def _native(dataset: Any, path: str) -> np.dtype[Any]:
 def _selection(
     dataset: Any, first: int, sizes: tuple[int, ...], path: str
 ) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-    """Return which part of a dataset samples are, and its shape: flat, or that of a sample."""
+    """Return the part of a dataset that holds samples, and its shape: flat, or of samples."""
     count, *shape = sizes
     flat = (count, math.prod(shape))
     for each in (flat, sizes) if dataset.ndim == len(flat) else (sizes,):
@@ -217,12 +222,12 @@ def _selection(
             return tuple(map(slice, starts, ends)), each
     raise MetadataError(
         f"{path}: dataset {dataset.name[1:]!r} of shape {dataset.shape} does not hold rows {first} "
-        f"to {first + count - 1} of shape {tuple(shape)}; the record is another file's"
+        f"to {first + count - 1} of shape {tuple(shape)}; the record belongs to another file"
     )
 
 
 def _rows(dataset: Any) -> int:
-    """Return how many rows are written: none before the last is left out."""
+    """Return how many rows are written; those before the last one count, too."""
     chunks = dataset.id.get_num_chunks()
     per_row = math.prod(
         math.ceil(size / chunk)

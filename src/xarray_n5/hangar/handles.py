@@ -1,4 +1,4 @@
-"""HDF5 files open for reading, one at a time, and which files this process writes."""
+"""HDF5 files open for reading, one at a time, and the files that this process writes."""
 
 from __future__ import annotations
 
@@ -8,43 +8,36 @@ from contextlib import closing, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.codecs.hdf5 import FAILURES, import_h5py
 from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
-from xarray_n5.formats.hdf5 import library
-from xarray_n5.formats.hdf5.library import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 _FLAGS = 11
-"""Which byte of a file tells whether it is open for writing, since HDF5 1.10."""
+"""The offset of the byte that says whether a writer has a file open, since HDF5 1.10."""
 
 
 def hdf5() -> Any:
-    """Return h5py, with hdf5plugin's filters.
-
-    Raises
-    ------
-    MissingPackageError
-        If one of the two is not installed.
-    """
-    return library.import_h5py("Hangar's files", filters=True)
+    """Return h5py, with hdf5plugin's filters; raise if one of the two is not installed."""
+    return import_h5py("Hangar's files", filters=True)
 
 
 class Handles:
-    """Open files by their paths, each for one read only.
+    """Open files, each for one read, one at a time.
 
-    What stays open in a process others cannot open for writing, and what is opened anew shows the
-    rows written since without a refresh, which breaks datasets that others have open, too. HDF5
-    has one lock for all that it does, so nothing is lost by reading one at a time.
+    Another process cannot open for writing what stays open here. A file opened again shows new
+    rows without a refresh, which would break datasets that others in this process have open. HDF5
+    has one lock for all its calls, so reading one file at a time costs nothing.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self.written: set[tuple[int, int]] = set()
-        """Files that this process writes, or that it had open for that when it was forked."""
+        """Identities of the files that this process writes, or wrote when it was forked."""
         if hasattr(os, "register_at_fork"):
-            # A fork waits for reads to end: what HDF5 holds is whole in the child, too.
+            # A fork waits for reads to end, so that HDF5 is in a consistent state in the child.
             os.register_at_fork(
                 before=self._lock.acquire,
                 after_in_parent=self._lock.release,
@@ -53,20 +46,20 @@ class Handles:
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Any]:
-        """Open a file while it is read; nobody else reads meanwhile.
+        """Open a file for one read.
 
         Raises
         ------
         NodeNotFoundError
-            If there is none.
+            If it does not exist.
         MetadataError
-            If it is no HDF5 file, or this very process writes it.
+            If it is not an HDF5 file, or this process writes it.
         MissingPackageError
             If h5py or hdf5plugin is not installed.
         """
         with self._lock:
-            if place_of(path) in self.written:
-                # HDF5 would share what the writer has open.
+            if identity_of(path) in self.written:
+                # HDF5 would share the open file with the writer.
                 raise MetadataError(
                     f"{path}: this process writes it; close its writer first, or read it in "
                     "another process"
@@ -78,13 +71,13 @@ class Handles:
                     if isinstance(error, N5Error):
                         raise
                     raise MetadataError(
-                        f"{path}: HDF5 cannot read it ({error}): it is damaged, or not Hangar's; "
-                        "restore it"
+                        f"{path}: HDF5 cannot read it ({error}): it is damaged, or not a file of "
+                        "Hangar's; restore it"
                     ) from error
 
 
-def place_of(path: str) -> tuple[int, int]:
-    """Return what tells a file from others, whatever path leads to it."""
+def identity_of(path: str) -> tuple[int, int]:
+    """Return the device and inode of a file: the same for every path to it."""
     try:
         found = os.stat(path)  # noqa: PTH116 - once for each read
     except FileNotFoundError as error:
@@ -95,18 +88,18 @@ def place_of(path: str) -> tuple[int, int]:
 
 
 def _open(path: str) -> Any:
-    # Each chunk is read once: a cache would only take memory, for each dataset.
+    # Each chunk is read once, so a cache would only take memory.
     options = {"libver": "latest", "rdcc_nbytes": 0, "rdcc_nslots": 1}
     h5py = hdf5()
     try:
-        # HDF5 refuses one way or the other: SWMR is for files that a writer has open, or had when
-        # it was killed, and it must be as whoever else in this process has the file open.
+        # SWMR is only for files that a writer has open, or had open when it was killed; and all of
+        # a process must open a file the same way.
         try:
             return h5py.File(path, "r", **options)
         except PermissionError:
             raise
         except OSError as error:
-            # A reader beside a writer asks again and again for what a cut-off file does not have.
+            # With SWMR, HDF5 would retry for ever to read the missing end of a truncated file.
             if "truncated file" in str(error) and not _has_writer(path):
                 raise
             return h5py.File(path, "r", swmr=True, **options)
@@ -114,18 +107,17 @@ def _open(path: str) -> Any:
         raise
     except OSError as error:
         raise MetadataError(
-            f"{path}: cannot be opened for reading: {error}. A whole HDF5 file is needed; one that "
-            "is still written can be read where its writer opened it for single writer, multiple "
-            "readers"
+            f"{path}: cannot be opened for reading: {error}. Expected a complete HDF5 file, or one "
+            "whose writer has it open in HDF5's SWMR mode"
         ) from error
 
 
 def _has_writer(path: str) -> bool:
-    """Return whether a file says that a writer has it open, or had when it was killed."""
+    """Return whether a file is marked as open for writing; a killed writer leaves the mark."""
     with open(path, "rb") as file:  # noqa: PTH123
         start = file.read(_FLAGS + 1)
     return len(start) > _FLAGS and bool(start[_FLAGS])
 
 
 HANDLES = Handles()
-"""Those of this process."""
+"""The handles of this process."""

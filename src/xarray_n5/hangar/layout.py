@@ -1,4 +1,4 @@
-"""What Hangar's HDF5_00 files look like, as numbers: datasets, chunks, and where samples go."""
+"""The layout of Hangar's HDF5_00 files in numbers: datasets, rows, chunks, attributes."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ from xxhash import xxh64_hexdigest
 from xarray_n5.errors import MetadataError
 
 DATASETS = 100
-"""Datasets in a file, called "0" to "99"; the last of them stays empty."""
+"""Datasets of a file, called "0" to "99"; the last one stays empty."""
 
 ROWS = 250
-"""Samples in a dataset."""
+"""Rows of a dataset, one for each sample."""
 
 VERSION = "0.5.2"
-"""The version of Hangar whose files these are."""
+"""The version of Hangar that writes the same files."""
 
 _CHUNK = 255_000
-"""The most bytes of a chunk."""
+"""The largest chunk in bytes."""
 
 _CACHE = 100_000_000
-"""The most bytes of the cache that Hangar notes for readers."""
+"""The largest chunk cache, in bytes, that Hangar recommends to readers."""
 
 _CACHE_WEIGHT = 0.75
 
 DTYPES = ("?", *"BHILQbhilqefdg")
-"""Types of numbers that samples may have, by numpy's codes."""
+"""The types of samples, as NumPy's type codes."""
 
 _NUMBERS = {np.dtype(code).num: np.dtype(code) for code in DTYPES}
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a file is made for: samples of one type, of one shape or smaller.
+    """The datasets of a file, for samples of one type and at most one shape.
 
     >>> Layout((5, 7, 9), np.dtype("f4")).chunks
     (1, 315)
     """
 
     shape: tuple[int, ...]
-    """The shape of a sample, or the largest of them."""
+    """The largest shape of a sample."""
     dtype: np.dtype[Any]
-    """The type of their elements, in this machine's byte order."""
+    """The type of samples, in native byte order."""
 
     def __post_init__(self) -> None:
         if self.dtype.num not in _NUMBERS:
             raise MetadataError(
-                f"samples of {self.dtype} cannot be held by Hangar; booleans, integers and real "
-                "floats can"
+                f"Hangar cannot store samples of {self.dtype}; use booleans, integers or real "
+                "floats"
             )
         if self.size == 0:
             raise MetadataError(f"samples of shape {self.shape} have no elements to store")
 
     @property
     def size(self) -> int:
-        """The elements of a row of each dataset."""
+        """The elements of a row."""
         return math.prod(self.shape)
 
     @property
     def chunks(self) -> tuple[int, int]:
-        """The shape of a chunk: one row, or a part of it."""
+        """The shape of a chunk: a row, or a part of one."""
         return 1, min(_CHUNK // self.dtype.itemsize, self.size)
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the file's root, but for that of the compression."""
+        """Return the attributes of the file's root, except ``compression_opts``."""
         cache = min(max(self.size * self.dtype.itemsize * ROWS, _CHUNK), _CACHE)
         slots = math.ceil(cache / (self.chunks[1] * self.dtype.itemsize)) * 100
         return {
@@ -87,7 +87,7 @@ class Layout:
 
 
 def digest_of(values: np.ndarray) -> str:
-    """Return the xxh64 of the bytes of values in C order, as 16 hexadecimal digits.
+    """Return the xxh64 of an array's bytes in C order, as 16 hexadecimal digits.
 
     >>> digest_of(np.arange(100, dtype="float32").reshape(10, 10))
     'cff6c333cc6a5e44'
@@ -96,12 +96,12 @@ def digest_of(values: np.ndarray) -> str:
 
 
 def numbered(number: object) -> np.dtype[Any] | None:
-    """Return the type of a number in ``schema_dtype_num``; None where it is not known."""
+    """Return the type of a number in ``schema_dtype_num``, or None if it is not known."""
     return _NUMBERS.get(number) if isinstance(number, int) else None
 
 
 def following(dataset: int, row: int) -> tuple[int, int]:
-    """Return where the sample goes that comes after one; in dataset "99", to a new file.
+    """Return the dataset and row after a sample; dataset 99 means a new file.
 
     >>> following(3, 249)
     (4, 0)
@@ -110,17 +110,17 @@ def following(dataset: int, row: int) -> tuple[int, int]:
 
 
 def is_finished(dataset: int) -> bool:
-    """Return whether a file takes no more samples: its last dataset is never written."""
+    """Return whether a file is full: its last dataset is never written."""
     return remaining(dataset) <= 1
 
 
 def remaining(dataset: int) -> int:
-    """Return ``collections_remaining`` of a file whose next sample goes into a dataset."""
+    """Return a file's ``collections_remaining`` when its next sample goes into `dataset`."""
     return DATASETS - dataset
 
 
 def next_prime(number: int) -> int:
-    """Return the first prime that is not below a number.
+    """Return the smallest prime that is at least a number.
 
     >>> next_prime(25000)
     25013

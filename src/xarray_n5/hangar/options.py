@@ -1,4 +1,4 @@
-"""Hangar's options of compression, as filters of HDF5."""
+"""Translate Hangar's compression options into HDF5 filters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _BLOSC = 32001
-"""Blosc's number among the filters of HDF5."""
+"""The registered number of HDF5's Blosc filter."""
 
 _BLOSC_LEAST = 17
-"""Bytes of the smallest sample that Blosc takes."""
+"""The smallest sample, in bytes, that Blosc compresses."""
 
 _CODES = {
     "blosc:blosclz": 0,
@@ -23,7 +23,7 @@ _CODES = {
     "blosc:zlib": 4,
     "blosc:zstd": 5,
 }
-"""Numbers of Blosc's compressors."""
+"""Blosc's numbers of its compressors."""
 
 _LEVELS = range(10)
 _NO_LEVEL = (False, None, "none")
@@ -35,31 +35,31 @@ _KEYS = ("backend", "complib", "complevel", "shuffle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """How HDF5 compresses the chunks of a dataset."""
+    """The filters of a dataset, as :meth:`h5py.Group.create_dataset` expects them."""
 
     compression: int | str
-    """A filter's number, or its name in h5py."""
+    """The number of a filter, or its name in h5py."""
     options: tuple[int, ...] | int | None
-    """What the filter takes; Hangar keeps it in the attribute ``compression_opts``."""
+    """The filter's options; Hangar stores them in the attribute ``compression_opts``."""
     shuffle: bool
-    """Whether HDF5's own shuffle comes before it."""
+    """Whether HDF5's own shuffle filter comes first."""
 
 
 def filters(options: Mapping[str, Any] | None, nbytes: int) -> Filters:
-    """Return the filters that options of compression ask for.
+    """Return the filters for compression options.
 
     Parameters
     ----------
     options
-        With the keys "complib", "complevel" and "shuffle", and "backend" where it is said; None
-        for Hangar's own: "blosc:lz4hc", 5, "byte", or "lzf" where Blosc refuses the sample.
+        Values of "complib", "complevel", "shuffle" and optionally "backend". None for Hangar's
+        defaults: "blosc:lz4hc", 5, "byte", or "lzf" for samples that are too small for Blosc.
     nbytes
-        The bytes of a sample.
+        The size of a sample in bytes.
 
     Raises
     ------
     MetadataError
-        If one is unknown, missing, or has another value than it may have.
+        If an option is unknown, missing or invalid.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def _blosc(given: Mapping[str, Any], complib: str, nbytes: int) -> Filters:
     _check("'shuffle'", given.get("shuffle", "missing"), tuple(_BLOSC_SHUFFLES))
     if nbytes < _BLOSC_LEAST:
         raise MetadataError(
-            f"'complib' is {complib!r}, which takes no samples of {nbytes} bytes: at least "
-            f"{_BLOSC_LEAST} are needed; choose 'lzf' or 'gzip'"
+            f"'complib' is {complib!r}, which needs samples of at least {_BLOSC_LEAST} bytes, got "
+            f"{nbytes}; choose 'lzf' or 'gzip'"
         )
     numbers = (given["complevel"], _BLOSC_SHUFFLES[given["shuffle"]], _CODES[complib])
     return Filters(compression=_BLOSC, options=(0, 0, 0, 0, *numbers), shuffle=False)
@@ -104,5 +104,5 @@ def _blosc(given: Mapping[str, Any], complib: str, nbytes: int) -> Filters:
 def _check(what: str, value: Any, choices: tuple[Any, ...] | range) -> None:
     # True equals 1 and False equals 0, but neither is a level.
     if not any(type(value) is type(each) and value == each for each in choices):
-        words = "0 to 9" if isinstance(choices, range) else ", ".join(map(repr, choices))
-        raise MetadataError(f"options of compression: {what} is {value!r}; it may be {words}")
+        words = "0 to 9" if isinstance(choices, range) else " or ".join(map(repr, choices))
+        raise MetadataError(f"compression options: {what} is {value!r}; expected {words}")

@@ -1,4 +1,4 @@
-"""Hangar's records: texts that say where a sample lies, of which shape it is, and its digest."""
+"""Hangar's records: strings that hold the location, shape and digest of a sample."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 from xarray_n5.errors import MetadataError
 
 LONGEST = 255
-"""Hangar counts the characters of a record in one byte."""
+"""The longest record: Hangar stores the length in one byte."""
 
 Form = Literal["0.5", "0.4", "0.3"]
-"""The versions of Hangar after which the forms of its records are called."""
+"""The forms of records, by the version of Hangar that introduced them."""
 
 _UID = "(?P<uid>[A-Za-z0-9_-]+)"
 _DIGEST = "(?P<digest>[0-9a-f]{16})"
@@ -30,49 +30,49 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Where one sample lies.
+    """The location, shape and digest of one sample.
 
     >>> parse_record("00:rlUK3C:8067007c0f05c359:16:105:10 10").shape
     (10, 10)
     """
 
     uid: str
-    """The name of the file, without its ``.hdf5``."""
+    """The name of the file, without ``.hdf5``."""
     dataset: int
-    """The number that is the name of a dataset in the file."""
+    """The dataset, whose name in the file is this number."""
     row: int
-    """The place along the dataset's first axis."""
+    """The index along the dataset's first axis."""
     shape: tuple[int, ...]
     """The shape of the sample."""
     digest: str | None
-    """The xxh64 of its bytes, as 16 hexadecimal digits; none in the oldest records."""
+    """The xxh64 of its bytes, as 16 hexadecimal digits; None in records of Hangar 0.3."""
     backend: str = "00"
-    """Hangar's code for the layout of the file: "00" or "01"."""
+    """Hangar's code of the file's layout: "00" or "01"."""
 
     def text(self, form: Form = "0.5") -> str:
-        """Return the record as one version of Hangar writes it.
+        """Return the record as a string.
 
         Parameters
         ----------
         form
-            "0.5", and with it later ones; "0.4"; or "0.3", which has no digest.
+            The version of Hangar that reads it: "0.5" for all later ones, too. "0.3" has no digest.
 
         Raises
         ------
         MetadataError
-            If it is longer than Hangar can read, or a digest is needed and not there.
+            If it is longer than Hangar can read, or the form needs a digest and there is none.
         """
         sizes = " ".join(map(str, self.shape))
         match form:
             case "0.5":
-                place = f"{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
+                location = f"{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
             case "0.4":
-                place = f"{self.uid}${self.digest}${self.dataset} {self.row}*{sizes}"
+                location = f"{self.uid}${self.digest}${self.dataset} {self.row}*{sizes}"
             case _:
-                place = f"{self.uid}${self.dataset} {self.row}*{sizes}"
-        made = f"{self.backend}:{place}"
+                location = f"{self.uid}${self.dataset} {self.row}*{sizes}"
+        made = f"{self.backend}:{location}"
         if self.digest is None and form != "0.3":
-            raise MetadataError(f"{made!r} has no digest; only Hangar 0.3's form does without")
+            raise MetadataError(f"{made!r} has no digest, which only the form of Hangar 0.3 allows")
         _check_length(made)
         return made
 
@@ -81,28 +81,23 @@ class Record:
 
 
 def parse_record(found: str | bytes) -> Record:
-    """Return what a record says, in any of the three forms that Hangar has had.
-
-    Parameters
-    ----------
-    found
-        A record, or its bytes as Hangar's database holds them.
+    """Parse a record in any of Hangar's three forms.
 
     Raises
     ------
     MetadataError
-        If it is none, or longer than Hangar can read.
+        If it is not a record, or longer than Hangar can read.
     """
     text = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
     if not isinstance(text, str):
-        raise MetadataError(f"{found!r} is no record of Hangar's: a text is needed")
+        raise MetadataError(f"{found!r} is not a record of Hangar's; expected a string")
     _check_length(text)
     for form in _FORMS:
         if match := form.fullmatch(text):
             return _record(match)
     raise MetadataError(
-        f"{text!r} is no record of Hangar's HDF5 files: "
-        "00:<uid>:<16 hexadecimal digits>:<dataset>:<row>:<sizes> is needed"
+        f"{text!r} is not a record of Hangar's HDF5 files; expected "
+        "00:<uid>:<16 hexadecimal digits>:<dataset>:<row>:<sizes>"
     )
 
 

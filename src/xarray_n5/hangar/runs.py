@@ -1,4 +1,4 @@
-"""Samples as runs of consecutive rows, and runs as the blocks that tasks read."""
+"""Group samples into runs of consecutive rows, and runs into the blocks of tasks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile]) -> list[Run]:
-    """Return runs of the samples that records tell of, in their order.
+    """Return runs of the samples of records, in the order of the records.
 
     Parameters
     ----------
     records
-        Of samples of one shape.
+        Records of samples of one shape.
     files
-        The files by their uids; those that records name are among them.
+        The records' files by their uids.
 
     Raises
     ------
@@ -33,16 +33,16 @@ def runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile]) 
         If a record does not fit its file.
     """
     starts = []
-    for place, record in enumerate(records):
+    for position, record in enumerate(records):
         _check_fits(record, files[record.uid])
-        if place == 0 or not _follows(record, records[place - 1]):
-            starts.append(place)
+        if position == 0 or not _follows(record, records[position - 1]):
+            starts.append(position)
     ends = [*starts[1:], len(records)]
     return [_run(records[s:e], files[records[s].uid]) for s, e in zip(starts, ends, strict=True)]
 
 
 def runs_of_rows(path: str, counts: Iterable[int]) -> list[Run]:
-    """Return a run for each dataset, of as many rows as it holds; nobody knows their digests."""
+    """Return one run for each dataset of a file, from its number of rows; without digests."""
     return [
         Run(path=path, dataset=number, first=0, digests=(None,) * rows)
         for number, rows in enumerate(counts)
@@ -50,21 +50,16 @@ def runs_of_rows(path: str, counts: Iterable[int]) -> list[Run]:
 
 
 def blocks_of(runs: Sequence[Run], most: int, size: int | None) -> list[tuple[Run, ...]]:
-    """Return the runs of each block.
+    """Return the runs of each block; at least one block, if need be without runs.
 
     Parameters
     ----------
     runs
-        In the order of the samples.
+        The runs in the order of the samples.
     most
-        How many samples a block has at most that is made of one run.
+        The most samples of a block where `size` is None.
     size
-        How many samples each block has, of as many runs as that takes; None for one run in each.
-
-    Returns
-    -------
-    list of tuple of Run
-        At least one block: without samples, it has no runs.
+        The samples of each block, from any number of runs; None for one run per block.
     """
     if size is None:
         pieces = [_part(run, s, s + most) for run in runs for s in range(0, _rows(run), most)]
@@ -83,21 +78,14 @@ def blocks_of(runs: Sequence[Run], most: int, size: int | None) -> list[tuple[Ru
 
 
 def find_named(records: Iterable[Record], paths: Sequence[str]) -> dict[str, str]:
-    """Return the files that records name, by their uids.
-
-    Parameters
-    ----------
-    records
-        Of any samples.
-    paths
-        All files that there are: at least one.
+    """Return the paths of the files that records name, by their uids.
 
     Raises
     ------
     NodeNotFoundError
-        If one is not among them.
+        If a file is not among `paths`, of which there is at least one.
     MetadataError
-        If two of them have the name of one.
+        If two of `paths` have the file's name.
     """
     known: dict[str, set[str]] = {}
     for path in paths:
@@ -106,11 +94,13 @@ def find_named(records: Iterable[Record], paths: Sequence[str]) -> dict[str, str
     for record in records:
         several = known.get(record.uid, set())
         if not several:
-            hint = f"the record {str(record)!r} names it; what was not fetched has no file"
+            hint = f"the record {str(record)!r} names it; fetch its data first"
             where = PurePath(paths[0]).parent
             raise NodeNotFoundError(str(where), f"{record.uid}.hdf5", "file", hint)
         if len(several) > 1:
-            raise MetadataError(f"the record {str(record)!r} may be of any of {sorted(several)}")
+            raise MetadataError(
+                f"the record {str(record)!r} names more than one file: {sorted(several)}; give one"
+            )
         found[record.uid] = min(several)
     return found
 
@@ -135,7 +125,7 @@ def _run(records: Sequence[Record], file: HangarFile) -> Run:
 
 
 def _follows(record: Record, before: Record) -> bool:
-    """Return whether a sample lies right behind another one."""
+    """Return whether a sample is stored in the row after another one's."""
     return (
         (record.uid, record.dataset) == (before.uid, before.dataset)
         and record.row == before.row + 1
@@ -144,14 +134,14 @@ def _follows(record: Record, before: Record) -> bool:
 
 
 def _check_fits(record: Record, file: HangarFile) -> None:
-    sizes = zip(record.shape, file.shape, strict=False)
+    largest = file.schema.shape
     if (
         record.dataset >= file.datasets
         or record.row >= file.rows
-        or len(record.shape) != len(file.shape)
-        or any(size > largest for size, largest in sizes)
+        or len(record.shape) != len(largest)
+        or any(map(int.__gt__, record.shape, largest))
     ):
         raise MetadataError(
             f"the record {str(record)!r} does not fit {file.path}, which has {file.datasets} "
-            f"datasets of {file.rows} rows, for samples of shape {file.shape}"
+            f"datasets of {file.rows} rows, for samples of shape {largest}"
         )

@@ -1,4 +1,4 @@
-"""Samples into new files of Hangar's HDF5_00, one after another."""
+"""Write samples into new files of Hangar's HDF5_00, one after another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError
-from xarray_n5.hangar.handles import HANDLES, hdf5, place_of
+from xarray_n5.hangar.handles import HANDLES, hdf5, identity_of
 from xarray_n5.hangar.layout import (
     DATASETS,
     ROWS,
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
 RENAMES_OPEN_FILES = os.name != "nt"
-"""Whether a file may be renamed while it is open: Windows refuses it."""
+"""Whether an open file can be renamed; not on Windows."""
 
 BOUNDS = ("v110", "v110")
-"""The version of HDF5 whose structures files have: the one that Hangar's h5py reads."""
+"""The version of HDF5 whose structures files have, for Hangar's h5py to read them."""
 
 _LETTERS = string.ascii_lowercase + string.digits
 
@@ -45,30 +45,30 @@ _LETTERS = string.ascii_lowercase + string.digits
 class HangarWriter:
     """Write samples of one type into new files, in the layout of Hangar's HDF5_00.
 
-    A file takes 24,750 samples, then another one is begun; a file that exists is never written
-    to. Each sample is on its way to the disk when :meth:`write` returns: where the process is
-    killed, those before it can be read. Other processes may read while this one writes.
+    A file holds 24,750 samples, then a new one is created; existing files are never changed. When
+    :meth:`write` returns, its sample survives a kill of the process. Other processes may read while
+    this one writes.
 
     Parameters
     ----------
     folder
-        A local folder for the files; it is made where it is missing. A Hangar repository is
-        refused: its database would not know them.
+        A local folder for the files, created if it does not exist. A Hangar repository is
+        refused, because its database would not know the new files.
     shape
-        The shape of a sample, or, where they differ, the largest size along each axis.
+        The shape of samples; where shapes differ, the largest size along each axis.
     dtype
-        The type of their elements: booleans, integers or real floats.
+        The type of samples: booleans, integers or real floats.
     compression
         Hangar's options: "complib", one of "blosc:blosclz", "blosc:lz4", "blosc:lz4hc",
-        "blosc:zlib", "blosc:zstd", "lzf" and "gzip"; "complevel", 0 to 9, None with "lzf";
-        "shuffle", None, "none", "byte" or "bit" with Blosc, else a boolean, None, "none" or
-        "byte"; "backend", which may be "00". By default "blosc:lz4hc", 5 and "byte", and "lzf"
-        where a sample has no more than 16 bytes.
+        "blosc:zlib", "blosc:zstd", "lzf" and "gzip"; "complevel", 0 to 9, or None with "lzf";
+        "shuffle", None, "none", "byte" or "bit" with Blosc, otherwise a boolean, None, "none" or
+        "byte"; "backend", only "00". By default "blosc:lz4hc", 5 and "byte", or "lzf" for samples
+        of 16 bytes and less.
 
     Raises
     ------
     MetadataError
-        If the type, the shape or the compression cannot be had. Nothing was written then.
+        If the type, the shape or the compression is invalid. Nothing is written then.
     NodeExistsError
         If the folder is a Hangar repository.
     PathError
@@ -98,12 +98,12 @@ class HangarWriter:
             )
         self._folder = Path(folder).absolute()
         if any(".hangar" in each for each in (self._folder.parts, _names(self._folder))):
-            hint = "write into a folder of its own: its database would not know of new files"
+            hint = "its database would not know the new files; write into another folder"
             raise NodeExistsError(str(self._folder), "", "a Hangar repository", hint)
         kind = np.dtype(dtype).newbyteorder("=")
         self._layout = Layout(_whole(shape), kind)
         self._filters = filters(compression, self._layout.size * kind.itemsize)
-        # The longest record that there can be.
+        # Refuses shapes whose records would be too long.
         self._record("0" * 8, "0" * 16, DATASETS, ROWS, self._layout.shape)
         self._hdf5 = hdf5()
         self._process = os.getpid()
@@ -111,8 +111,8 @@ class HangarWriter:
         self._file: Any = None
         self._dataset: Any = None
         self._uid = ""
-        self._inode = (0, 0)
-        self._place = (0, 0)
+        self._identity = (0, 0)
+        self._position = (0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -129,17 +129,17 @@ class HangarWriter:
         Parameters
         ----------
         sample
-            Of the writer's type and number of axes, and along none larger.
+            An array of the writer's type and number of axes, along no axis larger.
 
         Returns
         -------
         str
-            Its record, which :func:`~xarray_n5.from_hangar` takes.
+            The sample's record, for :func:`~xarray_n5.from_hangar`.
 
         Raises
         ------
         MetadataError
-            If it is of another type or shape. Nothing was written then.
+            If the sample's type or shape does not fit. Nothing is written then.
         """
         values = self._checked(sample)
         digest = digest_of(values)
@@ -155,13 +155,13 @@ class HangarWriter:
         return self._record(uid, digest, number, row, values.shape)
 
     def close(self) -> None:
-        """Close the file that is open; a sample that is written later goes into a new one."""
+        """Close the open file; later samples go into a new one."""
         with self._lock:
             if self._file is not None and self._process == os.getpid():
                 self._finish()
 
     def __del__(self) -> None:
-        # HDF5 closes all files by itself where Python is ending; a fork's are its parent's.
+        # At exit, HDF5 closes its files itself; after a fork they belong to the parent.
         if getattr(self, "_file", None) is None or sys.is_finalizing():
             return
         if self._process == os.getpid():
@@ -169,33 +169,37 @@ class HangarWriter:
 
     def _checked(self, sample: ArrayLike) -> np.ndarray:
         if isinstance(sample, np.ma.MaskedArray):
-            raise MetadataError("a masked sample; Hangar's files keep no masks: fill it (filled())")
+            raise MetadataError(
+                "the sample is masked, and Hangar's files keep no masks; fill it (filled())"
+            )
         found = np.asarray(sample)
         largest = self._layout.shape
         if found.dtype.newbyteorder("=") != self._layout.dtype:
-            raise MetadataError(f"a sample of {found.dtype}; these files hold {self._layout.dtype}")
+            raise MetadataError(f"expected a sample of {self._layout.dtype}, got {found.dtype}")
         if found.ndim != len(largest) or any(map(int.__gt__, found.shape, largest)):
-            raise MetadataError(f"a sample of shape {found.shape}; these files hold {largest}")
+            raise MetadataError(
+                f"expected a sample of shape {largest} or smaller, got {found.shape}"
+            )
         return np.ascontiguousarray(found, self._layout.dtype).reshape(found.shape)
 
     def _advance(self) -> tuple[int, int]:
-        """Go to where the next sample lies; begin a file where none is open or one is full."""
+        """Return the next sample's dataset and row, in a new file if none is open or it is full."""
         if self._file is not None:
-            self._place = following(*self._place)
-            if is_finished(self._place[0]):
+            self._position = following(*self._position)
+            if is_finished(self._position[0]):
                 self._finish()
         if self._file is None:
             self._begin()
-        if self._place[1] == 0:
-            self._dataset = self._file[str(self._place[0])]
-        return self._place
+        if self._position[1] == 0:
+            self._dataset = self._file[str(self._position[0])]
+        return self._position
 
     def _begin(self) -> None:
-        """Make a file under a hidden name; readers find it when it is whole."""
+        """Create a file under a hidden name; it is renamed when it can be read."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._uid, partial, file = self._new()
-        self._inode = place_of(str(partial))
-        HANDLES.written.add(self._inode)
+        self._identity = identity_of(str(partial))
+        HANDLES.written.add(self._identity)
         try:
             self._prepare(file)
             self._file = self._published(file, partial)
@@ -203,15 +207,15 @@ class HangarWriter:
             self._close(file)
             partial.unlink(missing_ok=True)
             raise
-        self._place = (0, 0)
+        self._position = (0, 0)
 
     def _new(self) -> tuple[str, Path, Any]:
-        """Return a name that no file has, and a new file that keeps it from other writers."""
+        """Create a hidden file, and return its unused name, path and handle."""
         while True:
             uid = "".join(secrets.choice(_LETTERS) for _ in range(8))
             partial = self._folder / f".{uid}.partial"
             try:
-                # "x" makes a file or fails: none that exists is touched.
+                # Mode "x" fails for existing files.
                 file = self._hdf5.File(partial, "x", libver=BOUNDS)
             except FileExistsError:
                 continue
@@ -224,7 +228,7 @@ class HangarWriter:
         return self._folder / f"{uid}.hdf5"
 
     def _published(self, file: Any, partial: Path) -> Any:
-        """Open the file for its readers, give it its name, and return it."""
+        """Switch the file to single writer, multiple readers, rename it, and return it."""
         if RENAMES_OPEN_FILES:
             file.swmr_mode = True
             partial.rename(self._path(self._uid))
@@ -234,7 +238,7 @@ class HangarWriter:
         return _reopened(self._hdf5, path)
 
     def _prepare(self, file: Any) -> None:
-        """Make what Hangar makes."""
+        """Create the datasets and attributes that Hangar creates."""
         for number in range(DATASETS):
             file.create_dataset(
                 str(number),
@@ -255,8 +259,8 @@ class HangarWriter:
     def _finish(self) -> None:
         file, self._file, self._dataset = self._file, None, None
         try:
-            file.attrs.modify("next_location", self._place)
-            file.attrs.modify("collections_remaining", remaining(self._place[0]))
+            file.attrs.modify("next_location", self._position)
+            file.attrs.modify("collections_remaining", remaining(self._position[0]))
         finally:
             self._close(file)
 
@@ -264,7 +268,7 @@ class HangarWriter:
         try:
             file.close()
         finally:
-            HANDLES.written.discard(self._inode)
+            HANDLES.written.discard(self._identity)
 
     @staticmethod
     def _record(uid: str, digest: str, dataset: int, row: int, shape: tuple[int, ...]) -> str:
@@ -272,7 +276,7 @@ class HangarWriter:
 
 
 def _reopened(h5py: Any, path: Path) -> Any:
-    """Open a file for a single writer from the first; h5py alone would open it for itself first."""
+    """Open a file for single writer, multiple readers at once; h5py would open it exclusively."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
@@ -281,13 +285,13 @@ def _reopened(h5py: Any, path: Path) -> Any:
 
 
 def _whole(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape whose sizes are numbers of elements."""
+    """Return a shape as integers; raise if they are not sizes."""
     try:
         sizes = tuple(map(operator.index, shape))
     except TypeError as error:
-        raise MetadataError(f"shape is {shape!r}; whole numbers are needed") from error
+        raise MetadataError(f"shape is {shape!r}; expected integers") from error
     if any(size < 0 for size in sizes):
-        raise MetadataError(f"shape is {shape!r}; sizes are not negative")
+        raise MetadataError(f"shape is {shape!r}; expected sizes of at least 0")
     return sizes
 
 

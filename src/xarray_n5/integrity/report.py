@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import dask.array as da
 import numpy as np
 import xarray as xr
-from dask.array.core import normalize_chunks
-from dask.layers import ArraySliceDep
 
 from xarray_n5.arrays.chunk_io import ahead_of
 from xarray_n5.arrays.invalidate import box_of
 from xarray_n5.arrays.marker import REPAIRED, all_markers
 from xarray_n5.errors import ChunkError, VarlengthChunkError
+from xarray_n5.graph import ArraySliceDep, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest

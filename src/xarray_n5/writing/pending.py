@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from dask.layers import ArrayBlockwiseDep
+
+from xarray_n5.graph import ArrayBlockwiseDep
 
 if TYPE_CHECKING:
     import dask.array as da

@@ -6,9 +6,8 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from dask.base import get_scheduler
-
 from xarray_n5.errors import NodeExistsError, OneWriterError
+from xarray_n5.graph import get_scheduler
 from xarray_n5.writing.probes import location_of
 from xarray_n5.writing.source_reads import reads_of
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from dask.base import compute as compute_now
-from dask.layers import ArraySliceDep
 
 from xarray_n5.arrays.marker import REPAIRED, begun_and_planned
 from xarray_n5.errors import ContainerNotVisibleError
-from xarray_n5.graph import gather
+from xarray_n5.graph import ArraySliceDep, gather
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.writing.chunk_table import on_grid

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5.library import FAILURES
 from xarray_n5.formats.hdf5.scales import (
     LABELS,
     NETCDF,

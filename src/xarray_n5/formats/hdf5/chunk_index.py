@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
 from xarray_n5.formats.hdf5.filters import MASK_BYTES, NO_FILTERS, with_mask
-from xarray_n5.formats.hdf5.library import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import MetadataError, N5Error, PathError
 from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
-from xarray_n5.formats.hdf5.library import FAILURES
 from xarray_n5.formats.hdf5.links import node_in, outside
 from xarray_n5.formats.hdf5.opening import (
     check_stub,

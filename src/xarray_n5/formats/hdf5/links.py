@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import PathError
-from xarray_n5.formats.hdf5.library import FAILURES
 from xarray_n5.formats.hdf5.scales import is_empty_scale
 
 if TYPE_CHECKING:

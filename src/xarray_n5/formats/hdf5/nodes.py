@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import MetadataError, PathError
 from xarray_n5.formats.hdf5.attributes import (
     LEVEL,
@@ -19,7 +20,6 @@ from xarray_n5.formats.hdf5.attributes import (
 from xarray_n5.formats.hdf5.chunk_writing import clear_chunk as _clear_chunk
 from xarray_n5.formats.hdf5.chunk_writing import write_chunk as _write_chunk
 from xarray_n5.formats.hdf5.filters import DEFLATE, SHUFFLE, filters_of
-from xarray_n5.formats.hdf5.library import FAILURES
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
 
 if TYPE_CHECKING:

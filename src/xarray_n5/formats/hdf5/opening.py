@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, OneWriterError
-from xarray_n5.formats.hdf5.library import import_h5py
 from xarray_n5.formats.hdf5.signature import stamp_of
 from xarray_n5.model.paths import meant_by, partial_key
 

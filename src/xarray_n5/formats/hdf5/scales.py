@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5.library import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

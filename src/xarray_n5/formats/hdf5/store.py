@@ -13,11 +13,11 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from xarray_n5.codecs.hdf5 import FAILURES, import_h5py
 from xarray_n5.errors import ChunkError, N5Error, OneWriterError
 from xarray_n5.formats.hdf5 import files
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
 from xarray_n5.formats.hdf5.filters import MASK_BYTES
-from xarray_n5.formats.hdf5.library import FAILURES, import_h5py
 from xarray_n5.formats.hdf5.links import FOLLOW, address_of, members_of
 from xarray_n5.formats.hdf5.nodes import (
     DOCUMENTS,

@@ -1,4 +1,4 @@
-"""Where the files of Hangar's repositories lie."""
+"""Find the files of Hangar's repositories."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from xarray_n5.stores.redaction import hide
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    Place = str | os.PathLike[str]
+    LocalPath = str | os.PathLike[str]
 
 
-def find_files(places: Place | Iterable[Place]) -> list[str]:
-    """Return the HDF5 files at one place, or at several.
+def find_files(paths: LocalPath | Iterable[LocalPath]) -> list[str]:
+    """Return the HDF5 files at one path, or at several.
 
     Parameters
     ----------
-    places
-        Files and folders: of a folder, those in it or in the folders that it holds (of a
-        repository, those in its ``.hangar/data``), in order of their last change.
+    paths
+        Files and folders. Of a folder, the files in it and in its subfolders, of a repository
+        those in ``.hangar/data``, in order of their last change.
 
     Raises
     ------
     NodeNotFoundError
         If there are none.
     PathError
-        If a place is not on this machine's file systems, or a file in a folder is a symbolic link
-        that leads out of the folder, or out of its repository.
+        If a path is a URL, or a file in a folder is a symbolic link that leads out of the folder
+        or of its repository.
     """
-    several = [places] if isinstance(places, (str, os.PathLike)) else list(places)
-    found = [file for place in several for file in _at(place)]
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found = [file for path in several for file in _files_at(path)]
     if not found:
-        raise NodeNotFoundError(str(places), "", "HDF5 file")
+        raise NodeNotFoundError(str(paths), "", "HDF5 file")
     return found
 
 
-def _at(place: Place) -> list[str]:
-    text = os.fspath(place)
+def _files_at(given: LocalPath) -> list[str]:
+    text = os.fspath(given)
     if "://" in text:
         raise PathError(
             f"{hide(text)!r}: Hangar's files are read from local paths only; copy them first"
@@ -50,11 +50,11 @@ def _at(place: Place) -> list[str]:
         if not path.exists():
             raise NodeNotFoundError(text, "", "HDF5 file or folder")
         return [str(path)]
-    inside = path / ".hangar" if path.name != ".hangar" else path
-    folder = inside / "data" if (inside / "data").is_dir() else path
+    data = (path if path.name == ".hangar" else path / ".hangar") / "data"
+    folder = data if data.is_dir() else path
     files = [*folder.glob("*.hdf5"), *folder.glob("*/*.hdf5")]
     if not files:
-        hint = "files called *.hdf5 are looked for in it, and in the folders that it holds"
+        hint = "expected files called *.hdf5 in it or in its subfolders"
         raise NodeNotFoundError(text, "", "HDF5 file", hint)
     root = _root_of(folder)
     for file in files:
@@ -63,14 +63,14 @@ def _at(place: Place) -> list[str]:
 
 
 def _root_of(folder: Path) -> Path:
-    """Return the repository that a folder is in, else the folder: Hangar links within it."""
+    """Return the repository that contains a folder, else the folder: Hangar links within it."""
     return next((each for each in (folder, *folder.parents) if each.name == ".hangar"), folder)
 
 
 def _check_inside(file: Path, root: Path) -> None:
-    """Raise where a file in a folder is a symbolic link that leads out of it, or to nothing."""
+    """Raise where a file is a symbolic link out of `root`, or a broken one."""
     if not file.exists():
-        raise NodeNotFoundError(str(file), "", "HDF5 file", "it is a link to nothing; remove it")
+        raise NodeNotFoundError(str(file), "", "HDF5 file", "it is a broken link; remove it")
     if not file.resolve().is_relative_to(root.resolve()):
         raise PathError(
             f"{file}: it is a symbolic link to {file.resolve()}, out of {root}; if you trust it, "

@@ -1,6 +1,6 @@
-"""Hangar's database: which samples a commit has, by their columns, and their records.
+"""Hangar's databases: the samples of a commit by columns, and their records.
 
-Commits are as Hangar 0.5 keeps them: texts of ``key value`` joined by ``$``, compressed by Blosc.
+A commit of Hangar 0.5 is a string of ``key value`` pairs joined by ``$``, compressed by Blosc.
 """
 
 from __future__ import annotations
@@ -18,36 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STAGED = "STAGED"
-"""Stands for what is added and not committed."""
+"""The name of samples that are added and not committed."""
 
 _LOCK = Lock()
-"""LMDB opens a database once in a process."""
+"""A process can open an LMDB database only once."""
 
 _HEADER = 16
-"""Bytes before Blosc's data; the last four of them are the length of all."""
+"""The size of Blosc's header, whose last four bytes are the size of the frame."""
 
 _SMALL, _RATIO = 1 << 24, 64
-"""The most bytes that a commit's references may have: 16 MiB, or 64 times the stored ones."""
+"""The most bytes of a decompressed commit: 16 MiB, or 64 times the compressed ones."""
 
 
 def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int | str, str]]:
     """Return the records of a commit's samples, by column and by sample.
 
-    Parameters
-    ----------
-    repo
-        The folder that has ``.hangar`` in it.
-    ref
-        "HEAD", the name of a branch, a commit's digest, or "STAGED".
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is no such repository, branch or commit.
-    MetadataError
-        If the database does not hold what it should, or others in this process have it open.
-    MissingPackageError
-        If lmdb is not installed.
+    Parameters and errors are those of :func:`xarray_n5.hangar_records`.
     """
     folder = Path(repo) / ".hangar"
     if not (folder / "hash.lmdb").exists():
@@ -68,7 +54,7 @@ def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int |
 
 
 def _begin(path: Path, stack: ExitStack) -> Any:
-    """Return a transaction that reads a database, to which nothing is written."""
+    """Open a database for reading, and return a transaction."""
     try:
         import lmdb
     except ImportError as error:
@@ -79,7 +65,7 @@ def _begin(path: Path, stack: ExitStack) -> Any:
         if "already open" in str(error):
             hint = "close the repository in this process, or read its records in another"
             raise MetadataError(f"{path}: this process has it open; {hint}") from error
-        raise MetadataError(f"{path}: no database that can be read: {error}") from error
+        raise MetadataError(f"{path}: the database cannot be read: {error}") from error
     stack.callback(database.close)
     return stack.enter_context(database.begin())
 
@@ -102,7 +88,7 @@ def _committed(folder: Path, ref: str, stack: ExitStack) -> list[tuple[str, int 
 
 def _decompress(blob: bytes, where: str) -> bytes:
     if len(blob) < _HEADER or int.from_bytes(blob[12:_HEADER], "little") != len(blob):
-        raise MetadataError(f"{where}: {len(blob)} bytes that Blosc did not make")
+        raise MetadataError(f"{where}: {len(blob)} bytes are not a frame of Blosc")
     try:
         return bytes(Blosc().decode(blob, max(_SMALL, _RATIO * len(blob))))
     except (RuntimeError, ValueError, EOFError, NotImplementedError) as error:
@@ -110,7 +96,7 @@ def _decompress(blob: bytes, where: str) -> bytes:
 
 
 def _samples(pairs: Any) -> Iterator[tuple[str, int | str, bytes]]:
-    """Yield column, sample and digest of what is a sample: flat, or nested in another one."""
+    """Yield column, name and digest of each sample, flat or part of a nested one."""
     for key, value in pairs:
         match bytes(key).decode("utf-8", "replace").split(":"):
             case ["f", column, sample]:
@@ -124,6 +110,6 @@ def _name(key: str) -> int | str:
 
 
 def _order(item: tuple[int | str, str]) -> tuple[bool, int, str]:
-    """Put numbers before names, each in their order; parts of samples, too."""
+    """Sort integers before strings."""
     key = item[0]
     return (False, key, "") if isinstance(key, int) else (True, 0, key)

@@ -1,0 +1,36 @@
+"""Names of xarray that its documentation does not promise; no other file imports them."""
+
+from xarray.backends.common import ensure_dtype_not_object
+from xarray.backends.zarr import encode_zarr_variable
+from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
+from xarray.conventions import (
+    CF_RELATED_DATA,
+    cf_encoder,
+    decode_cf_variable,
+    decode_cf_variables,
+    encode_dataset_coordinates,
+)
+from xarray.core.indexing import (
+    ExplicitIndexer,
+    IndexingSupport,
+    LazilyIndexedArray,
+    VectorizedIndexer,
+    explicit_indexing_adapter,
+)
+
+__all__ = [
+    "CF_RELATED_DATA",
+    "CharacterArrayCoder",
+    "EncodedStringCoder",
+    "ExplicitIndexer",
+    "IndexingSupport",
+    "LazilyIndexedArray",
+    "VectorizedIndexer",
+    "cf_encoder",
+    "decode_cf_variable",
+    "decode_cf_variables",
+    "encode_dataset_coordinates",
+    "encode_zarr_variable",
+    "ensure_dtype_not_object",
+    "explicit_indexing_adapter",
+]
