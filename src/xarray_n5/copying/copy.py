@@ -28,7 +28,7 @@ from xarray_n5.model.paths import join, new_path
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.transaction import Transaction, compute_alone, resume_end
-from xarray_n5.writing.writes import now, writer_name
+from xarray_n5.writing.write import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

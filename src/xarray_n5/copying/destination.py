@@ -15,7 +15,7 @@ from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.keyed import get_all_documents, get_documents, where
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING, join
-from xarray_n5.writing.finished import NOT_UNFINISHED, OTHER_UNFINISHED
+from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent

@@ -8,7 +8,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.dask.block_sizes import choose
 from xarray_n5.dask.from_n5 import _lazy
-from xarray_n5.writing.finished import remember
+from xarray_n5.writing.completed import remember
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions, WriteRequest
 from xarray_n5.writing.tasks import write_lazily, write_when_read

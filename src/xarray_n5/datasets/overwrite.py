@@ -21,7 +21,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import told_by
-from xarray_n5.writing.finished import NOT_UNFINISHED, OTHER_UNFINISHED
+from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

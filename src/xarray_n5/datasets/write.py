@@ -26,12 +26,12 @@ from xarray_n5.formats.keyed import get_all_documents
 from xarray_n5.model.chunking import align
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
-from xarray_n5.writing.finished import is_finished
+from xarray_n5.writing.completed import is_finished
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.transaction import Transaction, resume_end
-from xarray_n5.writing.writes import now, writer_name
+from xarray_n5.writing.write import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

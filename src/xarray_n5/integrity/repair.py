@@ -18,7 +18,7 @@ from xarray_n5.integrity.report import report as report_on
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import QUARANTINE, join
 from xarray_n5.writing.resume import inside
-from xarray_n5.writing.writes import now, writer_name
+from xarray_n5.writing.write import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

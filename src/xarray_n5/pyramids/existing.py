@@ -10,7 +10,7 @@ from xarray_n5.arrays.marker import all_markers
 from xarray_n5.arrays.overwrite import foreign_key
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeExistsError
-from xarray_n5.writing.finished import NOT_UNFINISHED
+from xarray_n5.writing.completed import NOT_UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

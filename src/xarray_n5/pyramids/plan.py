@@ -36,7 +36,7 @@ from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.transaction import Transaction, resume_end
-from xarray_n5.writing.writes import now, writer_name
+from xarray_n5.writing.write import now, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.writes import Write
+    from xarray_n5.writing.write import Write
 
 _ALL = "all.npz"
 """The file that all are gathered in when nobody else writes."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.grid import Index
     from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.writes import Write
+    from xarray_n5.writing.write import Write
 
 
 class Leftovers(ArrayBlockwiseDep):

@@ -17,11 +17,11 @@ from xarray_n5.formats import FORMATS
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.writing.finished import NOT_UNFINISHED, is_finished
+from xarray_n5.writing.completed import NOT_UNFINISHED, is_finished
 from xarray_n5.writing.inputs import aligned_blocks
 from xarray_n5.writing.resume import all_done, forget_overlapped, renew, resume, sweep_documents
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.writes import Write
+from xarray_n5.writing.write import Write
 
 if TYPE_CHECKING:
     import dask.array as da

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.grid import Index
     from xarray_n5.stores.protocol import Store
-    from xarray_n5.writing.writes import Write
+    from xarray_n5.writing.write import Write
 
 _EARLIER = "an earlier run"
 

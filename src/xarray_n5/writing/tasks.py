@@ -17,11 +17,11 @@ from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.graph import ArraySliceDep, gather
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts, digest
+from xarray_n5.writing.block_check import as_promised
 from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.pending import Done, Leftovers
-from xarray_n5.writing.promises import as_promised
-from xarray_n5.writing.writes import writer_name
+from xarray_n5.writing.write import writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.graph import Written
     from xarray_n5.model.grid import Index
-    from xarray_n5.writing.writes import Write
+    from xarray_n5.writing.write import Write
 
 
 _BELIEVED = 2.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.graph import gather_all
-from xarray_n5.writing.finished import remember
+from xarray_n5.writing.completed import remember
 from xarray_n5.writing.tasks import end, run, write_lazily
 
 if TYPE_CHECKING:
