@@ -14,7 +14,7 @@ import dask.array as da
 import numpy as np
 
 import xarray_n5
-from xarray_n5.arrays.marker import begun_and_planned
+from xarray_n5.arrays.marker import find_markers
 from xarray_n5.formats.containers import open_container
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
@@ -56,7 +56,7 @@ def prepare(place: Path, how: str) -> None:
 
 def begin(url: object, path: str = "") -> None:
     """Begin the planned writes into an array as their first task does, and stop there."""
-    for each in begun_and_planned(*open_container(url, path))[1]:
+    for each in find_markers(*open_container(url, path))[1]:
         each.begin_planned()
 
 

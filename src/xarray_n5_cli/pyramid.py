@@ -131,7 +131,7 @@ def _is_there(
 ) -> bool:
     """Return whether all levels of a pyramid are stored, and no write of them is unfinished."""
     from xarray_n5.arrays.group import open_array
-    from xarray_n5.arrays.marker import all_markers
+    from xarray_n5.arrays.marker import unfinished_writes
     from xarray_n5.copying.destination import is_written
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.model.paths import join
@@ -158,7 +158,7 @@ def _is_there(
         except NodeNotFoundError:
             return False
         group = level.path.rpartition("/")[0]
-        unfinished = all_markers(level.container, group)
+        unfinished = unfinished_writes(level.container, group)
         if level.shape != shape or unfinished or not is_written(level):
             return False
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.marker import begun_and_planned, revoke
+from xarray_n5.arrays.marker import find_markers, revoke
 from xarray_n5.arrays.marker_json import REPAIRED
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
@@ -34,7 +34,7 @@ def prepare(
     if any(store.list(folder)):
         store.delete_tree(folder, "all.npz")
     if store.exists(join(path, UNFINISHED)):
-        forget(*begun_and_planned(store, path), tuple(box()), chunks)
+        forget(*find_markers(store, path), tuple(box()), chunks)
 
 
 def forget(

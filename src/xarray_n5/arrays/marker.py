@@ -1,10 +1,11 @@
-"""Unfinished writes: a folder beside an array, with a mark and records of what has been done.
+"""Markers of unfinished writes: a hidden folder beside an array or in a group.
 
-The folder's name holds the write's token, which is made of what is written and of where. Who sees
-it sees this very container; who finds it later can resume the same write, and no other.
+The folder's name holds the write's token, which is made of what is written and where. A task that
+finds the marker sees this very container, and whoever finds it later can resume the same write,
+and no other.
 
-A write that is computed later (``compute=False``) is planned first: its mark lies in a folder of
-another name, which stops no other write, until the first of its tasks runs.
+A write that is computed later (``compute=False``) is planned first: until its first task runs, its
+marker is in a folder of another name, which stops no other write.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.protocol import Listing, Store
 
-__all__ = ["REPAIRED", "WriteMarker", "all_markers", "begun_and_planned", "revoke"]
+__all__ = ["REPAIRED", "WriteMarker", "find_markers", "revoke", "unfinished_writes"]
 
 _MARK = "mark.json"
 
 _PATIENCE = 60.0
-"""How many seconds a failed write waits for its tasks in this process to stop."""
+"""The seconds for which a failed write waits for its tasks in this process to stop."""
 
 _stopped: set[str] = set()
 """The attempts that failed in this process."""
 
 _running: Counter[str] = Counter()
-"""How many tasks of each attempt are writing in this process."""
+"""The number of tasks of each attempt that are writing in this process."""
 
 _changed = threading.Condition()
 
@@ -56,53 +57,42 @@ def _new() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteMarker:
-    """A write that has begun, and has not ended."""
+    """The marker of one write into an array or a group."""
 
     store: Store
     path: str
-    """The node that is written."""
+    """The path of the node that is written."""
     token: str
-    """What tells this write from others."""
+    """The string that distinguishes this write from others into the node."""
     run: str = field(default_factory=_new, compare=False)
-    """What tells its records from those of the same write that began another time."""
+    """The prefix of its records; those of an earlier write of the same token have another."""
     attempt: str = field(default_factory=_new, compare=False)
-    """What tells its tasks from those of an earlier attempt, which failed or was killed."""
+    """The attempt that tasks belong to; those of an earlier one, which failed, must stop."""
 
     @property
     def folder(self) -> str:
-        """The key of the folder that is there as long as the write is unfinished."""
+        """The key of the folder that exists as long as the write is unfinished."""
         return join(self.path, f"{WRITING}{self.token}")
 
     @property
-    def _key(self) -> str:
-        return join(self.folder, _MARK)
-
-    @property
     def _plan(self) -> str:
-        """The key of the folder that is there until a planned write begins."""
+        """The key of the folder that exists until a planned write begins."""
         return join(self.path, f"{PLANNED}{self.token}")
 
+    # Beginning
+
     def plan(self, facts: Mapping[str, Any]) -> None:
-        """Write the mark of a write that begins when its first task runs."""
+        """Leave the marker of a write that begins when its first task runs."""
         self._leave(self._plan, facts)
 
     def begin(self, facts: Mapping[str, Any], *, planned: bool = False) -> None:
-        """Write the mark, with some facts for those who find it; also where it was `planned`."""
-        # First, since a mark without the hint is not seen; a hint without a mark is not believed.
-        self._hint()
+        """Leave the marker with some facts for those who find it; remove that of the plan."""
+        # The hint lets those who open the array know by one request. It is first: a marker
+        # without it is not seen; a hint without a marker is ignored.
+        self.store.set(join(self.path, UNFINISHED), b"{}")
         self._leave(self.folder, facts)
         if planned:
-            self.forget_plan()
-
-    def _leave(self, folder: str, facts: Mapping[str, Any]) -> None:
-        if is_link(self.store, folder):
-            clear_folder(self.store, folder)
-        own = {"attempt": self.attempt, "run": self.run}
-        self.store.set(join(folder, _MARK), json.dumps(own | {**facts, **own}).encode())
-
-    def planned(self) -> dict[str, Any] | None:
-        """Return the facts of a write that was planned; None if it was not, or has begun."""
-        return self._read(self._plan)
+            self._forget_plan()
 
     def begin_planned(self) -> None:
         """Begin a planned write, unless another task has done so.
@@ -110,30 +100,15 @@ class WriteMarker:
         Raises
         ------
         ContainerNotVisibleError
-            If the write is neither planned nor under way, as after another write took its place.
+            If the write is neither planned nor begun, as after another write took its place.
         """
-        if self.is_begun():
+        if self._has(self.folder):
             return
         facts = self.planned()
         if facts is not None:
             self.as_found(facts).begin(facts, planned=True)
-        elif not self.is_begun():
+        elif not self._has(self.folder):
             raise ContainerNotVisibleError(self.store.url, join(self._plan, _MARK))
-
-    def _hint(self) -> None:
-        """Let those who open the array know by one request that a write is unfinished."""
-        self.store.set(join(self.path, UNFINISHED), b"{}")
-
-    def _remove_hint(self) -> bool:
-        """Remove the hint, unless other writes are unfinished; return whether it was removed."""
-        if begun_and_planned(self.store, self.path, but=self)[0]:
-            return False
-        self.store.delete([join(self.path, UNFINISHED)])
-        return True
-
-    def forget_plan(self) -> None:
-        """Remove the mark of a planned write: its tasks will fail."""
-        self.store.delete_tree(self._plan, _MARK)
 
     def postpone(self, facts: Mapping[str, Any]) -> None:
         """Turn a write that has begun into a planned one."""
@@ -141,8 +116,43 @@ class WriteMarker:
         self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
 
+    def done(self, facts: Mapping[str, Any]) -> None:
+        """Record in the marker that nothing is left to be written."""
+        self._leave(self.folder, {**facts, "done": True})
+
+    def _leave(self, folder: str, facts: Mapping[str, Any]) -> None:
+        if is_link(self.store, folder):
+            clear_folder(self.store, folder)
+        own = {"attempt": self.attempt, "run": self.run}
+        self.store.set(join(folder, _MARK), json.dumps(own | {**facts, **own}).encode())
+
+    # Reading
+
+    def facts(self) -> dict[str, Any] | None:
+        """Return the facts in the marker, checked; None if there is no marker."""
+        return self._read(self.folder)
+
+    def planned(self) -> dict[str, Any] | None:
+        """Return the facts of a planned write; None if it was not planned, or has begun."""
+        return self._read(self._plan)
+
+    def _read(self, folder: str) -> dict[str, Any] | None:
+        document = None if is_link(self.store, folder) else self._head(folder, LARGEST + 1)
+        return None if document is None else parse_mark(document, self.path)
+
+    def _head(self, folder: str, count: int) -> bytes | None:
+        """Return the marker in a folder, or `count` bytes of it where that is cheaper."""
+        key = join(folder, _MARK)
+        if self.store.batch > 1:
+            return self.store.get(key)
+        found = self.store.head(key, count)
+        return None if found is None else found[0]
+
+    def _has(self, folder: str) -> bool:
+        return not is_link(self.store, folder) and self.store.exists(join(folder, _MARK))
+
     def new_attempt(self, facts: Mapping[str, Any]) -> WriteMarker:
-        """Return a new attempt at the write that `facts` are about; the records are its own.
+        """Return a new attempt at the write with these `facts`, whose records it keeps.
 
         A repair is resumed by several writers, part by part: they share one attempt.
         """
@@ -151,26 +161,14 @@ class WriteMarker:
         return replace(self, run=facts.get("run", self.run))
 
     def as_found(self, facts: Mapping[str, Any]) -> WriteMarker:
-        """Return the write as its mark describes it, to change the mark and not the write."""
+        """Return the marker with the run and the attempt in its `facts`."""
         run, attempt = facts.get("run", self.run), facts.get("attempt", self.attempt)
         return replace(self, run=run, attempt=attempt)
 
-    def facts(self) -> dict[str, Any] | None:
-        """Return what the mark says, checked; None if the write has not begun or has ended."""
-        return self._read(self.folder)
-
-    def _read(self, folder: str) -> dict[str, Any] | None:
-        if is_link(self.store, folder):
-            return None
-        if self.store.batch > 1:
-            document = self.store.get(join(folder, _MARK))
-        else:
-            found = self.store.head(join(folder, _MARK), LARGEST + 1)
-            document = None if found is None else found[0]
-        return None if document is None else parse_mark(document, self.path)
+    # Tasks
 
     def check(self) -> None:
-        """Raise unless this attempt at the write still holds, before anything is written.
+        """Raise unless this attempt may still write.
 
         Raises
         ------
@@ -180,15 +178,11 @@ class WriteMarker:
         StaleTaskError
             If the write failed, or was resumed by another attempt.
         """
-        if self.attempt in _stopped:
+        if self.is_stopped():
             raise StaleTaskError(self.store.url, self.path)
-        if self.store.batch > 1:
-            head = self.store.get(self._key)
-        else:
-            found = self.store.head(self._key, 256)
-            head = None if found is None else found[0]
+        head = self._head(self.folder, 256)
         if head is None:
-            raise ContainerNotVisibleError(self.store.url, self._key)
+            raise ContainerNotVisibleError(self.store.url, join(self.folder, _MARK))
         if not head.startswith(json.dumps({"attempt": self.attempt})[:-1].encode()):
             raise StaleTaskError(self.store.url, self.path)
 
@@ -211,10 +205,10 @@ class WriteMarker:
                 _changed.notify_all()
 
     def stop(self) -> None:
-        """End the tasks of an attempt that failed; the write can be resumed.
+        """Stop the tasks of an attempt that failed; the write can be resumed.
 
         Tasks of this process have stopped when this returns; others find another attempt in the
-        mark, and stop before their next chunk.
+        marker, and stop before their next chunk.
         """
         with _changed:
             _stopped.add(self.attempt)
@@ -225,7 +219,7 @@ class WriteMarker:
                 replace(self, attempt=_new()).begin(facts)
 
     def note(self, name: str, record: bytes) -> None:
-        """Keep a record of what has been done."""
+        """Keep a record of what a task has written."""
         self.store.set(join(self.folder, f"{self.run}-{name}"), record)
 
     def records(self) -> Iterator[tuple[str, bytes]]:
@@ -238,51 +232,54 @@ class WriteMarker:
                 if record is not None:
                     yield key, record
 
-    def done(self, facts: Mapping[str, Any]) -> None:
-        """Say that nothing is left to be written, whatever stops from here on."""
-        self.begin({**facts, "done": True})
+    # Ending
 
-    def end(self) -> None:
-        """Remove the records, and the mark last of all."""
+    def end(self, *, records: bool = True) -> None:
+        """Remove the records of tasks, if there may be `records`, and the marker last of all."""
         if is_link(self.store, self.folder):
             clear_folder(self.store, self.folder)
             return
-        _, files = self.store.list(self.folder)
-        records = [name for name in files if name != _MARK]
-        if records:
+        files = self.store.list(self.folder)[1] if records else ()
+        notes = [join(self.folder, name) for name in files if name != _MARK]
+        if notes:
             self.done({})
-            self.store.delete([join(self.folder, name) for name in records])
+            self.store.delete(notes)
         removed = self._remove_hint()
         self.store.delete_tree(self.folder, _MARK)
         if not removed:
             self._remove_hint()  # the others may have left it to this one
 
-    def is_begun(self) -> bool:
-        """Return whether there is a mark; a link, or a folder without one, is not a write."""
-        return self._has(self.folder)
+    def _remove_hint(self) -> bool:
+        """Remove the hint, unless other writes are unfinished; return whether it was removed."""
+        if find_markers(self.store, self.path, but=self)[0]:
+            return False
+        self.store.delete([join(self.path, UNFINISHED)])
+        return True
 
-    def is_planned(self) -> bool:
-        """Return whether there is the mark of a planned write."""
-        return self._has(self._plan)
-
-    def _has(self, folder: str) -> bool:
-        return not is_link(self.store, folder) and self.store.exists(join(folder, _MARK))
-
-
-def all_markers(store: Store, path: str) -> list[WriteMarker]:
-    """Return the writes into a node that have begun and not ended; one listing."""
-    return begun_and_planned(store, path)[0]
+    def _forget_plan(self) -> None:
+        self.store.delete_tree(self._plan, _MARK)
 
 
-def begun_and_planned(
-    store: Store, path: str, *, tidy: bool = False, but: WriteMarker | None = None
+def unfinished_writes(store: Store, path: str) -> list[WriteMarker]:
+    """Return the markers of writes into a node that have begun and not ended; one listing."""
+    return find_markers(store, path)[0]
+
+
+def find_markers(
+    store: Store,
+    path: str,
+    *,
+    tidy: bool = False,
+    but: WriteMarker | None = None,
+    listing: Listing | None = None,
 ) -> tuple[list[WriteMarker], list[WriteMarker]]:
-    """Return the unfinished writes into a node, and the planned ones, `but` one; one listing.
+    """Return the markers of the unfinished and of the planned writes into a node, `but` one.
 
-    With `tidy`, remove links and folders without a mark that are called like those of writes:
-    a process that was killed when its write ended leaves an empty one.
+    One listing is made, unless `listing` is given. With `tidy`, links and folders without a marker
+    that have the names of markers are removed: a process that is killed at the end of its write
+    leaves an empty one.
     """
-    folders, files = store.list(path)
+    folders, files = store.list(path) if listing is None else listing
     begun: list[WriteMarker] = []
     planned: list[WriteMarker] = []
     for name in (*folders, *files):
@@ -301,7 +298,7 @@ def begun_and_planned(
 
 
 def _tidy(store: Store, folder: str) -> None:
-    """Remove what is left of a write without a mark, but for files still being written."""
+    """Remove the rest of a write without a marker, but for files that are still being written."""
     if not is_link(store, folder):
         _, files = store.list(folder)
         if records := [join(folder, name) for name in files if is_record(name)]:
@@ -309,19 +306,19 @@ def _tidy(store: Store, folder: str) -> None:
     clear_folder(store, folder)
 
 
-def revoke(mark: WriteMarker) -> None:
-    """Remove the mark of a planned write, and those of the Dataset or tree that it is part of.
+def revoke(marker: WriteMarker) -> None:
+    """Remove the marker of a planned write, and those of the Dataset or tree that it is part of.
 
-    Facts come from files: only marks of groups around the node, and of nodes in these, are removed.
+    Facts come from files: only markers of groups around the node, and of nodes in these, go.
     """
-    facts = mark.planned() or {}
-    mark.forget_plan()
+    facts = marker.planned() or {}
+    marker._forget_plan()  # noqa: SLF001 - its own
     if not is_part(facts.get("whole"), ""):
         return
     path, token = facts["whole"]
-    if path and not mark.path.startswith(f"{path}/"):
+    if path and not marker.path.startswith(f"{path}/"):
         return
-    whole = replace(mark, path=path, token=token)
-    for part in (whole.planned() or {}).get("parts", []):
-        replace(mark, path=part[0], token=part[1]).forget_plan()
-    whole.forget_plan()
+    whole = replace(marker, path=path, token=token)
+    parts = [(path, token), *(whole.planned() or {}).get("parts", [])]
+    for inner, token in reversed(parts):
+        replace(marker, path=inner, token=token)._forget_plan()  # noqa: SLF001

@@ -14,7 +14,7 @@ from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.detect import format_of, open_place
 from xarray_n5.arrays.group import create_group, open_group, open_node
-from xarray_n5.arrays.marker import WriteMarker, all_markers
+from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
 from xarray_n5.copying.attributes import for_group
 from xarray_n5.copying.destination import Destination
 from xarray_n5.copying.replica import Changes, replica
@@ -235,7 +235,7 @@ def _unfinished(
     With `whole`, only of those that are about no others.
     """
     about, found = set(paths), []
-    for other in all_markers(mark.store, mark.path):
+    for other in unfinished_writes(mark.store, mark.path):
         said = {} if other == mark else other.facts() or {}
         held = set(said.get("copied", [path for path, _ in said.get("parts", ())]))
         if held & about and (held <= about or not whole):

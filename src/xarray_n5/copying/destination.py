@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xarray_n5.arrays.group import open_array
-from xarray_n5.arrays.marker import all_markers
+from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import check_alone
 from xarray_n5.arrays.structure import settle
 from xarray_n5.errors import N5Error, NodeExistsError
@@ -132,7 +132,7 @@ class Destination:
 
         Of what an array holds, a block in the middle is compared: all takes as long as the copy.
         """
-        if not made or all_markers(self.how.store, self.path):
+        if not made or unfinished_writes(self.how.store, self.path):
             return False
         for inner, each in made.items():
             try:
@@ -149,7 +149,7 @@ class Destination:
 
 def is_written(array: Array, *, holes: bool = False) -> bool:
     """Return whether no write into an array is unfinished and, without holes, no chunk missing."""
-    if all_markers(array.container, array.path):
+    if unfinished_writes(array.container, array.path):
         return False
     return holes or sum(1 for _ in array.stored_chunks()) == array.grid.size
 

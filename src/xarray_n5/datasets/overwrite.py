@@ -12,7 +12,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.create import as_dtype, chunk_shape, completed
 from xarray_n5.arrays.group import open_existing, open_group
-from xarray_n5.arrays.marker import all_markers
+from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import foreign_key, is_left_over
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import Options, build
@@ -115,7 +115,7 @@ def check_room(plan: Plan, group: Group, how: WriteOptions, *, again: bool) -> l
 
 
 def _why_not_resumed(path: str, arrays: Iterable[str], how: WriteOptions) -> str:
-    others = any(all_markers(how.store, join(path, name)) for name in ("", *arrays))
+    others = any(unfinished_writes(how.store, join(path, name)) for name in ("", *arrays))
     return OTHER_UNFINISHED if others else NOT_UNFINISHED
 
 

@@ -11,7 +11,7 @@ from dask.base import is_dask_collection, tokenize
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import check_storable
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import WriteMarker, begun_and_planned, revoke
+from xarray_n5.arrays.marker import WriteMarker, find_markers, revoke
 from xarray_n5.arrays.overwrite import check_alone
 from xarray_n5.datasets.build import Options, build
 from xarray_n5.datasets.conventions import packing_of
@@ -194,7 +194,7 @@ def _begin(
 
 def _end_others(marker: WriteMarker) -> None:
     """Remove the markers of writes of what is replaced, or was never made."""
-    others, planned = begun_and_planned(marker.store, marker.path)
+    others, planned = find_markers(marker.store, marker.path)
     for other in others:
         if other != marker:
             other.end()

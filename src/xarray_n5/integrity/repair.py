@@ -11,7 +11,7 @@ import numpy as np
 
 from xarray_n5.arrays.group import open_array
 from xarray_n5.arrays.invalidate import forget
-from xarray_n5.arrays.marker import REPAIRED, WriteMarker, all_markers
+from xarray_n5.arrays.marker import REPAIRED, WriteMarker, unfinished_writes
 from xarray_n5.errors import MetadataError
 from xarray_n5.integrity.report import DAMAGED, decoded, known_of
 from xarray_n5.integrity.report import report as report_on
@@ -84,7 +84,7 @@ def repair(
     absent = _indices(states == "missing") if missing else []
     absent = [index for index in absent if not store.exists(array.chunk_key(index))]
     _mark(array, damaged + absent)
-    begun = [each for each in all_markers(store, array.path) if each.token != REPAIRED]
+    begun = [each for each in unfinished_writes(store, array.path) if each.token != REPAIRED]
     removed = 0
     for index in damaged:
         # Somebody may have written the chunk since the report was made, or just now.
@@ -100,7 +100,9 @@ def repair(
             kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
             store.set(kept, data)
         store.delete([key])
-    if not any(each.facts() for each in all_markers(store, array.path) if each.token != REPAIRED):
+    if not any(
+        each.facts() for each in unfinished_writes(store, array.path) if each.token != REPAIRED
+    ):
         store.delete([join(array.path, each) for each in store.list_partials(array.path)])
     return found.assign_attrs(repaired=removed)
 
@@ -134,7 +136,7 @@ def _mark(array: Array, chunks: list[Index]) -> None:
     """Say which chunks are to be written again, but for those that unfinished writes see to."""
     store = array.container
     mark = WriteMarker(store=store, path=array.path, token=REPAIRED)
-    others = [each.facts() for each in all_markers(store, array.path) if each != mark]
+    others = [each.facts() for each in unfinished_writes(store, array.path) if each != mark]
     boxes = [inside(each, array) for each in others if each]
     left = [index for index in chunks if not any(_lies_in(index, box) for box in boxes)]
     before = mark.facts() or {}

@@ -12,7 +12,7 @@ import xarray as xr
 
 from xarray_n5.arrays.chunk_io import ahead_of
 from xarray_n5.arrays.invalidate import box_of
-from xarray_n5.arrays.marker import REPAIRED, all_markers
+from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
@@ -62,7 +62,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     """Return the digests, which of them there are, and what is to be said of the whole array."""
     counts = tuple(map(len, whole_grid(array)))
     digests = read_digests(array) if deep else None
-    unfinished = all_markers(array.container, array.path)
+    unfinished = unfinished_writes(array.container, array.path)
     for each in unfinished if digests else ():
         # What is written now has its digests at the end.
         side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None

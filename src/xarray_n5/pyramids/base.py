@@ -12,7 +12,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import chunk_shape
 from xarray_n5.arrays.group import open_array
-from xarray_n5.arrays.marker import begun_and_planned
+from xarray_n5.arrays.marker import find_markers
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
@@ -98,7 +98,7 @@ def stored_base(
             f"{array.url} is not called {BASE!r} in a group of a container, or was opened turned "
             "round: levels beside it would be no pyramid. Give a url (and a path) for a copy"
         )
-    if any(begun_and_planned(array.container, array.path)):
+    if any(find_markers(array.container, array.path)):
         raise ValueError(
             f"{array.url} is still being written, or its write was stopped: go on with that first "
             "(resume=True), so that levels are made of all of it"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.marker import all_markers
+from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import foreign_key
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.errors import NodeExistsError
@@ -107,7 +107,7 @@ def _check_no_stranger(group: Group, name: str, array: Array) -> None:
 
 def unfinished(mark: WriteMarker) -> list[WriteMarker]:
     """Return the marks of all pyramids in a group that are not finished."""
-    marks = all_markers(mark.store, mark.path)
+    marks = unfinished_writes(mark.store, mark.path)
     return [each for each in marks if "pyramid" in (each.facts() or {})]
 
 

@@ -1,4 +1,4 @@
-"""Whether the blocks of a Dask array are what Dask says of them, before they are stored."""
+"""Check that blocks have the shape and the data type that Dask declares for them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
 """How many bits of a whole number a float of so many bytes holds."""
 
 
-def as_promised(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
-    """Return a block as an array of numpy, having checked its shape and its type.
+def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
+    """Return a block as a NumPy array, having checked its shape and its data type.
 
-    Another type is accepted if the promised one holds all of its values, or all of the block's.
-    Some functions of xarray and Dask return wider floats than they say: these are rounded.
+    Another type is accepted if that of the array holds all values of it, or all of the block's.
+    Some functions of xarray and Dask return wider floats than they declare: these are rounded.
 
     Parameters
     ----------
     block
-        What a task got.
+        The result of a task.
     where
-        Where it goes, so that its shape is known.
+        The part of the array that it is written to.
     dtype
         The type of the array.
     url

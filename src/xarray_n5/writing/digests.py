@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from xarray_n5.writing.write import Write
 
 _ALL = "all.npz"
-"""The file that all are gathered in when nobody else writes."""
+"""The file that gathers all digests when nobody else writes."""
 
 
 _NUMBER = 8
-"""How many bytes a number has."""
+"""The bytes of a number."""
 
 _HEADER = 1 << 12
-"""How many bytes may stand before them."""
+"""The most bytes of a header."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Digests:
-    """What each chunk held when it was written, as far as that is known."""
+    """The digests of an array's chunks, as far as they are known."""
 
     values: np.ndarray
     """The xxh64 of each chunk, uint64, on the chunk grid."""
     known: np.ndarray
-    """Of which chunks they are."""
+    """Whether the digest of each chunk is known."""
 
 
 def read_digests(array: Array) -> Digests | None:
-    """Return the digests that are kept beside an array; None where there are none.
+    """Return the digests that are kept beside an array, or None.
 
-    Chunks at the array's ends that reach further now than they did are not known. A file that
-    cannot be digests of this array is ignored with a warning.
+    Those of chunks at the array's ends that have grown since are unknown. A file that does not
+    hold digests of this array is ignored with a warning.
     """
     names = _names(array)
     parts = [part for name in names if (part := _read(array, name)) is not None]
@@ -61,9 +61,9 @@ def read_digests(array: Array) -> Digests | None:
 
 
 def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
-    """Keep the digests of chunks that were written, where some are kept or are asked for.
+    """Keep the digests of chunks that were written, if requested or if others are kept.
 
-    Each write has a file of its own. Who knows of no other gathers them in one.
+    Each write has a file of its own; a write that is `alone` gathers all of them in one.
     """
     array = write.target.renewed()
     names = _names(array)

@@ -1,4 +1,4 @@
-"""What is left to do of a write, block by block, as the client saw it when the write went on."""
+"""The chunks that an interrupted write has not written yet, block by block."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from xarray_n5.writing.write import Write
 
 
-class Leftovers(ArrayBlockwiseDep):
-    """For each block of an array, which of its chunks are still to be written.
+class Pending(ArrayBlockwiseDep):
+    """Which of its chunks are still to be written, for each block of an array.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Leftovers(ArrayBlockwiseDep):
     write
         Where and how they are written.
     before
-        What has been written already.
+        The receipts of what has been written already.
     """
 
     def __init__(self, source: da.Array, write: Write, before: Receipts) -> None:
@@ -51,7 +51,7 @@ class Leftovers(ArrayBlockwiseDep):
         return self.missing[tuple(slice(firsts[i], firsts[i + 1]) for i, firsts in spans)]
 
     def blocks(self) -> list[tuple[int, ...]]:
-        """Return the blocks of which a chunk is still to be written."""
+        """Return the indices of blocks with chunks that are still to be written."""
         if not self.missing.size:
             return []
         counts = self.missing.astype(np.int64)
@@ -62,7 +62,7 @@ class Leftovers(ArrayBlockwiseDep):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The chunks of one block that an earlier run has written."""
+    """The chunks of one block that an interrupted run has written."""
 
     first: Index
     """The block's first chunk."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.invalidate import box_of, forget
-from xarray_n5.arrays.marker import REPAIRED, all_markers, begun_and_planned
+from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.paths import join, meant_by
 from xarray_n5.model.receipts import Receipts
@@ -45,7 +45,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         return write, all_done(write) if facts.get("done") else _done_before(write)
     planned = write.marker.planned()
     repaired = None
-    for other in all_markers(write.marker.store, write.marker.path):
+    for other in unfinished_writes(write.marker.store, write.marker.path):
         said = other.facts()
         if other.token == REPAIRED:
             repaired = said and (other.as_found(said), said)
@@ -88,7 +88,7 @@ def forget_overlapped(write: Write) -> None:
     Planned writes of such chunks are revoked: they would replace what is written now.
     """
     mine = write.marker
-    begun, planned = begun_and_planned(mine.store, mine.path, tidy=True, but=mine)
+    begun, planned = find_markers(mine.store, mine.path, tidy=True, but=mine)
     forget(begun, planned, write.box, write.target.chunks)
 
 

@@ -11,7 +11,8 @@ import xarray as xr
 
 from xarray_n5.graph import gather_all
 from xarray_n5.writing.completed import remember
-from xarray_n5.writing.tasks import end, run, write_lazily
+from xarray_n5.writing.finish import end
+from xarray_n5.writing.tasks import run, write_lazily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ class Transaction:
     marker: WriteMarker
     """The marker of the group that the arrays are in."""
     ends: Sequence[WriteMarker] = ()
-    """The markers to remove at the end, where all chunks are written already."""
+    """The markers that an interrupted end has left, of writes all of whose chunks are written."""
     remembered: bool = False
     """Whether resuming it once more, when it has ended, is to find nothing to do."""
 
@@ -42,14 +43,18 @@ class Transaction:
         return replace(self, plans=begun)
 
     @property
-    def _markers(self) -> list[WriteMarker]:
-        return [*self.ends, *(plan.write.marker for plan in self.plans.values())]
+    def _markers(self) -> list[tuple[WriteMarker, bool]]:
+        """The markers of the writes, and whether records may lie beside them."""
+        begun = [(plan.write.marker, plan.write.journal) for plan in self.plans.values()]
+        return [*((marker, True) for marker in self.ends), *begun]
 
     def compute(self) -> xr.DataTree:
         """Compute the writes and end them here, where no lost worker can have ended them."""
         reports = self._run(self._lazy(_unchanged))
         tree = _end(reports, self.marker, self._markers)
-        for marker in (*self._markers, self.marker) if self.remembered else ():
+        for marker in (
+            (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
+        ):
             remember(marker)
         return tree
 
@@ -63,26 +68,27 @@ class Transaction:
         now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
         later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
         if not self.plans:
-            last: Any = functools.partial(_end, marker=self.marker, markers=self.ends)
+            last: Any = functools.partial(_end, marker=self.marker, markers=self._markers)
             return self._lazy(last)
         reports = replace(self, plans=now)._compute_part() if now else {}  # noqa: SLF001
         if not later:
             self.marker.end()
             return gather_all([], functools.partial(_given, reports=reports), _name())
-        markers = [plan.write.marker for plan in later.values()]
+        rest = replace(self, plans=later)
+        markers = rest._markers  # noqa: SLF001
         if all(plan.write.planned for plan in later.values()):
-            parts = [[marker.path, marker.token] for marker in markers]
+            parts = [[marker.path, marker.token] for marker, _ in markers]
             self.marker.postpone({**(self.marker.facts() or {}), "parts": parts})
         last = functools.partial(_end, marker=self.marker, markers=markers, before=reports)
-        return replace(self, plans=later)._lazy(last)  # noqa: SLF001
+        return rest._lazy(last)  # noqa: SLF001
 
     def _compute_part(self) -> dict[str, Report]:
         """Compute and end these writes; whoever resumes the others finds these named."""
         reports: dict[str, Report] = self._run(self._lazy(_unchanged))
-        written = [marker.path for marker in self._markers]
+        written = [marker.path for marker, _ in self._markers]
         self.marker.begin({**(self.marker.facts() or {}), "written": written})
-        for marker in self._markers:
-            marker.end()
+        for marker, records in self._markers:
+            marker.end(records=records)
         return reports
 
     def _run(self, lazy: Written) -> Any:
@@ -137,13 +143,13 @@ def _unchanged(reports: dict[str, Report]) -> dict[str, Report]:
 def _end(
     reports: Mapping[str, Report],
     marker: WriteMarker,
-    markers: Sequence[WriteMarker],
+    markers: Sequence[tuple[WriteMarker, bool]],
     before: Mapping[str, Report] | None = None,
 ) -> xr.DataTree:
     """End writes: from the moment when their marker says that all is done, they have ended."""
     marker.check()
-    marker.done({"parts": [[each.path, each.token] for each in markers]})
-    for each in markers:
-        each.end()
-    marker.end()
+    marker.done({"parts": [[each.path, each.token] for each, _ in markers]})
+    for each, records in markers:
+        each.end(records=records)
+    marker.end(records=False)
     return xr.DataTree.from_dict({**(before or {}), **reports})

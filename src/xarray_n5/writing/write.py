@@ -1,4 +1,4 @@
-"""What a task must know of the write that it is part of."""
+"""One write into an array, as its tasks know it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
 
 if TYPE_CHECKING:
@@ -22,38 +23,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What a task must know to write its block, and the last one to end the write."""
+    """Everything that tasks need to write their blocks, and the last one to end the write."""
 
     target: Array
     """The array, without its attributes."""
     start: tuple[int, ...]
-    """Where in it the source begins."""
+    """The element of it at which the source starts."""
     shape: tuple[int, ...]
-    """How far the source reaches."""
+    """The shape of the source."""
     marker: WriteMarker
-    """The write's mark."""
+    """The marker of the write."""
     fresh: bool = True
-    """Whether the array was made for this write: the chunks that are there are its own."""
+    """Whether the array was created by this write, so that all stored chunks are its own."""
     journal: bool = False
-    """Whether tasks keep records of what they wrote: that a chunk is there does not tell it."""
+    """Whether tasks keep records of what they wrote, since stored chunks are no evidence of it."""
     resumed: bool = False
-    """Whether chunks that are there have been written by this write already."""
+    """Whether stored chunks have been written by this write already."""
     only: frozenset[Index] | None = None
-    """The chunks that are written, where others are right already; None for all."""
+    """The only chunks to write, in a repair; None for all."""
     again: tuple[tuple[tuple[int, int], ...], ...] = ()
-    """Parts of the grid, from and to along each axis, that others have written since it began."""
+    """Boxes of the grid, from and to along each axis, that others have written since it began."""
     checksums: bool = False
-    """Whether digests are kept beside the data."""
+    """Whether digests of the chunks are kept beside the array."""
     part: bool = False
     """Whether this is one of several writes, which end together."""
     deferred: bool = False
-    """Whether it is computed later than it was asked for."""
+    """Whether it is computed later."""
     planned: bool = False
-    """Whether its mark is that of a planned write until its first task runs."""
+    """Whether it is only planned until its first task runs."""
     whole: WriteMarker | None = None
-    """The mark of the Dataset or the tree that it is part of."""
+    """The marker of the Dataset or the tree that it is part of."""
     dims: tuple[str, ...] = ()
-    """What the axes are called in the receipts."""
+    """The names of the dimensions in the report."""
 
     @property
     def box(self) -> tuple[range, ...]:
@@ -61,7 +62,7 @@ class Write:
         return tuple(map(touched, self.start, self.shape, self.target.chunks))
 
     def facts(self) -> dict[str, Any]:
-        """Return what is said of the write while it is under way."""
+        """Return what the marker says of the write."""
         return {
             "start": self.start,
             "shape": self.shape,
@@ -73,12 +74,12 @@ class Write:
         }
 
     def leave_mark(self) -> None:
-        """Leave the mark of a write that begins, or is planned."""
+        """Leave the marker of a write that begins, or is planned."""
         leave = self.marker.plan if self.planned else self.marker.begin
         leave(self.facts())
 
     def is_whole(self) -> bool:
-        """Return whether all of the array, as it is now, is written."""
+        """Return whether the write covers the whole array, as it is now."""
         shape = self.target.renewed().shape
         return not any(self.start) and all(map(ge, self.shape, shape))
 
@@ -90,7 +91,7 @@ class Write:
         )
 
     def covers(self, index: Sequence[int]) -> bool:
-        """Return whether all of a chunk is written, not a part of it."""
+        """Return whether the write covers a whole chunk."""
         sides = zip(
             index, self.start, self.shape, self.target.chunks, self.target.shape, strict=True
         )
@@ -103,13 +104,32 @@ class Write:
         )
 
 
+def begin_planned(write: Write) -> None:
+    """Begin a write that is only planned; raise if it has ended or was replaced.
+
+    Raises
+    ------
+    ContainerNotVisibleError, StaleTaskError
+        As :meth:`WriteMarker.check`.
+    """
+    try:
+        write.marker.check()
+    except ContainerNotVisibleError:
+        if not write.planned:
+            raise
+        if write.whole is not None:
+            write.whole.begin_planned()
+        write.marker.begin_planned()
+        write.marker.check()
+
+
 def now() -> str:
-    """Return the time, as marks tell it."""
+    """Return the time, as markers hold it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def writer_name() -> str:
-    """Return who writes: a worker's address, or a host and a process."""
+    """Return the name of this writer: a worker's address, or host and process."""
     if "distributed.worker" in sys.modules:
         from distributed import get_worker
 

@@ -1,0 +1,100 @@
+"""The end of a write: its report, digests, and the removal of its marker."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xarray_n5.arrays.marker import REPAIRED, find_markers
+from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
+from xarray_n5.model.receipts import Receipts
+from xarray_n5.writing.chunk_table import on_grid
+from xarray_n5.writing.digests import keep_digests
+from xarray_n5.writing.write import begin_planned
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.writing.write import Write
+
+
+def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
+    """Keep digests, remove what killed tasks left, then the marker, and return the report."""
+    begin_planned(write)
+    several = [*parts, *([] if before is None else [before])]
+    receipts = Receipts.merge([Receipts.of([], write.target.ndim, ""), *several])
+    mine = write.marker
+    listing = mine.store.list(mine.path)
+    others, _ = find_markers(mine.store, mine.path, tidy=True, but=mine, listing=listing)
+    whole = bool(others) and write.is_whole()
+    alone = whole or not any(each.facts() for each in others)  # a whole write ends the others
+    if write.checksums or DIGESTS in listing[0]:
+        keep_digests(write, receipts, alone=alone)
+    _sweep(write, alone=alone)
+    for other in others:
+        if other.token == REPAIRED:
+            _end_repair(other, write)
+        elif whole:
+            other.end()
+    if not write.part:
+        end(write)
+    return _report(receipts, write)
+
+
+def end(write: Write) -> None:
+    """Remove a write's marker; of a repair's, the chunks that have been repaired."""
+    if write.marker.token == REPAIRED:
+        _end_repair(write.marker, write)
+    else:
+        write.marker.end(records=write.journal)
+
+
+def _end_repair(marker: WriteMarker, write: Write) -> None:
+    """Remove chunks from the list of a repair; its marker goes with the last of them."""
+    facts = marker.facts()
+    if facts is None:
+        return
+    left = [index for index in facts.get("chunks", ()) if not write.covers(index)]
+    if left:
+        marker.as_found(facts).begin({**facts, "chunks": left})
+    else:
+        marker.end()
+
+
+def _sweep(write: Write, *, alone: bool) -> None:
+    """Remove the temporary files that killed tasks of this write left.
+
+    Those of documents, digests and the hint may belong to another write that begins or ends at
+    this moment: they are removed only if this one is `alone` and writes the whole array.
+    """
+    store, path = write.marker.store, write.marker.path
+    left = []
+    for partial in store.list_partials(path):
+        key = meant_by(partial) or ""
+        index = write.target.chunk_index(key)
+        own = key in {*write.target.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
+        if (own and alone and write.is_whole()) or (index is not None and index in write):
+            left.append(join(path, partial))
+    if left:
+        store.delete(left)
+
+
+def _report(receipts: Receipts, write: Write) -> xr.Dataset:
+    """Return the receipts on the part of the chunk grid that was written."""
+    names = np.array([*receipts.names, ""], object)
+    columns = {
+        "bytes": receipts.sizes,
+        "digest": receipts.digests,
+        "seconds": receipts.seconds,
+        "worker": names[receipts.writers],
+    }
+    fill = {"bytes": 0, "digest": 0, "seconds": 0, "worker": ""}
+    found = on_grid(receipts.indices, columns, write.box, write.dims, fill)
+    found["bytes"].attrs = {"long_name": "stored bytes"}
+    found["digest"].attrs = {"long_name": "xxh64 of the elements"}
+    found["seconds"].attrs = {"units": "s"}
+    found.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
+    return found
