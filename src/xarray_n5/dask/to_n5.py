@@ -1,4 +1,7 @@
-"""Store Dask arrays: each stored chunk is written by one task, once, whole."""
+"""Store Dask arrays: each stored chunk is written by one task, once, whole.
+
+What writes is imported when it is called, so that those who only read need not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,6 @@ from dask.base import is_dask_collection
 
 from xarray_n5.dask.block_sizes import choose
 from xarray_n5.dask.from_n5 import _lazy
-from xarray_n5.writing.completed import remember
-from xarray_n5.writing.plan import plan_write
-from xarray_n5.writing.request import WriteOptions, WriteRequest
-from xarray_n5.writing.tasks import write_lazily, write_when_read
-from xarray_n5.writing.transaction import compute_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +115,12 @@ def to_n5(
     NodeExistsError, MetadataError
         As in :func:`~xarray_n5.create_array`. Nothing was written then.
     """
+    from xarray_n5.writing.completed import remember
+    from xarray_n5.writing.plan import plan_write
+    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.tasks import write_lazily, write_when_read
+    from xarray_n5.writing.transaction import compute_alone
+
     marked = compute or not return_stored
     if not marked and (resume or checksums):
         raise ValueError("a write whose blocks are returned has no end: no resume, no checksums")
