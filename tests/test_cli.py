@@ -10,10 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import uuid
+import warnings
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import xarray as xr
@@ -28,7 +31,8 @@ from xarray_n5.arrays.group import open_group
 from xarray_n5.views.pictures import colours, grey, round_length
 from xarray_n5.views.sections import section
 from xarray_n5_cli import main
-from xarray_n5_cli.places import split_place
+from xarray_n5_cli.arguments import split_url
+from xarray_n5_cli.errors import report_errors
 
 ROOT = Path(__file__).parent.parent
 
@@ -191,7 +195,7 @@ def test_secrets_are_not_printed() -> None:
     ],
 )
 def test_a_place_is_split_where_the_container_ends(url: str, expected: tuple[str, str]) -> None:
-    assert split_place(url) == expected
+    assert split_url(url) == expected
 
 
 # Copying
@@ -263,7 +267,7 @@ def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) 
     assert printed("copy", CELLS, place, "--resume") == ""
     for source, target in ((CELLS, place), (f"{CELLS}/raw", place / "raw")):
         told = printed("copy", source, target, "--resume")
-        assert told == f"nothing to resume: {target} is there, and whole\n"
+        assert told == f"nothing to resume: {target} is complete\n"
     for arguments in (
         (f"{CELLS}/nuclei", place / "raw", "--resume"),  # other values
         (f"{CELLS}/raw", place / "raw", "--resume", "--chunks", 16),
@@ -306,7 +310,7 @@ def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
 def test_a_scheduler_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5_cli.computing._PATIENCE", 0.3)
+    monkeypatch.setattr("xarray_n5_cli.options._TIMEOUT", 0.3)
     found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://127.0.0.1:1")
     assert found.exit_code == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in found.stderr
@@ -350,9 +354,9 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
     ("arguments", "code", "problem"),
     [
         ([f"{CELLS}/raw"], 1, "is not called 's0'"),
-        ([f"{CELLS}/raw", "a.n5", "--factors", "1,x"], 2, "in numpy's order"),
+        ([f"{CELLS}/raw", "a.n5", "--factors", "1,x"], 2, "in NumPy's axis order"),
         ([f"{CELLS}/raw", "a.n5", "--factors", "2,2"], 1, "3 numbers of at least 1"),
-        ([f"{CELLS}/raw", "--format", "n5"], 2, "which is not given"),
+        ([f"{CELLS}/raw", "--format", "n5"], 2, "which is missing"),
         ([f"{CELLS}/rwa", "a.n5"], 1, "no array at 'rwa'"),
     ],
 )
@@ -461,7 +465,7 @@ def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
     found = run("verify", cells)
     assert found.exit_code == 1
     huge, nuclei, raw, damaged = found.stdout.splitlines()
-    assert "1073741824 x 4 chunks are more than" in huge
+    assert "1073741824 x 4 chunks, more than" in huge
     assert "not JSON" in nuclei
     assert raw == "raw     23 ok, 1 truncated"
     assert damaged == f"    truncated: {key}"
@@ -493,7 +497,7 @@ def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
     assert found.exit_code == 1
     assert "raw     2 missing, 22 ok; 1 stray file; 1 unfinished write" in found.stdout
     assert "    stray: raw/notes.txt" in found.stdout
-    assert "--resume goes on" in found.stderr
+    assert "resume these with --resume" in found.stderr
     printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
     assert run("verify", cells).exit_code == 0
 
@@ -634,7 +638,7 @@ def test_the_coarsest_level_that_is_fine_enough_is_drawn(tmp_path: Path) -> None
         (("--axis", "t"), 1, "'t' is none"),
         (("--index", 1, "--at", 2), 2, "one of them"),
         (("--percentile", 5, 1), 2, "the smaller one first"),
-        (("-o", "anon=true"), 2, "are more than one; -o is the picture here"),
+        (("-o", "anon=true"), 2, "-o is the picture here"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(
@@ -649,7 +653,7 @@ def test_what_cannot_be_drawn_is_told(
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        ("anon=true", "storage options stand behind --storage-option"),
+        ("anon=true", "use --storage-option for storage options"),
         ("nowhere/a.png", "the folder 'nowhere' does not exist"),
     ],
 )
@@ -717,6 +721,7 @@ def test_shells_learn_to_complete(shell: str) -> None:
         ("preview cells.n5 -o r", "file,r"),
         ("tree --de", "plain,--depth"),
         ("ver", "plain,verify"),
+        ("copy a b --format z", "plain,zarr2"),
     ],
 )
 def test_names_of_files_and_options_are_completed(words: str, expected: str) -> None:
@@ -725,6 +730,17 @@ def test_names_of_files_and_options_are_completed(words: str, expected: str) -> 
     with started(env=asked) as program:
         out, _ = program.communicate()
     assert expected in out.splitlines()
+
+
+def test_a_warning_of_another_thread_is_one_line() -> None:
+    @click.command()
+    @report_errors
+    def command() -> None:
+        thread = threading.Thread(target=warnings.warn, args=("two\nlines",))
+        thread.start()
+        thread.join()
+
+    assert CliRunner().invoke(command).stderr == "Warning: two lines\n"
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["copy", "--help"]])

@@ -1,7 +1,7 @@
-"""The command line: what is stored, copied, verified and drawn, without a line of Python.
+"""The command line: list, copy, verify and draw containers.
 
-A command is a file. It stands beside the package, whose import takes a second, and imports it when
-a command runs: a shell that completes words asks for nothing but their names.
+Each command is a file. Commands import the package, which takes a second, only when they run, so
+that shells complete words at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from xarray_n5_cli.completion import completion
-from xarray_n5_cli.copying import copy
+from xarray_n5_cli.copy import copy
 from xarray_n5_cli.info import info
 from xarray_n5_cli.preview import preview
 from xarray_n5_cli.pyramid import pyramid
@@ -26,15 +26,14 @@ __all__ = ["main"]
     "--traceback",
     is_flag=True,
     envvar="XARRAY_N5_TRACEBACK",
-    help="Show where an error came from. Also: XARRAY_N5_TRACEBACK=1.",
+    help="Show the traceback of errors. Also: XARRAY_N5_TRACEBACK=1.",
 )
 def main(*, traceback: bool) -> None:
-    """Look at N5, Zarr v2 and HDF5 data, copy, verify and draw them.
+    """List, copy, verify and draw N5, Zarr v2 and HDF5 data.
 
-    A URL is a path or anything that fsspec reaches: s3://bucket/a.n5, https://host/a.zarr. The
-    path of a node may follow it at once, or as the next argument. Exit codes: 0 is fine, 1 means
-    that something could not be done or that data are not what they should be, 2 that an option or
-    an argument is none, or makes no sense by itself.
+    A URL is a local path or any URL of fsspec: s3://bucket/a.n5, https://host/a.zarr. The path of
+    a node is part of it, or the next argument. Exit codes: 0 for success; 1 if the command failed
+    or the data is damaged; 2 for an invalid option or argument.
     """
 
 

@@ -1,4 +1,4 @@
-"""`completion`: what a shell must know to complete commands and options."""
+"""`completion`: scripts that let shells complete commands and options."""
 
 from __future__ import annotations
 

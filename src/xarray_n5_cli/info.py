@@ -1,4 +1,4 @@
-"""`info`: all that is known of one array or group."""
+"""`info`: describe one array or group."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere
-from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, ignore_unfinished_writes, report_errors
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 @click.argument("path", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
 @storage_option()
-@one_line
+@report_errors
 def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None:
-    """Tell what is at URL, or at PATH in it: metadata, axes and attributes.
+    """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.
 
-    The keys of the JSON object stay as they are: url, path, kind ("array" or "group"), format and
-    attributes; of a group its children; of an array shape, dtype, bytes, chunks, chunk_count,
-    compression, unfinished (whether a write has not ended), axes (name, kind, unit, scale,
-    offset, labels; in C order), affine and sources.
+    The JSON object has the keys url, path, kind ("array" or "group"), format and attributes; a
+    group's also children; an array's also shape, dtype, bytes, chunks, chunk_count, compression,
+    unfinished (whether a write is incomplete), axes (name, kind, unit, scale, offset, labels; in
+    C order), affine and sources. These keys do not change between versions.
 
     \b
     Examples:
@@ -37,16 +37,16 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import open_node
 
-    say_unfinished_elsewhere()
-    container, inner = split_place(url, path)
+    ignore_unfinished_writes()
+    container, inner = split_url(url, path)
     node = open_node(container, inner, storage_options=for_url(container, options))
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))
         return
-    say(_text(node))
+    echo(_text(node))
     for key, value in facts["attributes"].items():
-        say(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
+        echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
 
 
 def _text(node: Array | Group) -> str:
@@ -63,12 +63,12 @@ def _text(node: Array | Group) -> str:
 
 
 def _attributes(node: Array | Group) -> list[tuple[str, str]]:
-    """Return the line that attributes stand below, if there are any."""
+    """Return the heading of the attributes, if there are any."""
     return [("attributes", "")] if node.attrs else []
 
 
 def _images(group: Group) -> list[tuple[str, str]]:
-    """Return a line for each image that groups make up together, as BigDataViewer has them."""
+    """Return a line for each image that several groups form, as in BigDataViewer."""
     from xarray_n5.arrays.repr import times
     from xarray_n5.datasets.images import together
 
@@ -76,8 +76,8 @@ def _images(group: Group) -> list[tuple[str, str]]:
     for name, levels in together(group, dialect=None, inherit=False).items():
         first = next(iter(levels.values()))
         axes = ", ".join(str(axis.name) for axis in first.named().axes)
-        told = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"
-        rows.append(("image", f"{name}: {told}" if name else told))
+        text = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"
+        rows.append(("image", f"{name}: {text}" if name else text))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""`preview`: a section through a volume, as a picture."""
+"""`preview`: draw a section through a volume."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say
-from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, report_errors
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
-"""What pictures are called."""
+"""The suffixes of pictures."""
 
 
 def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
-    """Return the picture, which is named once: -o means something else in other commands."""
-    hint = "-o is the picture here, and storage options stand behind --storage-option"
+    """Return the only picture; -o has another meaning in other commands."""
+    hint = "-o is the picture here; use --storage-option for storage options"
     if len(given) > 1:
-        raise click.BadParameter(f"{', '.join(map(str, given))} are more than one; {hint}")
-    (place,) = given
-    if place.suffix.lower() not in _KINDS:
-        raise click.BadParameter(f"'{place}' is not called *{', *'.join(_KINDS)}; {hint}")
-    if not place.parent.is_dir():
-        raise click.BadParameter(f"the folder '{place.parent}' does not exist")
-    return place
+        raise click.BadParameter(f"expected one picture, got {', '.join(map(str, given))}; {hint}")
+    (picture,) = given
+    if picture.suffix.lower() not in _KINDS:
+        raise click.BadParameter(f"'{picture}' does not end in {', '.join(_KINDS)}; {hint}")
+    if not picture.parent.is_dir():
+        raise click.BadParameter(f"the folder '{picture.parent}' does not exist")
+    return picture
 
 
 @click.command()
@@ -39,28 +39,30 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="The picture: .png, .jpg, .pdf, .svg.",
 )
-@click.option("--axis", help="The axis that is cut; z, or the third from the end.")
-@click.option("--index", "--z", type=int, help="Where it is cut: a sample of the finest level.")
-@click.option("--at", type=float, help="Where it is cut: a place, in the axis's unit.")
+@click.option("--axis", help="The axis to cut across; by default z, or the third from the end.")
+@click.option("--index", "--z", type=int, help="Where to cut: an index of the finest level.")
+@click.option("--at", type=float, help="Where to cut: a coordinate in the axis's unit.")
 @click.option(
     "--pixels",
     type=click.IntRange(16),
     default=800,
     show_default=True,
-    help="Length of the longer side.",
+    help="The length of the longer side.",
 )
 @click.option(
     "--percentile",
     type=(float, float),
     default=(0.1, 99.9),
     show_default=True,
-    help="What is black, and what is white.",
+    help="The percentiles that are drawn black and white.",
 )
 @click.option(
-    "--labels/--no-labels", default=None, help="One colour per label; default for uint64."
+    "--labels/--no-labels",
+    default=None,
+    help="Draw each label in a colour; default for uint64.",
 )
 @storage_option(flags=("--storage-option",))
-@one_line
+@report_errors
 def preview(
     url: str,
     path: str,
@@ -76,8 +78,8 @@ def preview(
 ) -> None:
     """Draw a section through the array or pyramid at URL, with a scale bar.
 
-    Of a pyramid, the coarsest level is read that has as many samples as the picture has pixels. Of
-    a container of BigDataViewer, the first timepoint and setup are drawn. Pictures of less than 64
+    Of a pyramid, the coarsest level with as many samples as the picture has pixels is read. Of a
+    container of BigDataViewer, the first timepoint and setup are drawn. Pictures of less than 64
     pixels have no scale bar.
 
     \b
@@ -86,15 +88,15 @@ def preview(
       xarray-n5 preview em.n5/raw -o em.png --at 12.5 --axis z --pixels 1200
     """
     if index is not None and at is not None:
-        raise click.UsageError("--index and --at both say where to cut; give one of them")
+        raise click.UsageError("--index and --at exclude each other; give one of them")
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
-        raise click.BadParameter("two numbers from 0 to 100 are needed, the smaller one first")
+        raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
     from xarray_n5.arrays.group import open_node
     from xarray_n5.views.pictures import draw
     from xarray_n5.views.sections import section
 
-    container, inner = split_place(url, path)
+    container, inner = split_url(url, path)
     node = open_node(container, inner, storage_options=for_url(container, options))
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
-    say(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")
+    echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

@@ -1,4 +1,4 @@
-"""How far a copy is: chunks, bytes and their rate, on a terminal."""
+"""The progress bar of a copy: chunks, bytes and their rate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress(chunks: int) -> Iterator[None]:
-    """Show how many of so many chunks have been written by threads, and how many bytes a second.
+    """Show how many of the chunks are written, and the bytes per second, if stderr is a terminal.
 
-    Where stderr is no terminal, nothing is shown.
+    Only tasks of Dask's threads are seen.
     """
     if not sys.stderr.isatty():
         yield
@@ -46,8 +46,8 @@ def progress(chunks: int) -> Iterator[None]:
 
 
 def _written(result: Any) -> tuple[int, int]:
-    """Return how many chunks a task wrote, and how many bytes."""
+    """Return the numbers of chunks and bytes that a task wrote."""
     if isinstance(result, Receipts):
         return len(result), int(result.sizes.sum())
-    # Where there is one block alone, its task ends the write, too.
+    # The task of a single block also ends the write, and returns its report.
     return int(result.attrs["chunks"]), int(result["bytes"].sum())

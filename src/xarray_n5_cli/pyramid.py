@@ -1,4 +1,4 @@
-"""`pyramid`: coarser levels of an array."""
+"""`pyramid`: write coarser levels of an array."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import click
 
-from xarray_n5_cli.computing import computing, storing, workers_of
-from xarray_n5_cli.failing import one_line, say, scrubbed
-from xarray_n5_cli.places import files, for_url, split_place, storage_option
-from xarray_n5_cli.verify import counted
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, redact, report_errors
+from xarray_n5_cli.options import computing, storing, workers_of
+from xarray_n5_cli.verify import plural
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
-    """Return one factor, one for each axis, or one of these for each level."""
+    """Return one factor, or for each level one factor or one per axis."""
     try:
         steps = [tuple(map(int, text.split(","))) for text in given]
     except ValueError:
         raise click.BadParameter(
-            f"{', '.join(given)}: give 2, or 1,2,2 in numpy's order of axes"
+            f"{', '.join(given)}: expected 2, or 1,2,2 in NumPy's axis order"
         ) from None
     levels: list[Any] = [step[0] if len(step) == 1 else step for step in steps]
     if not levels:
         return None
-    # One number counts for all levels; so does one for each axis, which Python would take for them.
+    # One number is for all levels. A single tuple stays in a list: it is one level's.
     return levels[0] if len(levels) == 1 and isinstance(levels[0], int) else levels
 
 
@@ -37,30 +37,30 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     multiple=True,
     callback=_factors,
     metavar="2 | 1,2,2",
-    help="By how much a level is coarser than the one before; 2 for all levels, or once for each.",
+    help="How much coarser a level is than the one before: once for all levels, or once each.",
 )
-@click.option("--levels", type=click.IntRange(0), help="How many coarser levels.")
+@click.option("--levels", type=click.IntRange(0), help="The number of coarser levels.")
 @click.option(
     "--method",
     type=click.Choice(["mean", "mode", "nearest", "max", "min"]),
     default="mean",
     show_default=True,
-    help="mode is for labels.",
+    help="How samples are reduced; mode for labels.",
 )
-@click.option("--partial", is_flag=True, help="Keep windows at the ends that are not whole.")
+@click.option("--partial", is_flag=True, help="Keep incomplete windows at the ends of axes.")
 @storing
 @click.option(
     "--mode",
     type=click.Choice(["w-", "w"]),
     default="w-",
     show_default=True,
-    help="w replaces levels that are there.",
+    help="w-: the levels must not exist. w: replace them.",
 )
-@click.option("--resume", is_flag=True, help="Go on with this pyramid, where it was stopped.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
-@one_line
+@report_errors
 def pyramid(
     src: str,
     dst: str,
@@ -75,8 +75,8 @@ def pyramid(
 ) -> None:
     """Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
 
-    By default the axes of space with the shortest voxels are halved, level by level, until one
-    chunk holds a level. A pyramid that was stopped, by whatever means, goes on with --resume.
+    By default the space axes with the shortest voxels are halved, level by level, until a level
+    fits into one chunk. An interrupted pyramid is resumed with --resume.
 
     \b
     Examples:
@@ -91,16 +91,16 @@ def pyramid(
     from xarray_n5.errors import NodeExistsError
     from xarray_n5.pyramids.api import pyramid as write
 
-    place, source_path = split_place(src)
+    place, source_path = split_url(src)
     source_options = for_url(place, options)
     source: Any = place
     if dst:
-        target, path = split_place(dst)
+        target, path = split_url(dst)
         source = open_array(place, source_path, storage_options=source_options)
         asked |= {"url": target, "path": path, "format": form}
         asked |= {"storage_options": for_url(target, dst_options)}
     elif form is not None:
-        raise click.UsageError("--format is that of DST, which is not given")
+        raise click.UsageError("--format is the format of DST, which is missing")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
     shown = ProgressBar(out=sys.stderr) if sys.stderr.isatty() else contextlib.nullcontext()
@@ -108,16 +108,16 @@ def pyramid(
         try:
             done = write(source, **asked)
         except NodeExistsError:
-            if asked["mode"] == "w" or not asked["resume"] or not _is_there(source, **asked):
+            if asked["mode"] == "w" or not asked["resume"] or not _is_complete(source, **asked):
                 raise
-            say(f"nothing to resume: the levels of {scrubbed(dst or src)} are there, whole")
+            echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
             return
     for name, level in done.children.items():
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
-        say(f"{name}: {counted(chunks, 'chunk')}, {format_bytes(nbytes)}")
+        echo(f"{name}: {plural(chunks, 'chunk')}, {format_bytes(nbytes)}")
 
 
-def _is_there(
+def _is_complete(
     source: Any,
     *,
     url: str | None = None,
@@ -129,7 +129,7 @@ def _is_there(
     storage_options: dict[str, Any] | None,
     **_: Any,
 ) -> bool:
-    """Return whether all levels of a pyramid are stored, and no write of them is unfinished."""
+    """Return whether all levels of a pyramid are stored, without an unfinished write."""
     from xarray_n5.arrays.group import open_array
     from xarray_n5.arrays.marker import unfinished_writes
     from xarray_n5.copying.destination import is_written

@@ -1,4 +1,4 @@
-"""`tree`: the groups and arrays of a container, drawn."""
+"""`tree`: draw the groups and arrays of a container."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere, told_of
-from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis
 
 _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", "|   ")}
-"""What branches are drawn with: where the terminal has more than ASCII, and where not."""
+"""The branches of the tree, in Unicode and in ASCII."""
 
 _PLAIN_DEPTH = 2
-"""How deep directories are looked into that are no container: arrays of containers in them."""
+"""How deep directories that are not containers are searched."""
 
 
 @click.command()
 @click.argument("url", shell_complete=files)
 @click.argument("path", default="")
-@click.option("--depth", type=click.IntRange(0), help="How many groups deep to look.")
-@click.option("--chunks", is_flag=True, help="List the chunks, and tell how many are stored.")
+@click.option("--depth", type=click.IntRange(0), help="The depth of groups to draw.")
+@click.option("--chunks", is_flag=True, help="Count the stored chunks.")
 @storage_option()
-@one_line
+@report_errors
 def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[str, Any]) -> None:
     """Draw the groups and arrays at URL.
 
-    Each array has its shape, type, chunks and compression, and "unfinished" where a write has
-    not ended; below stand its axes, what is between
-    two samples, where the first lies, and the dialect that tells it. A directory that is no
-    container is drawn 2 deep, unless --depth is given. The exit code is 1 where something cannot
-    be read.
+    Each array has its shape, type, chunks and compression, and "unfinished" if a write is
+    incomplete; below it are its axes with the distance between two samples, the position of the
+    first one, and the dialect that describes them. A directory that is not a container is drawn 2
+    deep, unless --depth is given. The exit code is 1 if something cannot be read.
 
     \b
     Examples:
@@ -49,30 +48,30 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
     """
     from xarray_n5.arrays.walk import Walk
 
-    say_unfinished_elsewhere()
-    container, inner = split_place(url, path)
+    ignore_unfinished_writes()
+    container, inner = split_url(url, path)
     walk = Walk.at(container, inner, for_url(container, options))
     drawing = _Drawing(walk, chunks=chunks, pretty="utf" in str(sys.stdout.encoding).lower())
     for line in drawing.lines(depth):
-        say(line)
+        echo(line)
     if drawing.broken:
         raise click.exceptions.Exit(1)
 
 
 @dataclass(slots=True)
 class _Drawing:
-    """A tree as lines."""
+    """The lines of a tree."""
 
     walk: Walk
     chunks: bool
-    """Whether chunks are counted."""
+    """Whether to count stored chunks."""
     pretty: bool
-    """Whether there is more than ASCII."""
+    """Whether to use Unicode."""
     broken: bool = False
     """Whether something could not be read."""
 
     def lines(self, depth: int | None) -> Iterator[str]:
-        """Iterate over the root's line, and over those below it."""
+        """Iterate over the lines of the root and of everything below it."""
         from xarray_n5.arrays.array import Array
 
         root, found = self.walk.root, self.walk.seen(self.walk.root)
@@ -88,7 +87,7 @@ class _Drawing:
             yield f"{root.url}  a plain folder: no attributes.json"
             yield from self._inside(root, "", _PLAIN_DEPTH if depth is None else depth)
             if depth is None:
-                yield f"({_PLAIN_DEPTH} deep, as this is no container: --depth tells how deep)"
+                yield f"({_PLAIN_DEPTH} deep, as this is not a container; see --depth)"
 
     def _inside(self, group: Group, indent: str, depth: int | None) -> Iterator[str]:
         from xarray_n5.arrays.array import Array
@@ -112,7 +111,7 @@ class _Drawing:
 
     def _problem(self, found: Found) -> str:
         self.broken = self.broken or found.broken
-        return told_of(found.problem)
+        return format_error(found.problem)
 
     def _summary(self, array: Array) -> str:
         from xarray_n5.arrays.repr import times, unfinished_among
@@ -126,16 +125,16 @@ class _Drawing:
             return f"{text}, {_stored(array)}"
         except OSError as error:
             self.broken = True
-            return f"{text}, {told_of(str(error))}"
+            return f"{text}, {format_error(str(error))}"
 
 
 def compression_name(array: Array) -> str:
-    """Return what an array's compression is called."""
+    """Return the name of an array's compression."""
     return str(array.metadata.compression.name)
 
 
 def _stored(array: Array) -> str:
-    """Return how many chunks there are of all."""
+    """Return the number of stored chunks and their size."""
     from dask.utils import format_bytes
 
     count, size = 0, 0
@@ -147,17 +146,17 @@ def _stored(array: Array) -> str:
 
 
 def _axes(array: Array) -> Iterator[str]:
-    """Iterate over a line for the axes, and one for a matrix."""
+    """Iterate over the line of the axes, if a dialect describes them."""
     geometry = array.geometry()
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
     if not dialects:
         return
-    axes = ", ".join(map(_place, geometry.with_names().axes))
+    axes = ", ".join(map(_axis, geometry.with_names().axes))
     matrix = ", affine" if geometry.affine is not None else ""
     yield f"{axes}{matrix}  ({', '.join(dialects)})"
 
 
-def _place(axis: Axis) -> str:
+def _axis(axis: Axis) -> str:
     if axis.labels is not None:
         return f"{axis.name}: {', '.join(axis.labels[:4])}{', ...' * (len(axis.labels) > 4)}"  # noqa: PLR2004
     if not axis.placed:

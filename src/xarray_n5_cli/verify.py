@@ -1,4 +1,4 @@
-"""`verify`: whether all chunks are whole."""
+"""`verify`: check that all chunks are complete."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.failing import one_line, say, say_unfinished_elsewhere, told_of
-from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.walk import Found
 
 _SHOWN = 10
-"""How many damaged chunks, and how many stray files, of an array are named."""
+"""How many damaged chunks and stray files of an array are named."""
 
 _HARMLESS = ("ok", "missing")
 
@@ -26,18 +26,18 @@ _HARMLESS = ("ok", "missing")
 @click.option(
     "--deep/--quick",
     default=True,
-    help="Decode all chunks and compare digests (the default), or look at headers and sizes only.",
+    help="Decode all chunks and compare digests (the default), or check headers and sizes only.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, for programs.")
 @storage_option()
-@one_line
+@report_errors
 def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str, Any]) -> None:
-    """Look at each chunk of each array at URL, or at PATH in it.
+    """Check each chunk of each array at URL, or at PATH in it.
 
-    A chunk that was never stored is "missing", which is no damage. With --json each array has its
-    path, chunks (how many in each state), damaged (their keys), stray files, unfinished writes,
-    whether digests were kept, and the error where it cannot be looked at. The exit code is 1 where
-    a chunk is damaged, a write has not ended, an array cannot be read, or there is none.
+    A chunk that was never stored is "missing", which is not damage. With --json each array has its
+    path, chunks (their number in each state), damaged (keys and states), stray files, unfinished
+    writes, digests (whether there are any), and the error if it cannot be read. The exit code is 1
+    if a chunk is damaged, a write is unfinished, an array cannot be read, or there is none.
 
     \b
     Examples:
@@ -47,8 +47,8 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.errors import NodeNotFoundError
 
-    say_unfinished_elsewhere()
-    container, inner = split_place(url, path)
+    ignore_unfinished_writes()
+    container, inner = split_url(url, path)
     walk = Walk.at(container, inner, for_url(container, options), whole=True)
     reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:
@@ -56,26 +56,26 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     else:
         _show(reports)
     if not reports:
-        why = "there is nothing to verify: is that the right place?"
+        why = "there is nothing to verify; check the URL and the path"
         raise NodeNotFoundError(walk.store.url, walk.root.path, "array", why)
     for problem in _problems(reports):
-        say(problem, err=True)
+        echo(problem, err=True)
     if any(map(_is_bad, reports)):
         raise click.exceptions.Exit(1)
 
 
 def _report(found: Found, *, deep: bool) -> dict[str, Any]:
-    """Return what is found of an array, or why it cannot be looked at."""
+    """Return an array's report, with the error if it cannot be read."""
     from xarray_n5.arrays.array import Array
 
     report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
     report |= {"unfinished": [], "digests": False, "error": None}
     if not isinstance(found.node, Array):
-        return report | {"error": told_of(found.problem)}
+        return report | {"error": format_error(found.problem)}
     try:
         return report | _facts(found.node, deep=deep)
     except (OSError, ValueError) as error:
-        return report | {"error": told_of(str(error))}
+        return report | {"error": format_error(str(error))}
 
 
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
 
     if array.grid.size > MOST:
         raise ValueError(
-            f"not looked at: {times(array.grid.counts)} chunks are more than {MOST}, of which a "
-            "report can be held in memory"
+            f"not verified: a report of {times(array.grid.counts)} chunks, more than {MOST}, does "
+            "not fit in memory"
         )
     states, about = look(array, deep=deep)
     names, counts = np.unique(states, return_counts=True)
@@ -111,15 +111,15 @@ def _show(reports: list[dict[str, Any]]) -> None:
 
     width = max((len(report["path"] or "/") for report in reports), default=0)
     for report in reports:
-        say(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
-        _some([f"{state}: {key}" for key, state in report["damaged"].items()])
-        _some([f"stray: {join(report['path'], key)}" for key in report["stray"]])
+        echo(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
+        _echo_some([f"{state}: {key}" for key, state in report["damaged"].items()])
+        _echo_some([f"stray: {join(report['path'], key)}" for key in report["stray"]])
 
 
 def _counts(report: dict[str, Any]) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in report["chunks"].items())
     more = [
-        counted(len(report[key]), thing)
+        plural(len(report[key]), thing)
         for key, thing in (("stray", "stray file"), ("unfinished", "unfinished write"))
         if report[key]
     ]
@@ -127,31 +127,31 @@ def _counts(report: dict[str, Any]) -> str:
     return "; ".join([counts or "no chunks", *more])
 
 
-def _some(lines: list[str]) -> None:
+def _echo_some(lines: list[str]) -> None:
     for line in lines[:_SHOWN]:
-        say(f"    {line}")
+        echo(f"    {line}")
     if len(lines) > _SHOWN:
-        say(f"    ... and {len(lines) - _SHOWN} more")
+        echo(f"    ... and {len(lines) - _SHOWN} more")
 
 
 def _problems(reports: list[dict[str, Any]]) -> list[str]:
-    """Return a line for each kind of problem, which says what to do."""
+    """Return a line for each kind of problem, with what to do."""
     found = []
     for key, problem in (
-        ("damaged", "damaged chunks: xarray-n5 repair takes these away, to be written again"),
-        ("unfinished", "unfinished writes: --resume goes on with these"),
+        ("damaged", "damaged chunks: xarray-n5 repair removes these, to be written again"),
+        ("unfinished", "unfinished writes: resume these with --resume"),
         ("error", "not been verified"),
     ):
         if count := sum(bool(report[key]) for report in reports):
-            of = counted(len(reports), "array")
+            of = plural(len(reports), "array")
             found.append(f"{count} of {of} {'has' if count == 1 else 'have'} {problem}")
     return found
 
 
-def counted(count: int, thing: str) -> str:
-    """Return a number of things.
+def plural(count: int, thing: str) -> str:
+    """Return a count with its noun, in the plural if need be.
 
-    >>> counted(1, "chunk"), counted(0, "chunk")
+    >>> plural(1, "chunk"), plural(0, "chunk")
     ('1 chunk', '0 chunks')
     """
     return f"{count} {thing}{'s' * (count != 1)}"

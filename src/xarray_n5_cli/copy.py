@@ -1,4 +1,4 @@
-"""`copy`: arrays, groups and trees, from any format into any other."""
+"""`copy`: copy arrays, groups and trees between formats."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import click
 
-from xarray_n5_cli.computing import computing, storing, workers_of
-from xarray_n5_cli.failing import one_line, say, scrubbed
-from xarray_n5_cli.places import files, for_url, split_place, storage_option
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, redact, report_errors
+from xarray_n5_cli.options import computing, storing, workers_of
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
-    """Return what `0:100,:,50:60` selects."""
+    """Return the slices of a selection such as `0:100,:,50:60`."""
     return None if text is None else tuple(_side(side) for side in text.split(","))
 
 
@@ -22,7 +22,7 @@ def _side(text: str) -> slice:
         start, stop = (int(part) if part.strip() else None for part in parts)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no part of an axis: give START:STOP for each axis, such as 0:100,:,50:60"
+            f"{text!r}: expected START:STOP for each axis, such as 0:100,:,50:60"
         ) from None
     return slice(start, stop)
 
@@ -35,38 +35,41 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     try:
         return np.dtype(text)
     except TypeError as error:
-        raise click.BadParameter(f"{error}; give one such as uint8 or float32") from None
+        raise click.BadParameter(f"{error}; expected a type such as uint8 or float32") from None
 
 
 @click.command()
 @click.argument("src", shell_complete=files)
 @click.argument("dst", shell_complete=files)
 @storing
-@click.option("--dtype", callback=_dtype, help="Another type; whole numbers must fit into it.")
+@click.option("--dtype", callback=_dtype, help="The type of DST; integers must fit into it.")
 @click.option(
-    "--region", callback=_region, metavar="0:100,:,50:60", help="A part, in numpy's order of axes."
+    "--region",
+    callback=_region,
+    metavar="0:100,:,50:60",
+    help="A part of SRC, in NumPy's axis order.",
 )
 @click.option(
-    "--level", help="A level of the pyramid at SRC: a number (-1 the coarsest), or a name."
+    "--level", help="Copy a level of the pyramid at SRC: its number (-1 for the coarsest) or name."
 )
 @click.option(
     "--without",
     multiple=True,
     metavar="PATTERN",
-    help="Paths below SRC to leave out, such as em/*.",
+    help="Omit paths below SRC, such as em/*.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["w-", "a", "w"]),
     default="w-",
     show_default=True,
-    help="w-: DST must be new. a: add to a group. w: replace arrays of the same paths, too.",
+    help="w-: DST must not exist. a: add to a group. w: replace arrays at the same paths, too.",
 )
-@click.option("--resume", is_flag=True, help="Go on with this copy, where it was stopped.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
-@one_line
+@report_errors
 def copy(
     src: str,
     dst: str,
@@ -83,11 +86,11 @@ def copy(
     dst_options: dict[str, Any],
     **changes: Any,
 ) -> None:
-    """Copy the array or the group at SRC, with all that is in it, to DST.
+    """Copy the array or the group at SRC, with everything in it, to DST.
 
-    The name of DST tells its format: *.zarr is Zarr v2, *.h5 HDF5, all else N5. Axes read the
-    same in all of them, attributes stay, and copying back restores them as they were. A copy that
-    was stopped, by whatever means, goes on with --resume.
+    The name of DST selects its format: *.zarr is Zarr v2, *.h5 HDF5, anything else N5. Axes read
+    the same in every format, and copying back restores the attributes. An interrupted copy is
+    resumed with --resume.
 
     \b
     Examples:
@@ -99,7 +102,7 @@ def copy(
     from xarray_n5.copying.replica import Changes
     from xarray_n5_cli.progress import progress
 
-    (source, source_path), (target, path) = split_place(src), split_place(dst)
+    (source, source_path), (target, path) = split_url(src), split_url(dst)
     source_options = for_url(source, options)
     if level is not None:
         source_path = level_path(source, source_path, level, source_options)
@@ -118,7 +121,7 @@ def copy(
             storage_options=for_url(target, dst_options),
         )
         if begun.ended:
-            say(f"nothing to resume: {scrubbed(dst)} is there, and whole")
+            echo(f"nothing to resume: {redact(dst)} is complete")
             return
         with progress(begun.chunks):
             begun.compute()

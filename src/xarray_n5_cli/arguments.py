@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have: places, and what their file systems take."""
+"""Arguments that several commands have: URLs, and the options of their filesystems."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_SUFFIXES = (".n5", ".zarr", ".h5", ".hdf5", ".hdf")
-"""What containers are called."""
 
+def split_url(url: str, path: str = "") -> tuple[str, str]:
+    """Return a container's URL and the path of a node, which may be part of the URL.
 
-def split_place(url: str, path: str = "") -> tuple[str, str]:
-    """Return a container and a path in it, of a URL that may go on behind the container.
-
-    >>> split_place("s3://bucket/a.n5/em/s0"), split_place("a.zarr", "em")
+    >>> split_url("s3://bucket/a.n5/em/s0"), split_url("a.zarr", "em")
     (('s3://bucket/a.n5', 'em/s0'), ('a.zarr', 'em'))
     """
+    from xarray_n5.formats import FORMATS
+
     if "::" in url or "?" in url:
         return url, path
+    suffixes = tuple(suffix for each in FORMATS.values() for suffix in each.suffixes)
     ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
     for end in reversed(ends):
-        if url[:end].endswith(_SUFFIXES):
+        if url[:end].endswith(suffixes):
             inner = (url[end:].strip("/"), path)
             return url[:end], "/".join(filter(None, inner))
     return url, path
 
 
 def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
-    """Have a shell complete the names of files, as it does for other programs."""
+    """Let the shell complete the names of files."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def storage_option(
     name: str = "options", flags: Sequence[str] = ("-o", "--storage-option"), of: str = ""
 ) -> Callable[[Any], Any]:
-    """Return an option for what fsspec's file system takes."""
+    """Return an option for the arguments of an fsspec filesystem."""
     return click.option(
         *flags,
         name,
         multiple=True,
         metavar="KEY=VALUE",
-        callback=_parsed,
-        help=f"What fsspec's file system{of} takes, such as anon=true; VALUE is JSON or a text.",
+        callback=_parse_options,
+        help=f"An option of fsspec's filesystem{of}, such as anon=true; VALUE is JSON or a string.",
     )
 
 
 def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Return storage options, which URLs take, and of which local files take some."""
+    """Return the storage options of a URL, or None; local paths accept only those about links."""
     if options.keys() - {"follow_external", "follow_links"} and "://" not in url:
         raise click.UsageError(f"storage options {sorted(options)} are for URLs, not for {url!r}")
     return options or None
 
 
-def _parsed(_: object, __: object, given: Sequence[str]) -> dict[str, Any]:
+def _parse_options(_: object, __: object, given: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in given:
         key, equals, value = each.partition("=")
         if not equals or not key:
-            # The text itself may be a secret.
-            raise click.BadParameter("give KEY=VALUE, such as anon=true")
+            # The argument may be a secret: do not show it.
+            raise click.BadParameter("expected KEY=VALUE, such as anon=true")
         try:
             found[key] = json.loads(value)
         except ValueError:

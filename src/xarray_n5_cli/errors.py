@@ -1,0 +1,131 @@
+"""Report the errors and warnings of commands: one line on stderr without secrets, exit code 1."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+P = ParamSpec("P")
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]*@|(?<=[?&])[^=&\s]*=[^&\s'\"]*")
+"""The parts of URLs that may be secret."""
+
+_RESUME = (
+    "{path!r} in {url!r} holds an unfinished write of something else, or with other options, begun "
+    "{began}: repeat the options of that write, or start anew with mode='w' and without --resume"
+)
+"""The message for a :class:`~xarray_n5.errors.ResumeError`."""
+
+_EXPECTED = (OSError, ValueError, ImportError)
+"""Errors whose message is enough, as for those of the package; others are bugs with a traceback."""
+
+
+def report_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Return a command whose errors and warnings are one line each."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from dask.array import PerformanceWarning
+
+        from xarray_n5.errors import N5Error
+
+        context = click.get_current_context()
+
+        def show(message: Warning | str, *_: object, **__: object) -> None:
+            # Warnings come from threads, too, where click has no context.
+            echo(f"Warning: {format_error(message, context)}", err=True)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", UserWarning)
+            warnings.filterwarnings("ignore", category=PerformanceWarning)
+            warnings.showwarning = show
+            try:
+                command(*args, **kwargs)
+            except BrokenPipeError:
+                raise  # click exits silently
+            except (N5Error, *_EXPECTED) as error:
+                if context.find_root().params.get("traceback"):
+                    raise
+                raise click.ClickException(format_error(error)) from error
+
+    return run
+
+
+def ignore_unfinished_writes() -> None:
+    """Ignore warnings of unfinished writes, in commands whose output reports them."""
+    from xarray_n5.errors import UnfinishedWriteWarning
+
+    warnings.filterwarnings("ignore", category=UnfinishedWriteWarning)
+
+
+def format_error(problem: BaseException | str, context: click.Context | None = None) -> str:
+    """Return an error as one line without secrets, with the options of the command that runs."""
+    from xarray_n5.errors import ResumeError, printable
+
+    context = context or click.get_current_context()
+    secrets = sorted(_secrets(context.params), key=len, reverse=True)
+    text = str(problem)
+    if isinstance(problem, ResumeError):
+        text = _RESUME.format(path=problem.path or "/", url=problem.url, began=problem.began)
+    line = " ".join(text.split()) or type(problem).__name__
+    return printable(redact(with_options(line, context.command), secrets))
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines with control characters escaped: names in files must not control a terminal."""
+    from xarray_n5.errors import printable
+
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+
+
+def with_options(text: str, command: click.Command) -> str:
+    """Return a message with Python's arguments replaced by the command's options.
+
+    >>> mode = click.Option(["--mode"])
+    >>> with_options("use mode='w' to replace it", click.Command("copy", params=[mode]))
+    'use --mode w to replace it'
+    """
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    for option, flag in ((o, f) for o in options for f in o.opts if f.startswith("--")):
+        name = flag.removeprefix("--").replace("-", "_")
+        if option.is_flag:
+            text = re.sub(rf"\b{name}=True\b", flag, text)
+        elif name == "storage_option":
+            text = re.sub(r"\bstorage_options\b", flag, text)
+        else:
+            text = re.sub(rf"\b{name}=(['\"]?)([\w-]+)\1", rf"{flag} \2", text)
+    return text
+
+
+def redact(text: str, secrets: list[str] | tuple[str, ...] = ()) -> str:
+    """Return a text without the credentials in URLs, and with `secrets` replaced.
+
+    >>> redact("no group at 's3://key:word@bucket/a.n5'")
+    "no group at 's3://bucket/a.n5'"
+    """
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _CREDENTIALS.sub("", text)
+
+
+def _secrets(params: dict[str, Any]) -> Iterator[str]:
+    """Iterate over the strings in storage options that are long enough to be secrets."""
+    for name, value in params.items():
+        if name.endswith("options"):
+            yield from _strings(value)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from _strings(each)
+    elif isinstance(value, str) and len(value) > 3:  # noqa: PLR2004 - "true" is not a secret
+        yield value

@@ -1,0 +1,129 @@
+"""Options of the commands that write arrays: their storage, and the workers that compute."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_TIMEOUT = 10
+"""The seconds to wait for a scheduler."""
+
+
+class _Format(click.ParamType[str]):
+    """The name of a format; --help does not import the package for the names."""
+
+    name = "format"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name of a known format."""
+        from xarray_n5.formats import FORMATS
+
+        if value not in FORMATS:
+            self.fail(f"{value!r} is not one of {', '.join(FORMATS)}", param, ctx)
+        return value
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the names of formats that begin with a word."""
+        from xarray_n5.formats import FORMATS
+
+        return [CompletionItem(name) for name in FORMATS if name.startswith(incomplete)]
+
+
+def _parse_chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        sides = tuple(int(side) for side in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: expected 64,64,64 or 64 or auto") from None
+    return sides[0] if len(sides) == 1 else sides
+
+
+def _parse_compression(_: object, __: object, text: str) -> Any:
+    if text == "same":
+        return text
+    from xarray_n5.codecs import resolve
+    from xarray_n5.errors import N5Error
+
+    try:
+        return resolve(json.loads(text) if text.startswith("{") else text)
+    except (N5Error, ValueError) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def storing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of how arrays are stored."""
+    for option in (
+        click.option(
+            "--format",
+            "form",
+            type=_Format(),
+            help="The format of DST, such as zarr2; by default that of its name.",
+        ),
+        click.option(
+            "--compression",
+            callback=_parse_compression,
+            default="same",
+            show_default=True,
+            help="A name, raw, or N5's JSON object; gzip where DST's format does not have it.",
+        ),
+        click.option(
+            "--chunks", callback=_parse_chunks, metavar="64,64,64", help="The shape of chunks."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def computing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the workers."""
+    for option in (
+        click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster."),
+        click.option("--processes", is_flag=True, help="Compute in processes instead of threads."),
+        click.option("--workers", type=click.IntRange(1), help="How many threads or processes."),
+    ):
+        command = option(command)
+    return command
+
+
+@contextlib.contextmanager
+def workers_of(workers: int | None, scheduler: str | None, *, processes: bool) -> Iterator[None]:
+    """Compute in threads, in local processes, or on the cluster of a scheduler."""
+    import dask
+
+    if scheduler is None and not processes:
+        count: dict[str, Any] = {} if workers is None else {"num_workers": workers}
+        with dask.config.set(scheduler="threads", **count):
+            yield
+        return
+    if scheduler is not None and (processes or workers is not None):
+        raise click.UsageError("--scheduler has its own workers; omit --workers and --processes")
+    from distributed import Client, LocalCluster
+
+    with contextlib.ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler is None:
+            address = stack.enter_context(
+                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            )
+        try:
+            client: Any = Client(address, timeout=_TIMEOUT)
+        except OSError as error:
+            raise OSError(
+                f"no Dask scheduler answers at {address} ({error}): start one there with `dask "
+                "scheduler`, or omit --scheduler"
+            ) from error
+        stack.enter_context(client)
+        yield
