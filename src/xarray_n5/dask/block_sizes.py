@@ -1,4 +1,4 @@
-"""How large dask's blocks of a stored array are, and whether that is wise."""
+"""Choose the sizes of Dask's blocks of a stored array, and warn of bad ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_BLOCKS = 1 << 24
 
 
 def choose(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
-    """Return the sizes of dask's blocks along each axis."""
+    """Return the sizes of Dask's blocks along each axis."""
     asked = _by_axis(array.chunks if chunks is None else chunks, array.ndim)
     if len(asked) == array.ndim:
         asked = _grouped(asked, array)
@@ -41,35 +41,35 @@ def choose(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
                 f"{array.url} has {counts} blocks of {asked} along its axes, too many for one "
                 "graph; give larger chunks, or select a part with open_array(...)[...]"
             )
-    # What is not one item an axis, dask understands or refuses.
+    # Dask checks what does not have one item for each axis.
     blocks = normalize_chunks(asked, array.shape, dtype=array.dtype)
     return cast("tuple[tuple[int, ...], ...]", blocks)
 
 
 def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:
-    """Return what is asked for along each axis."""
+    """Return the requested chunks along each axis."""
     if isinstance(chunks, dict):
         return tuple(chunks.get(axis) for axis in range(ndim))
     return tuple(chunks) if isinstance(chunks, (tuple, list)) else (chunks,) * ndim
 
 
 def _grouped(asked: tuple[Any, ...], array: Array) -> tuple[Any, ...]:
-    """Return whole multiples of the stored chunks where bytes or "auto" are asked for."""
-    texts = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
-    if not texts:
+    """Return whole multiples of the stored chunks where bytes or "auto" are requested."""
+    strings = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
+    if not strings:
         return asked
     usual = min(_AUTO, parse_bytes(config.get("array.chunk-size")))
-    limit = min(usual if each == "auto" else parse_bytes(each) for each in texts.values())
+    limit = min(usual if each == "auto" else parse_bytes(each) for each in strings.values())
     sides, extents = list(array.chunks), list(array.shape)
-    for axis in set(range(array.ndim)) - texts.keys():
-        # What is given does not grow.
+    for axis in set(range(array.ndim)) - strings.keys():
+        # Requested sizes stay as they are.
         sides[axis] = extents[axis] = _longest(asked[axis], array.shape[axis])
     grouped = group_chunks(sides, extents, array.dtype.itemsize, limit)
-    return tuple(grouped[i] if i in texts else each for i, each in enumerate(asked))
+    return tuple(grouped[i] if i in strings else each for i, each in enumerate(asked))
 
 
 def _longest(sizes: Any, length: int) -> int:
-    """Return the longest of the blocks that are asked for along an axis."""
+    """Return the longest of the requested blocks along an axis."""
     if sizes is None or sizes == -1:
         return max(1, length)
     longest: int = max(sizes) if isinstance(sizes, (tuple, list)) else min(sizes, length)
@@ -77,7 +77,7 @@ def _longest(sizes: Any, length: int) -> int:
 
 
 def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Array) -> None:
-    """Warn of blocks that cost more than they need to."""
+    """Warn of blocks that cut stored chunks, and of many small ones."""
     for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
         inner = sizes[:1] if len(sizes) > 1 and side_of(sizes) is not None else sizes[:-1]
         cut = next((size for size in inner if size % side), None)

@@ -1,4 +1,4 @@
-"""Dask arrays of which only what is stored is read."""
+"""Dask arrays that read stored chunks only, and fill the rest."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
 
 _MANY = 1 << 26
-"""How many blocks are worth a warning."""
+"""The number of blocks from which on a warning is due."""
 
 
 class StoredSlices(ArraySliceDep):
-    """Where each block lies, and whether anything of it is stored."""
+    """The slices of each block, and whether anything in it is stored."""
 
     def __init__(self, chunks: tuple[tuple[int, ...], ...], stored: np.ndarray) -> None:
         super().__init__(chunks)
@@ -34,13 +34,13 @@ class StoredSlices(ArraySliceDep):
 
 
 def read_stored(array: Array, chunks: tuple[tuple[int, ...], ...], name: str) -> da.Array:
-    """Return an array as a dask array; one listing tells which blocks need not be read."""
+    """Return an array as a Dask array; one listing finds the blocks that need not be read."""
     where = StoredSlices(chunks, stored_blocks(array, chunks))
     return in_one_layer(name, _read_or_fill, array, where, chunks, array.dtype)
 
 
 def stored_blocks(array: Array, chunks: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return in which blocks a stored chunk lies, be it in part."""
+    """Return which blocks contain a stored chunk, or a part of one."""
     stored = np.zeros(tuple(map(len, chunks)), bool)
     if stored.size > _MANY:
         warn(f"{array.url} in {stored.size} blocks; larger ones make a smaller graph")

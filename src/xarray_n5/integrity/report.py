@@ -19,7 +19,7 @@ from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest
 from xarray_n5.stores import bounded, head_many
-from xarray_n5.writing.chunk_table import apart, dims_of_grid, places, whole_grid
+from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
 from xarray_n5.writing.digests import read_digests
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def report(array: Array, *, deep: bool) -> xr.Dataset:
     """Return in which state each chunk of an array is, lazily; see :func:`xarray_n5.verify`."""
     expected, attributes = known_of(array, deep=deep)
     box = whole_grid(array)
-    dims = apart(dims_of_grid(array), _FACTS.names or ())
+    dims = distinct(dims_of_grid(array), _FACTS.names or ())
     facts = _looked_at(array, expected, deep=deep)
     variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
-    return xr.Dataset(variables, places(box, dims), attributes)
+    return xr.Dataset(variables, coordinates(box, dims), attributes)
 
 
 def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Facts about chunks as xarray variables on the chunk grid."""
+"""Tables of chunks: facts about each as variables on the chunk grid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 1 << 28
 
 
 def whole_grid(array: Array) -> tuple[range, ...]:
-    """Return the whole chunk grid, if it is one that memory holds."""
+    """Return the ranges of the whole chunk grid; raise if it is too large for a table."""
     counts = array.grid.counts
     if array.grid.size > MOST:
         raise MetadataError(
@@ -30,19 +30,19 @@ def whole_grid(array: Array) -> tuple[range, ...]:
 
 
 def dims_of_grid(array: Array) -> tuple[str, ...]:
-    """Return what an array's chunk grid calls its axes."""
+    """Return the dimension names of an array's chunk grid."""
     names = [axis.name for axis in array.axes]
     return dims_or_numbers(names if len(set(names)) == len(names) else None, array.ndim)
 
 
 def dims_or_numbers(dims: Sequence[str | None] | None, ndim: int) -> tuple[str, ...]:
-    """Return names for dimensions, numbers standing for those that nobody named."""
+    """Return names of dimensions, numbered where they have none."""
     given = tuple(dims or (None,) * ndim)
-    return apart([name or f"dim_{axis}" for axis, name in enumerate(given)], ())
+    return distinct([name or f"dim_{axis}" for axis, name in enumerate(given)], ())
 
 
-def apart(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
-    """Return names of dimensions, all different, and none of them a variable's."""
+def distinct(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
+    """Return names of dimensions made distinct from each other and from the variables' `names`."""
     found: list[str] = []
     for dim in dims:
         name = dim
@@ -52,11 +52,11 @@ def apart(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def places(box: Sequence[range], dims: Sequence[str]) -> dict[str, xr.Variable]:
-    """Return the coordinates of a part of the chunk grid: the chunks' own, along each axis."""
-    told = {"long_name": "chunk"}
+def coordinates(box: Sequence[range], dims: Sequence[str]) -> dict[str, xr.Variable]:
+    """Return the coordinates of a part of the chunk grid: the chunks' indices along each axis."""
+    attributes = {"long_name": "chunk"}
     return {
-        dim: xr.Variable((dim,), np.asarray(side), told)
+        dim: xr.Variable((dim,), np.asarray(side), attributes)
         for dim, side in zip(dims, box, strict=True)
     }
 
@@ -68,22 +68,22 @@ def on_grid(
     dims: Sequence[str],
     fill: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Return rows, of which each is about one chunk, as arrays over a part of the grid.
+    """Return a table with a row for each chunk as arrays on a part of the grid.
 
     Parameters
     ----------
     indices
         The chunks' coordinates, a row each.
     columns
-        What is known of them, by name.
+        The columns of the table by name.
     box
         The part of the grid.
     dims
         The names of its axes.
     fill
-        What stands for chunks of which nothing is known.
+        The value of each column for the other chunks.
     """
-    dims = apart(dims, columns)
+    dims = distinct(dims, columns)
     shape = tuple(map(len, box))
     spots = tuple(indices[:, axis] - side.start for axis, side in enumerate(box))
     arrays = {}
@@ -92,4 +92,4 @@ def on_grid(
         if len(column):
             whole[spots] = column if spots else column[-1]
         arrays[name] = (tuple(dims), whole)
-    return xr.Dataset(arrays, places(box, dims))
+    return xr.Dataset(arrays, coordinates(box, dims))

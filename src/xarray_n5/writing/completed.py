@@ -1,4 +1,4 @@
-"""Evidence that an array or a group is just as a certain write has left it."""
+"""The record of a completed write: evidence that nothing has changed since."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOT_UNFINISHED = (
     "nothing of it is unfinished: if this write has ended before, all is done; if something else "
     "is there, choose another path"
 )
-"""What to do where a write was to go on, and what is there was not left by a stopped one."""
+"""The hint where a write was to be resumed, and no unfinished write is found."""
 
 OTHER_UNFINISHED = (
     "a write of something else into it is unfinished: give what was given then to go on with that, "
     "or start anew with mode='w' and without resume"
 )
-"""The same, where another write was stopped."""
+"""The hint where the unfinished write is another one."""
 
 
 _RECORD = f"{DIGESTS}/finished.json"

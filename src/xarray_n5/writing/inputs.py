@@ -1,4 +1,4 @@
-"""What is written, as blocks of Dask."""
+"""Turn what users write into Dask arrays whose blocks share no stored chunk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xarray_n5.writing.chunk_table import dims_or_numbers
 
 
 def blocks_of(arr: Any) -> da.Array:
-    """Return the blocks of anything that becomes a Dask array.
+    """Return anything that becomes a Dask array as one.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def blocks_of(arr: Any) -> da.Array:
 
 
 def _unmasked(arr: Any) -> Any:
-    """Return values without a mask; raise where one hides some, for they would be stored."""
+    """Return values without a mask; raise if it masks any, since masks are not stored."""
     found = _plain(arr)
     if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
         raise MetadataError(
@@ -52,12 +52,12 @@ def _unmasked(arr: Any) -> Any:
 
 
 def _plain(arr: Any) -> Any:
-    """Return what a DataArray holds; all else as it is."""
+    """Return the data of a DataArray; everything else as it is."""
     return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
 
 
 def _as_dask(arr: Any) -> da.Array:
-    """Return blocks of what is none of Dask's; of texts, whose size nobody knows, one."""
+    """Return an array as a Dask array; strings, whose size is unknown, in one block."""
     if isinstance(arr, da.Array) or not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
         return cast("da.Array", da.asarray(arr))
     try:
@@ -67,7 +67,7 @@ def _as_dask(arr: Any) -> da.Array:
 
 
 def names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
-    """Return what receipts call the axes."""
+    """Return the names of the dimensions in the report of a write."""
     if isinstance(arr, xr.DataArray):
         return tuple(map(str, arr.dims))
     names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
@@ -77,7 +77,7 @@ def names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
 def aligned_blocks(
     source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
 ) -> da.Array:
-    """Return `source` in blocks of which no two share a stored chunk."""
+    """Return `source` rechunked so that no two blocks share a stored chunk."""
     blocks = tuple(
         align(sizes, side, first, axis=axis, strict=strict)
         for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))

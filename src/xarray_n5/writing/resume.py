@@ -27,7 +27,7 @@ _EARLIER = "an earlier run"
 
 
 def resume(write: Write) -> tuple[Write, Receipts] | None:
-    """Return a write as it began, and what has been done of it; None where it has not begun.
+    """Return a write as it began and the receipts of what it has written; None if it never began.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     facts = write.marker.facts()
     if facts is not None:
         resumed = write.marker.new_attempt(facts)
-        # A mark that cannot be understood says of no chunk whose it is: all are written again.
+        # If the marker cannot be understood, all chunks are written again.
         fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", True))
         write = replace(write, marker=resumed, fresh=fresh, journal=journal)
         again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
@@ -69,7 +69,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
 
 
 def renew(write: Write, *, deferred: bool) -> None:
-    """Take a write over from its earlier attempts, whose tasks stop; a repair has one attempt.
+    """Begin a new attempt at a write, so that tasks of earlier ones stop; a repair has one attempt.
 
     A planned write begins, unless it is `deferred` again.
     """
@@ -83,7 +83,7 @@ def renew(write: Write, *, deferred: bool) -> None:
 
 
 def forget_overlapped(write: Write) -> None:
-    """Have other unfinished writes write chunks again that are about to be written.
+    """Let other unfinished writes write again the chunks that this one is about to write.
 
     Planned writes of such chunks are revoked: they would replace what is written now.
     """
@@ -93,7 +93,7 @@ def forget_overlapped(write: Write) -> None:
 
 
 def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
-    """Return whether an unfinished write is about chunks that another one is about, too."""
+    """Return whether two unfinished writes have chunks in common."""
     box = box_of(facts, write.target.chunks)
     return box is None or all(
         one.start < other.stop and other.start < one.stop
@@ -102,7 +102,7 @@ def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
 
 
 def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
-    """Return the chunks that an unfinished write replaces whole."""
+    """Return the box of chunks that an unfinished write covers in full."""
     try:
         sides = zip(facts["start"], facts["shape"], array.chunks, array.shape, strict=True)
         return tuple(
@@ -114,7 +114,7 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
-    """Remove what was left where documents on the way to a node, or nodes there, were replaced."""
+    """Remove temporary files and folders of documents and nodes around and at a path."""
     parts = path.split("/") if path else []
     for depth in range(len(parts) + 1):
         folder = "/".join(parts[:depth])
