@@ -98,7 +98,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _array(array: Array) -> dict[str, Any]:
-    from xarray_n5.arrays.detect import format_of
+    from xarray_n5.arrays.array import io_of
     from xarray_n5.arrays.repr import unfinished_among
     from xarray_n5.codecs import to_json
 
@@ -109,7 +109,7 @@ def _array(array: Array) -> dict[str, Any]:
         "url": array.url,
         "path": array.path,
         "kind": "array",
-        "format": format_of(array.container).name,
+        "format": io_of(array).format.name,
         "shape": array.shape,
         "dtype": str(array.dtype),
         "bytes": array.nbytes,

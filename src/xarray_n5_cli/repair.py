@@ -11,7 +11,7 @@ from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, r
 from xarray_n5_cli.verify import plural
 
 if TYPE_CHECKING:
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.formats.protocol import Container
 
 
 @click.command()
@@ -34,20 +34,18 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
       xarray-n5 repair copy.n5 raw && xarray-n5 copy cells.n5/raw copy.n5/raw --resume
     """
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.detect import open_place
     from xarray_n5.arrays.walk import Walk
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
     stored = for_url(container, options)
     walk = Walk.at(container, inner, stored, whole=True)
-    store, _ = open_place(container, inner, stored, None)
     broken = False
     for found in walk.arrays():
         head = "" if isinstance(walk.root, Array) else f"{found.path or '/'}: "
         if isinstance(found.node, Array):
             how: Literal["remove", "quarantine"] = "remove" if remove else "quarantine"
-            echo(f"{head}{_repair(store, found.path, how, missing=missing)}")
+            echo(f"{head}{_repair(walk.container, found.path, how, missing=missing)}")
         else:
             broken = True
             echo(f"{head}{format_error(found.problem)}")
@@ -55,11 +53,13 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
         raise click.exceptions.Exit(1)
 
 
-def _repair(store: Store, path: str, how: Literal["remove", "quarantine"], *, missing: bool) -> str:
+def _repair(
+    container: Container, path: str, how: Literal["remove", "quarantine"], *, missing: bool
+) -> str:
     """Repair an array, and return a line about it."""
     from xarray_n5.integrity.repair import repair as repair_array
 
-    found = repair_array(store, path, how=how, missing=missing)
+    found = repair_array(container, path, how=how, missing=missing)
     done = []
     if count := found.attrs["repaired"]:
         where = "removed" if how == "remove" else "moved into .quarantine"

@@ -57,7 +57,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
         _show(reports)
     if not reports:
         why = "there is nothing to verify; check the URL and the path"
-        raise NodeNotFoundError(walk.store.url, walk.root.path, "array", why)
+        raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
     for problem in _problems(reports):
         echo(problem, err=True)
     if any(map(_is_bad, reports)):

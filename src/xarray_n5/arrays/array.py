@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -18,8 +17,7 @@ from xarray_n5.arrays.repr import as_text, show_array
 from xarray_n5.arrays.repr_tree import array_html
 from xarray_n5.arrays.transfer import read, write
 from xarray_n5.dialects import geometry_of
-from xarray_n5.errors import NodeNotFoundError, ReadOnlyError, VarlengthChunkError
-from xarray_n5.formats.keyed import change_documents, get_documents
+from xarray_n5.errors import N5Error, NodeNotFoundError, ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import ChunkGrid, span
 from xarray_n5.model.indexing import as_numbers, broadcast, fill_ellipsis, normalize
 from xarray_n5.model.metadata import ArrayMetadata, Content
@@ -28,11 +26,13 @@ from xarray_n5.stores import name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.indexing import AxisIndex
+    from xarray_n5.model.metadata import Attributes
     from xarray_n5.stores.protocol import Store
 
 AxisOrder: TypeAlias = Literal["C", "F"]
@@ -116,35 +116,34 @@ class Array:
     @property
     def name(self) -> str:
         """The last part of the array's path; of the container's place where it is the root."""
-        return self.path.rpartition("/")[2] or name_of_root(self._chunks.store)
+        return self.path.rpartition("/")[2] or name_of_root(self._chunks.container.name)
 
     @property
     def url(self) -> str:
         """The container's place and the array's path in one."""
-        return join(self._chunks.store.url, self.path)
+        return join(self._chunks.container.url, self.path)
 
     @property
     def container(self) -> Store:
         """Where the container's files are."""
-        return self._chunks.store
+        return self._chunks.container.store
 
     @property
     def place(self) -> object:
         """What tells the array's place from others."""
-        return self._chunks.store.identity(self.path)
+        return self._chunks.container.identity(self.path)
 
     @property
     def attrs(self) -> NodeAttributes:
         """The user's attributes; setting one writes it."""
         chunks = self._chunks
         return NodeAttributes(
-            chunks.store,
+            chunks.container,
             chunks.path,
-            chunks.format,
             chunks.metadata.attributes,
             writable=self._writable,
             changed=self._attributes_changed,
-            is_array=True,
+            kind="array",
         )
 
     @property
@@ -164,7 +163,7 @@ class Array:
         """
         chunks = self._chunks
         return load_context(
-            *(chunks.store, chunks.path, chunks.format, chunks.metadata), inherit=inherit, like=like
+            chunks.container, chunks.path, chunks.metadata, inherit=inherit, like=like
         )
 
     def geometry(
@@ -279,8 +278,7 @@ class Array:
 
     def stamp(self) -> object:
         """Return what changes whenever the metadata are written again; one request."""
-        chunks = self._chunks
-        return chunks.store.etag(join(self.path, chunks.format.documents[0]))
+        return self._chunks.container.etag(self.path)
 
     @property
     def vindex(self) -> PointIndexer:
@@ -352,17 +350,18 @@ class Array:
         self._check_writable()
         stored = self._stored_index(index)
         self._announce(lambda: [range(place, place + 1) for place in stored])
-        self._chunks.store.delete([self._chunks.key(stored)])
+        self._chunks.delete([stored])
         self._invalidate()
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Return whether one chunk is stored."""
-        return self._chunks.store.exists(self._chunks.key(self._stored_index(index)))
+        chunks = self._chunks
+        return chunks.container.has_chunk(chunks.path, chunks.metadata, self._stored_index(index))
 
     @property
-    def documents(self) -> tuple[str, ...]:
+    def documents(self) -> AbstractSet[str]:
         """The keys, relative to the array, of what describes it."""
-        return self._chunks.format.documents
+        return self._chunks.container.documents
 
     def chunk_key(self, index: Sequence[int]) -> str:
         """Return a chunk's key in the container."""
@@ -378,7 +377,7 @@ class Array:
 
     def chunk_index(self, key: str) -> tuple[int, ...] | None:
         """Return the chunk that a key relative to the array names, in the stored order, or None."""
-        return self._chunks.format.chunk_index(self.metadata, key)
+        return self._chunks.container.chunk_index(self.metadata, key)
 
     def stored_chunks(self) -> Iterator[tuple[int, ...]]:
         """Iterate over the indices of the chunks that are stored, by listing them."""
@@ -421,8 +420,7 @@ class Array:
             self._announce(lambda: [range(0)])
         stored = list(chunks.stored_indices())
         chunks.prepare(new, stored)
-        resized = partial(chunks.format.with_shape, shape=new, where=self._where)
-        change_documents(chunks.store, self.path, chunks.format, resized)
+        chunks.container.resize(self.path, new)
         self._chunks = replace(chunks, metadata=replace(before, shape=new))
         self._chunks.trim(before, stored)
         self._invalidate()
@@ -446,36 +444,39 @@ class Array:
             If the array is no longer there.
         """
         chunks = self._chunks
-        documents = get_documents(chunks.store, self.path, chunks.format)
-        found = chunks.format.read(documents, self._where)
+        (node,) = chunks.container.nodes([self.path], verify=False)
+        if isinstance(node, N5Error):
+            raise node
+        found = node.metadata
         if not isinstance(found, ArrayMetadata):
-            raise NodeNotFoundError(chunks.store.url, self.path, "array")
+            raise NodeNotFoundError(chunks.container.url, self.path, "array")
         if found.content is Content.LABEL_MULTISETS:
             found = replace(found, dtype=self.dtype)
         self._chunks = replace(chunks, metadata=found)
         self._invalidate()
         return self
 
-    def _attributes_changed(self, attributes: dict[str, Any]) -> None:
+    def _attributes_changed(self, attributes: Attributes) -> None:
         self._chunks = replace(self._chunks, metadata=replace(self.metadata, attributes=attributes))
-
-    @property
-    def _where(self) -> str:
-        return join(self.url, self.documents[0])
 
     def _announce(self, box: Callable[[], Sequence[range]]) -> None:
         """Prepare what is kept beside the array for chunks to change by other means than `to_n5`.
 
         Digests and unfinished writes may have appeared since the handle was opened.
         """
-        prepare(self._chunks.store, self._chunks.path, box, self.metadata.chunks)
+        prepare(self._chunks.container.store, self._chunks.path, box, self.metadata.chunks)
 
     def _check_writable(self) -> None:
         if not self._writable:
-            raise ReadOnlyError(self._chunks.store.url, self.path)
+            raise ReadOnlyError(self._chunks.container.url, self.path)
 
     def _invalidate(self) -> None:
         self._cache = _new_cache(self._cache_bytes)
+
+
+def io_of(array: Array) -> ChunkIO:
+    """Return the chunks of an array, for those who write, verify or copy them."""
+    return array._chunks  # noqa: SLF001
 
 
 class PointIndexer:

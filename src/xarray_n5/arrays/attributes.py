@@ -8,40 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.errors import MetadataError, NodeNotFoundError, ReadOnlyError
-from xarray_n5.formats.keyed import change_documents, get_documents
+from xarray_n5.errors import MetadataError, ReadOnlyError
 from xarray_n5.model.json import MOST_NESTED, is_deep
-from xarray_n5.model.metadata import GroupMetadata, check_factors, lists_levels
-from xarray_n5.model.paths import join
+from xarray_n5.model.metadata import check_factors, lists_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.formats.protocol import Container, Kind
+    from xarray_n5.model.metadata import Attributes
 
 
 class NodeAttributes(MutableMapping[str, Any]):
     """The attributes of one array or group, without those that the format itself needs.
 
-    Reading is from memory. Each change reads the node's document anew, changes it, and replaces
-    it whole, so that what others wrote there meanwhile stays; `update` does that once.
+    They are read from memory. Each change is applied to the attributes that are stored now, so
+    that other writers' changes stay; `update` makes several in one write.
     """
 
     def __init__(
         self,
-        store: Store,
+        container: Container,
         path: str,
-        form: KeyedFormat,
-        items: Mapping[str, Any],
+        items: Attributes,
         *,
         writable: bool,
-        changed: Callable[[dict[str, Any]], None],
-        is_array: bool = False,
+        changed: Callable[[Attributes], None],
+        kind: Kind,
     ) -> None:
-        self._store, self._path, self._format = store, path, form
+        self._container, self._path, self._kind = container, path, kind
         self._items = items  # replaced by each change, never changed in place
-        self._writable, self._changed, self._is_array = writable, changed, is_array
+        self._writable, self._changed = writable, changed
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -89,33 +86,17 @@ class NodeAttributes(MutableMapping[str, Any]):
 
     def _change(self, new: dict[str, Any], gone: set[str]) -> None:
         if not self._writable:
-            raise ReadOnlyError(self._store.url, self._path)
-        where = join(self._store.url, self._path, self._format.documents[0])
+            raise ReadOnlyError(self._container.url, self._path)
+        where = self._container.where(self._path)
         proper = as_json(new, where)
 
-        def change(before: Documents) -> Documents:
-            node = self._format.read(before, where)
-            if self._is_array and isinstance(node, GroupMetadata):
-                raise NodeNotFoundError(self._store.url, self._path, "array")
-            if not self._is_array:
-                node = self._format.as_group(before, where)
-            if self._is_array and not lists_levels(node.attributes):
+        def change(stored: Attributes) -> Attributes:
+            if self._kind == "array" and not lists_levels(stored):
                 check_factors(new, where)
-            stored = dict(node.attributes)
-            items = {k: v for k, v in stored.items() if k not in gone} | proper
-            changed = self._format.with_attributes(before, items, where)
-            self._items = items
-            return changed
+            return {k: v for k, v in stored.items() if k not in gone} | proper
 
-        change_documents(self._store, self._path, self._format, change)
-        self._changed(dict(self._items))
-
-
-def attributes_of(store: Store, path: str, form: KeyedFormat) -> NodeAttributes:
-    """Return the attributes of a group as they are stored now, to be changed."""
-    documents = get_documents(store, path, form)
-    items = form.as_group(documents, join(store.url, path, form.documents[0])).attributes
-    return NodeAttributes(store, path, form, items, writable=True, changed=lambda _: None)
+        self._items = self._container.change_attributes(self._path, change, self._kind)
+        self._changed(self._items)
 
 
 def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:

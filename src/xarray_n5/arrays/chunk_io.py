@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.structure import check_array
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, VarlengthChunkError
 from xarray_n5.model.indexing import outer
 from xarray_n5.model.metadata import Varlength
 from xarray_n5.model.paths import join
-from xarray_n5.stores import CachedStore, bounded, set_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Container as Collection
 
-    from xarray_n5.formats.protocol import KeyedFormat
+    from xarray_n5.formats.protocol import Container, Format
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
@@ -44,12 +43,9 @@ _IN_FLIGHT = 1 << 27
 class ChunkIO:
     """Where an array's chunks are, what their bytes mean, and how they are written."""
 
-    store: Store
-    """Where the bytes are."""
+    container: Container
     path: str
     """The array's path in the container."""
-    format: KeyedFormat
-    """What the bytes mean."""
     metadata: ArrayMetadata
     """The array."""
     missing: Missing = "fill"
@@ -59,44 +55,44 @@ class ChunkIO:
     edges: EdgeChunks = "truncate"
     """Whether chunks at the array's ends are stored as far as it reaches, or full-size."""
 
+    @property
+    def format(self) -> Format:
+        """The container's format."""
+        return self.container.format
+
     def key(self, index: Sequence[int]) -> str:
-        """Return a chunk's key in the store."""
-        return join(self.path, self.format.chunk_key(self.metadata, index))
+        """Return a chunk's key, by which errors and reports name it."""
+        return self.container.chunk_key(self.path, self.metadata, index)
 
     def bare(self) -> ChunkIO:
-        """Return the chunks as a task carries them: without attributes, nor what was remembered."""
-        store = self.store.store if isinstance(self.store, CachedStore) else self.store
-        return replace(self, store=store, metadata=self.metadata.bare())
-
-    @property
-    def source(self) -> Store:
-        """The store, which takes no more for a chunk than the metadata allow."""
-        return bounded(self.store, self.metadata.most_stored)
+        """Return the chunks as a task carries them: without attributes and caches."""
+        return replace(self, container=self.container.uncached(), metadata=self.metadata.bare())
 
     # One chunk
 
     def load(self, index: Index) -> np.ndarray | None:
         """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
-        key = self.key(index)
-        return self.decoded(key, self.source.get(key))
+        return self.decoded(index, self.container.get_chunk(self.path, self.metadata, index))
 
-    def decoded(self, key: str, data: bytes | None) -> np.ndarray | None:
-        """Return what the bytes at a key hold, None where there are none."""
+    def decoded(self, index: Index, data: bytes | None) -> np.ndarray | None:
+        """Return the block that a chunk's bytes hold, None where there are none."""
         if data is None:
             if self.missing == "error":
                 why = "it is not stored, and missing='error' was asked for"
-                raise MissingChunkError("decode", self.store.url, key, why)
+                raise MissingChunkError("decode", self.container.url, self.key(index), why)
             return None
         try:
             return self.format.decode(self.metadata, data)
         except Varlength as error:
-            raise VarlengthChunkError(self.store.url, key, str(error), error.elements) from error
+            url, key = self.container.url, self.key(index)
+            raise VarlengthChunkError(url, key, str(error), error.elements) from error
         except Exception as error:  # whatever a codec raises, it gets the chunk's name here
-            raise ChunkError("decode", self.store.url, key, _reason(error)) from error
+            url, key = self.container.url, self.key(index)
+            raise ChunkError("decode", url, key, _reason(error)) from error
 
     def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
         """Return what a chunk's bytes hold, and whether that is as much as the array has there."""
-        stored = self.decoded(self.key(index), data)
+        stored = self.decoded(index, data)
         extent = self.metadata.grid.extent(index)
         whole = stored is not None and all(map(ge, stored.shape, extent))
         return self.native(index, stored), whole
@@ -127,33 +123,32 @@ class ChunkIO:
         `prove` is called when the chunk is encoded, as near before it is stored as can be.
         Returned is the number of bytes that are stored: none of an empty chunk that need not be.
         """
-        key, data = self.encoded(index, block)
+        data = self.encoded(index, block)
         if prove is not None:
             prove()
         if data is None:
-            self.store.delete([key])
+            self.container.delete_chunks(self.path, self.metadata, [index])
             return 0
-        self.store.set(key, data)
+        self.container.set_chunk(self.path, self.metadata, index, data)
         return len(data)
 
-    def encoded(self, index: Index, block: np.ndarray) -> tuple[str, Buffer | None]:
-        """Return a chunk's key and bytes; None of an empty chunk that is not to be stored."""
-        key = self.key(index)
+    def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
+        """Return a chunk's bytes; None of an empty chunk that is not to be stored."""
         if not self.metadata.content.is_writable:
-            raise MetadataError(
-                f"{join(self.store.url, self.path)} holds {self.metadata.content.value}: read only"
-            )
+            url = join(self.container.url, self.path)
+            raise MetadataError(f"{url} holds {self.metadata.content.value}: read only")
         sparse = not self.write_empty and self.metadata.may_lack_chunks
         if sparse and self._is_empty(block):
-            return key, None
+            return None
         if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
             block = full
         try:
-            return key, self.format.encode(self.metadata, block)
+            return self.format.encode(self.metadata, block)
         except Exception as error:  # as above
-            raise ChunkError("encode", self.store.url, key, _reason(error)) from error
+            url, key = self.container.url, self.key(index)
+            raise ChunkError("encode", url, key, _reason(error)) from error
 
     def _is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block holds nothing but the fill value, bit for bit."""
@@ -168,7 +163,7 @@ class ChunkIO:
         self,
         axes: Sequence[AxisIndex],
         values: np.ndarray,
-        done: Container[Index] = (),
+        done: Collection[Index] = (),
         prove: _Prove = None,
     ) -> Iterator[tuple[Index, np.ndarray, int]]:
         """Write `values` where `axes` select, a chunk each time that one is asked for.
@@ -195,23 +190,23 @@ class ChunkIO:
 
         Where the store takes several at once, one is encoded while others are on their way.
         """
-        if self.store.batch == 1:
+        if self.container.batch == 1:
             for parts in chosen:
                 index, block = self._merged(parts, values)
                 yield index, block, self.save(index, block, prove)
             return
         begun: deque[tuple[Index, np.ndarray, int]] = deque()
 
-        def changes() -> Iterator[tuple[str, Buffer | None]]:
+        def changes() -> Iterator[tuple[Index, Buffer | None]]:
             for parts in chosen:
                 index, block = self._merged(parts, values)
-                key, data = self.encoded(index, block)
+                data = self.encoded(index, block)
                 if prove is not None:
                     prove()
                 begun.append((index, block, 0 if data is None else len(data)))
-                yield key, data
+                yield index, data
 
-        for _ in set_many(self.store, changes(), ahead_of(self.store, self.metadata)):
+        for _ in self.container.set_chunks(self.path, self.metadata, changes(), self.ahead):
             yield begun.popleft()
 
     def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
@@ -226,18 +221,25 @@ class ChunkIO:
             block[outer([part.inside for part in parts])] = part_of
         return index, block
 
+    @property
+    def ahead(self) -> int:
+        """How many chunks are under way at once."""
+        return ahead_of(self.container, self.metadata)
+
     # All chunks
+
+    def delete(self, indices: Iterable[Index]) -> None:
+        """Remove chunks."""
+        self.container.delete_chunks(self.path, self.metadata, indices)
 
     def stored_indices(self) -> Iterator[Index]:
         """Iterate over the chunks that are stored, also those beyond the array's ends."""
         stored = False
-        for key in self.store.walk(self.path):
-            index = self.format.chunk_index(self.metadata, key)
-            if index is not None:
-                stored = True
-                yield index
+        for index in self.container.list_chunks(self.path, self.metadata):
+            stored = True
+            yield index
         if not stored:
-            check_array(self.store, self.path, self.format, self.metadata)
+            self.container.check_array(self.path, self.metadata)
 
     def prepare(self, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
         """Make the `stored` chunks fit for the array to become of `shape`.
@@ -247,7 +249,7 @@ class ChunkIO:
         Chunks that will reach further are filled up with zeros.
         """
         grid, after = self.metadata.grid, replace(self.metadata, shape=shape).grid
-        self.store.delete([self.key(index) for index in stored if index not in grid])
+        self.delete(index for index in stored if index not in grid)
         growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
         for index in stored:
             if index not in grid:
@@ -275,7 +277,7 @@ class ChunkIO:
     def trim(self, before: ArrayMetadata, stored: Sequence[Index]) -> None:
         """Remove of the `stored` chunks what the array no longer holds, so that it stays gone."""
         grid = self.metadata.grid
-        self.store.delete([self.key(index) for index in stored if index not in grid])
+        self.delete(index for index in stored if index not in grid)
         for index in stored:
             if index not in grid or index not in before.grid:
                 continue
@@ -286,16 +288,16 @@ class ChunkIO:
     def token(self) -> tuple[object, ...]:
         """What tells these chunks from others, the same in every process."""
         kind: Any = self.metadata.bare()
-        return (self.store.identity(self.path), self.format.name, self.missing, repr(kind))
+        return (self.container.identity(self.path), self.format.name, self.missing, repr(kind))
 
 
-def ahead_of(store: Store, metadata: ArrayMetadata) -> int:
+def ahead_of(container: Container | Store, metadata: ArrayMetadata) -> int:
     """Return how many chunks are under way at once: their bytes are held meanwhile.
 
-    It is bytes that are bounded, not chunks: each round of requests costs as long as one does.
+    Bytes are bounded, not chunks: each round of requests costs as long as one request.
     """
     nbytes = math.prod(metadata.chunks) * metadata.dtype.itemsize
-    return max(1, min(store.batch, _IN_FLIGHT // max(1, nbytes)))
+    return max(1, min(container.batch, _IN_FLIGHT // max(1, nbytes)))
 
 
 def _bits(block: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What stands around an array and says something of its axes: groups, base level, XML file."""
+"""Load the metadata that dialects need: parent groups, base level, XML file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.levels import view_of
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import MetadataError
-from xarray_n5.formats.containers import SUFFIX
-from xarray_n5.formats.hdf5.signature import SUFFIXES
-from xarray_n5.formats.keyed import get_all_documents, get_documents
+from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import Attributes, Metadata
-    from xarray_n5.stores.protocol import Store
 
 _GENERATIONS = 3
 """How many groups around an array are looked at: those of a level, a timepoint, a setup."""
@@ -41,28 +37,27 @@ _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArray
 
 
 def load_context(
-    store: Store,
+    container: Container,
     path: str,
-    form: KeyedFormat,
     metadata: ArrayMetadata,
     *,
     inherit: bool = False,
     like: ArrayContext | None = None,
 ) -> ArrayContext:
-    """Return an array as dialects see it; what is around it is read in one batch.
+    """Return an array as dialects see it; the metadata around it are read in one batch.
 
     Parameters
     ----------
-    store, path, form, metadata
-        The array, be it stored or not.
+    container, path, metadata
+        The array, stored or not.
     inherit
-        Whether all groups above have their say, as in Neuroglancer: the nearer the louder.
+        Whether attributes of all groups above count, the nearest first, as in Neuroglancer.
     like
-        An array in the same group, around which has been looked already.
+        The context of an array in the same group, if it is loaded already.
     """
     inside, most = bool(path), _GENERATIONS
-    if not inside and _LEVEL.fullmatch(store.name):
-        store, path, most = _within_groups(store, form)
+    if not inside and _LEVEL.fullmatch(container.name):
+        container, path, most = _within_groups(container)
     coarse = _COARSE.fullmatch(path)
     if like is not None and not coarse:
         other = like.other(path, metadata.attributes, metadata.shape)
@@ -71,7 +66,7 @@ def load_context(
     groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
     wanted = groups if inherit and inside else groups[:most]
     others = [*wanted, *([join(coarse[1] or "", "s0")] if coarse else [])]
-    found = _read(store, form, others)
+    found = _read(container, others)
     parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
     node = ArrayContext(
         attributes=metadata.attributes,
@@ -79,42 +74,46 @@ def load_context(
         path=path,
         parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
         beside=like.beside if like else {},
-        xml=xml_beside(store) if inside and view_of(path) else None,
-        format=form.lists(lambda: get_documents(store, "", form)),
+        xml=xml_beside(container) if inside and view_of(path) else None,
+        format="n5" if container.lists_x_first else container.format.name,
         dtype=metadata.dtype,
     )
     return over_base(node, found[-1], others[-1]) if coarse else node
 
 
-def _within_groups(store: Store, form: KeyedFormat) -> tuple[Store, str, int]:
-    """Return where a level lies that a URL leads to: a store above, its path there, its groups.
+def _within_groups(container: Container) -> tuple[Container, str, int]:
+    """Return the location of a level at a container's root: one above, its path, its groups.
 
     A container need not be called ``*.n5``, as many in buckets are not. The directories above are
-    asked for documents in one batch, and count as groups up to the first that has none.
+    read in one batch, and count as groups up to the first that is not described.
     """
-    stores: list[Store] = []
-    names, above = [store.name], store.parent()
-    while above is not None and len(stores) < _GENERATIONS:
-        stores.append(above)
-        names.append(above.name)
-        above = above.parent()
-    if not stores:
-        return store, "", 0
-    top, count = CachedStore(stores[-1]), len(stores)
+    above: list[Container] = []
+    names, up = [container.name], container.parent()
+    while up is not None and len(above) < _GENERATIONS:
+        above.append(up)
+        names.append(up.name)
+        up = up.parent()
+    if not above:
+        return container, "", 0
+    top, count = above[-1].cached(), len(above)
     paths = ["/".join(names[depth:count][::-1]) for depth in range(1, count + 1)]
     try:
-        several = get_all_documents(top, [*paths, join(paths[0], "s0")], form)[:-1]
+        several = top.nodes([*paths, join(paths[0], "s0")], verify=False)[:-1]
     except PermissionError:
-        return store, "", 0  # nothing says that those directories belong to a container
-    depth = next((n for n, each in enumerate(several) if not each), count)
-    if not depth or not (store.name.startswith("s") or _is_multiscale(several[0])):
-        return store, "", 0
+        return container, "", 0  # nothing says that those directories belong to a container
+    depth = next((n for n, each in enumerate(several) if not _is_described(each)), count)
+    if not depth or not (container.name.startswith("s") or _lists_levels(several[0])):
+        return container, "", 0
     return top, "/".join(names[:count][::-1]), depth
 
 
-def _is_multiscale(documents: Documents) -> bool:
-    """Return whether a group's documents describe levels, which may be called by numbers."""
-    return any(f'"{key}"'.encode() in data for data in documents.values() for key in _OF_LEVELS)
+def _is_described(node: Node | N5Error) -> bool:
+    return not isinstance(node, Node) or node.described
+
+
+def _lists_levels(node: Node | N5Error) -> bool:
+    """Return whether a group describes levels, which may be called by numbers."""
+    return isinstance(node, Node) and not node.metadata.attributes.keys().isdisjoint(_OF_LEVELS)
 
 
 def over_base(node: ArrayContext, base: Metadata | None, path: str) -> ArrayContext:
@@ -132,28 +131,25 @@ def inherited(parents: Sequence[Attributes]) -> Attributes:
     return {**merged, **(parents[0] if parents else {})}
 
 
-def xml_beside(store: Store) -> bytes | None:
+def xml_beside(container: Container) -> bytes | None:
     """Return the XML file of the same name beside a container, or None where there is none."""
-    suffix = next(filter(store.name.endswith, (SUFFIX, *SUFFIXES)), "")
-    above, name = store.parent(), f"{store.name.removesuffix(suffix)}.xml"
+    suffix = next(filter(container.name.endswith, container.format.suffixes), "")
+    name = f"{container.name.removesuffix(suffix)}.xml"
     try:
-        return above.get(name) if above else None
+        return container.sibling(name)
     except PermissionError as error:
-        warn(f"{name!r} beside {store.url!r} cannot be read, if it is there: {error}")
+        warn(f"{name!r} beside {container.url!r} cannot be read, if it is there: {error}")
         return None
 
 
-def _read(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[Metadata | None]:
-    """Return the metadata of nodes; None where they are not to be understood, or to be seen."""
+def _read(container: Container, paths: Sequence[str]) -> list[Metadata | None]:
+    """Return the metadata of nodes; None where they are unknown, or must not be read."""
     try:
-        several = get_all_documents(store, paths, form)
+        nodes = container.nodes(paths, verify=False)
     except PermissionError as error:
-        warn(f"the groups around {paths[0]!r} in {store.url!r} cannot be read: {error}")
+        warn(f"the groups around {paths[0]!r} in {container.url!r} cannot be read: {error}")
         return [None] * len(paths)
-    found: list[Metadata | None] = []
-    for path, documents in zip(paths, several, strict=True):
-        try:
-            found.append(form.read(documents, join(store.url, path, form.documents[0])))
-        except MetadataError:
-            found.append(None)
-    return found
+    for node in nodes:
+        if isinstance(node, N5Error) and not isinstance(node, MetadataError):
+            raise node
+    return [node.metadata if isinstance(node, Node) else None for node in nodes]

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.arrays.detect import format_to_write, open_place
 from xarray_n5.arrays.opening import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
-from xarray_n5.arrays.structure import known_array, settle
 from xarray_n5.arrays.write_axes import describe
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeNotFoundError, UnknownCompressionError
-from xarray_n5.formats.keyed import get_documents, replace_documents, where
+from xarray_n5.formats.open import open_container
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.metadata import ArrayMetadata, check_factors
 from xarray_n5.model.options import check_option
@@ -29,10 +27,9 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.chunk_io import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.formats.protocol import Container, Format
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
-    from xarray_n5.stores.protocol import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +50,11 @@ class ArrayPlan:
     overwrite: Overwrite | None = None
     """What a new array replaces, and the groups around it."""
 
-    before: Documents = field(default_factory=dict)
-    """The node's documents when there is room for it."""
-
     def make_room(self) -> ArrayPlan:
         """Remove what the array replaces, create the groups around it; return what is left."""
         if self.overwrite is None:
             return self
-        return replace(self, overwrite=None, before=self.overwrite.make_room())
+        return replace(self, overwrite=self.overwrite.make_room())
 
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""
@@ -68,11 +62,8 @@ class ArrayPlan:
             if self.attributes or self.stale:
                 self.existing.attrs.change(self.attributes, self.stale)
             return self.existing
-        before, chunks = self.make_room().before, self.array._chunks  # noqa: SLF001
-        store, path, form = chunks.store, chunks.path, chunks.format
-        documents = form.create(chunks.metadata, before, where(store, path, form))
-        replace_documents(store, path, before, documents)
-        known_array(store, path)
+        if self.overwrite is not None:
+            self.overwrite.create(self.array.metadata)
         return self.array
 
 
@@ -186,11 +177,10 @@ def plan_array(
     Parameters, Returns and Raises are those of :func:`create_array`.
     """
     check_option("mode", mode, "w-", "w", "a", "r+")
-    store, path = open_place(url, path, storage_options, format, writable=True)
-    form = format_to_write(store, format)
-    path = new_path(path, form.documents[0])
-    check_named(store, path, form)
-    at = where(store, path, form)
+    container, path = open_container(url, path, storage_options, format)
+    path = new_path(path, container.documents)
+    check_path(container, path)
+    at = container.where(path)
     sizes = as_sizes("shape", shape)
     metadata = ArrayMetadata(
         shape=sizes,
@@ -199,10 +189,10 @@ def plan_array(
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
-    before = get_documents(store, path, form)
-    found = settle(store, path, form, before, form.read(before, at))
+    node = container.node(path)
+    found, form = node.metadata, container.format
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
-    metadata, stale = describe(store, path, form, metadata, axes, dialect, there)
+    metadata, stale = describe(container, path, metadata, axes, dialect, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
     options = OpenOptions(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
@@ -210,14 +200,14 @@ def plan_array(
         check_agreement(
             there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
         )
-        existing = options.array(store, path, form, there)
+        existing = options.array(container, path, there)
         return ArrayPlan(
             array=existing, existing=existing, attributes=metadata.attributes, stale=stale
         )
     if mode == "r+":
-        raise NodeNotFoundError(store.url, path, "array", "mode='r+' creates none")
-    overwrite = check_overwrite(store, path, form, before, metadata if mode == "w" else None)
-    return ArrayPlan(array=options.array(store, path, form, metadata), overwrite=overwrite)
+        raise NodeNotFoundError(container.url, path, "array", "mode='r+' creates none")
+    overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
+    return ArrayPlan(array=options.array(container, path, metadata), overwrite=overwrite)
 
 
 def chunk_shape(
@@ -264,7 +254,7 @@ def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
 
 
 def completed(
-    form: KeyedFormat,
+    form: Format,
     metadata: ArrayMetadata,
     layout: Mapping[str, Any] | None,
     where: str,
@@ -284,16 +274,16 @@ def completed(
         raise MetadataError(f"{where}: {error}") from error
 
 
-def check_named(store: Store, path: str, form: KeyedFormat) -> None:
-    """Raise where an array would be the root of a file, which is a group in HDF5."""
-    if not path and store.one_writer:
+def check_path(container: Container, path: str) -> None:
+    """Raise where an array would be a root that must be a group."""
+    if not path and not container.format.array_at_root:
         raise MetadataError(
-            f"{store.url}: the root of an {form.name} file is a group; give the array a path in "
-            "the file, such as 'data'"
+            f"{container.url}: the root of an {container.format.name} file is a group; give the "
+            "array a path in the file, such as 'data'"
         )
 
 
-def check_storable(metadata: ArrayMetadata, form: KeyedFormat, where: str) -> None:
+def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
     """Raise where the format, or the compression, could not hold the array."""
     try:
         grid = metadata.grid
@@ -302,7 +292,7 @@ def check_storable(metadata: ArrayMetadata, form: KeyedFormat, where: str) -> No
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
         raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
     check_factors(metadata.attributes, where)
-    form.create(metadata, {}, where)
+    form.check(metadata, where)
     one = (1,) * len(grid.shape)
     try:
         data = form.encode(metadata, np.full(one, metadata.fill_value, metadata.dtype))

@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.array import Array, io_of
 from xarray_n5.arrays.attributes import NodeAttributes, as_json
 from xarray_n5.arrays.create import create_array
-from xarray_n5.arrays.detect import (
-    exists,
-    format_to_write,
-    hint,
-    is_foreign,
-    locate,
-    missing_array,
-    open_place,
-    path_in,
-    read,
-)
 from xarray_n5.arrays.opening import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group
 from xarray_n5.arrays.repr import as_text, show_group
 from xarray_n5.arrays.repr_tree import group_html
-from xarray_n5.arrays.structure import read_below, settle, settle_all
-from xarray_n5.arrays.write_axes import forget_image
+from xarray_n5.arrays.write_axes import without_image
 from xarray_n5.errors import (
     N5Error,
     NodeNotFoundError,
     PathError,
     ReadOnlyError,
-    UnsafePathError,
 )
 from xarray_n5.formats import get_format
-from xarray_n5.formats.keyed import (
-    delete_node,
-    folders_in,
-    get_documents,
-    get_safe_documents,
-    replace_documents,
-    warn_unfinished,
-    where,
-)
+from xarray_n5.formats.open import find_node, open_container
+from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
-from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,9 +35,8 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
     from xarray_n5.arrays.opening import LabelMultisets
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.model.metadata import Metadata
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.formats.protocol import Container as FileContainer
+    from xarray_n5.model.metadata import Attributes
 
 
 class Group(Mapping[str, "Array | Group"]):
@@ -68,51 +48,47 @@ class Group(Mapping[str, "Array | Group"]):
 
     def __init__(
         self,
-        store: Store,
-        path: str,
-        form: KeyedFormat,
-        metadata: GroupMetadata,
-        *,
+        container: FileContainer,
+        node: Node,
         options: OpenOptions,
     ) -> None:
-        self._store, self._path, self._format = store, path, form
-        self._metadata, self._options = metadata, options
+        self._container, self._node, self._options = container, node, options
         self._counted: tuple[str, ...] | None = None
 
     @property
     def path(self) -> str:
         """The group's path in its container."""
-        return self._path
+        return self._node.path
 
     @property
     def place(self) -> object:
         """The group's location, as its store distinguishes it from others."""
-        return self._store.identity(self.path)
+        return self._container.identity(self.path)
 
     @property
     def url(self) -> str:
         """The container's place and the group's path in one."""
-        return join(self._store.url, self._path)
+        return join(self._container.url, self.path)
 
     @property
     def format(self) -> str:
         """The name of the container's format."""
-        return self._format.name
+        return self._container.format.name
 
     @property
     def attrs(self) -> NodeAttributes:
         """The user's attributes; setting one writes it."""
         return NodeAttributes(
-            self._store,
-            self._path,
-            self._format,
-            self._metadata.attributes,
+            self._container,
+            self.path,
+            self._node.metadata.attributes,
             writable=self._options.writable,
             changed=self._attributes_changed,
+            kind="group",
         )
 
-    def _attributes_changed(self, attributes: dict[str, Any]) -> None:
-        self._metadata = GroupMetadata(attributes=attributes)
+    def _attributes_changed(self, attributes: Attributes) -> None:
+        self._node = replace(self._node, metadata=GroupMetadata(attributes=attributes))
 
     def __repr__(self) -> str:
         return as_text(*show_group(self))
@@ -134,29 +110,22 @@ class Group(Mapping[str, "Array | Group"]):
         yield from self._list() if names is None else names
 
     def _list(self) -> tuple[str, ...]:
-        names = folders_in(self._store, self._path, self._format)
-        return tuple(name for name in names if not name.startswith("."))
+        return self._container.children(self.path)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not self._is_inside(name):
             return False
-        path = self._inner(name)
-        try:
-            _, document = locate(self._store, path, self._format.name)
-            return exists(self._store, path, document)
-        except UnsafePathError:
-            return True  # a link that is refused is there, and can be deleted
+        (node,) = self._container.nodes([self._inner(name)], verify=False)
+        # A link that is refused, or a node that cannot be read, is there, and can be deleted.
+        return isinstance(node, N5Error) or self._container.exists(node)
 
     def __getitem__(self, name: str) -> Array | Group:
-        path = self._inner(name)
-        form, document = locate(self._store, path, self._format.name)
-        if not exists(self._store, path, document):
+        node = self._container.node(self._inner(name))
+        if not self._container.exists(node):
             raise KeyError(name)
-        found = form.read(document, where(self._store, path, form))
-        node = self._node(path, settle(self._store, path, form, document, found))
-        if isinstance(node, Array) and not self._options.writable:
-            warn_unfinished(self._store, [path])
-        return node
+        if isinstance(node.metadata, ArrayMetadata) and not self._options.writable:
+            warn_unfinished(self._container.store, [node.path])
+        return self._opened(node)
 
     def _is_inside(self, name: str) -> bool:
         try:
@@ -166,34 +135,27 @@ class Group(Mapping[str, "Array | Group"]):
         return True
 
     def _inner(self, name: str) -> str:
-        return join(self._path, path_in(self._format.name, name))
+        return join(self.path, self._container.format.normalize_path(name))
 
-    def _node(self, path: str, metadata: Metadata) -> Array | Group:
-        if isinstance(metadata, GroupMetadata):
-            return Group(self._store, path, self._format, metadata, options=self._options)
-        return self._options.array(self._store, path, self._format, metadata)
+    def _opened(self, node: Node) -> Array | Group:
+        if isinstance(node.metadata, GroupMetadata):
+            return Group(self._container, node, self._options)
+        return self._options.array(self._container, node.path, node.metadata)
 
     def nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
-        """Return what is at places below; what cannot be read is left out, or raises."""
+        """Return the nodes at paths below; what cannot be read is left out, or raises."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
-        several = get_safe_documents(self._store, list(paths.values()), self._format)
-        found: dict[str, tuple[str, Documents, Metadata]] = {}
-        for (name, path), documents in zip(paths.items(), several, strict=True):
-            at = where(self._store, path, self._format)
-            try:
-                if isinstance(documents, N5Error):
-                    raise documents
-                found[name] = path, documents, self._format.read(documents, at)
-            except N5Error as error:
-                if strict:
-                    raise
-                warn(f"{name!r} is left out: {error}")
-        settled = settle_all(self._store, self._format, list(found.values()))
-        named = zip(found.items(), settled, strict=True)
-        nodes = {name: self._node(path, metadata) for (name, (path, *_)), metadata in named}
+        nodes: dict[str, Array | Group] = {}
+        for name, node in zip(paths, self._container.nodes(list(paths.values())), strict=True):
+            if not isinstance(node, N5Error):
+                nodes[name] = self._opened(node)
+            elif strict:
+                raise node
+            else:
+                warn(f"{name!r} is left out: {node}")
         if not self._options.writable:
-            arrays = [node for node in nodes.values() if isinstance(node, Array)]
-            warn_unfinished(self._store, [array.path for array in arrays])
+            arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
+            warn_unfinished(self._container.store, arrays)
         return nodes
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
@@ -212,12 +174,12 @@ class Group(Mapping[str, "Array | Group"]):
     def create_array(self, name: str, **kwargs: Any) -> Array:
         """Create an array in the group; see :func:`create_array`."""
         self._check_writable()
-        return create_array(self._store, self._inner(name), format=self._format.name, **kwargs)
+        return create_array(self._container, self._inner(name), **kwargs)
 
     def create_group(self, name: str, **kwargs: Any) -> Group:
         """Create a group in the group; see :func:`create_group`."""
         self._check_writable()
-        return create_group(self._store, self._inner(name), format=self._format.name, **kwargs)
+        return create_group(self._container, self._inner(name), **kwargs)
 
     def delete(self, name: str) -> None:
         """Remove an array or a group with everything in it.
@@ -229,19 +191,31 @@ class Group(Mapping[str, "Array | Group"]):
         """
         self._check_writable()
         path = self._inner(name)
-        if path == self._path:
+        if path == self.path:
             raise ValueError("a group does not delete itself; delete it from its parent")
         if name not in self:
             raise KeyError(name)
-        inner = path.removeprefix(self._path).strip("/").rpartition("/")[0]
-        forget_image((self[inner] if inner else self).attrs, path)
-        delete_node(self._store, path, self._format)
+        inner = path.removeprefix(self.path).strip("/").rpartition("/")[0]
+        attributes = (self[inner] if inner else self).attrs
+        if (left := without_image(attributes, path)) != attributes:
+            attributes.put(left)
+        self._container.delete(path)
 
     __delitem__ = delete
 
     def _check_writable(self) -> None:
         if not self._options.writable:
-            raise ReadOnlyError(self._store.url, self._path)
+            raise ReadOnlyError(self._container.url, self.path)
+
+
+def node_of(group: Group) -> Node:
+    """Return a group as its container describes it."""
+    return group._node  # noqa: SLF001
+
+
+def container_of(node: Array | Group) -> FileContainer:
+    """Return the container that a node was opened from."""
+    return io_of(node).container if isinstance(node, Array) else node._container  # noqa: SLF001
 
 
 def open_array(
@@ -314,17 +288,17 @@ def open_array(
         write_empty=write_empty_chunks,
         edges=edge_chunks,
     )
-    store, path = open_place(url, path, storage_options, format, writable=mode == "r+")
     if assume_metadata:
-        form = get_format(format)
-        assumed = form.assume(metadata or {}, where(store, path, form))
-        return options.array(store, path, form, assumed)
-    form, document, found = read(store, path, format, writable=mode == "r+")
-    if not isinstance(found, ArrayMetadata):
-        raise missing_array(store, path, form, document)
+        name = get_format(format).name  # so that nothing is read to find it out
+        container, path = open_container(url, path, storage_options, name)
+        assumed = container.format.assume(metadata or {}, container.where(path))
+        return options.array(container, path, assumed)
+    container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
+    if not isinstance(node.metadata, ArrayMetadata):
+        raise container.not_found(node, "array")
     if metadata:
-        form.matches(document, metadata, where(store, path, form))
-    return options.array(store, path, form, found)
+        container.matches(node, metadata)
+    return options.array(container, node.path, node.metadata)
 
 
 def open_group(
@@ -360,14 +334,13 @@ def open_group(
     check_option("mode", mode, "r", "r+")
     if cache_metadata and mode != "r":
         raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
-    store, path = open_place(url, path, storage_options, format, writable=mode == "r+")
-    store = CachedStore(store) if cache_metadata else store
-    form, document, found = read(store, path, format)
-    if not isinstance(found, GroupMetadata):
-        raise NodeNotFoundError(store.url, path, "group", "it is an array: use open_array")
-    if not exists(store, path, document):
-        raise NodeNotFoundError(store.url, path, "group", hint(store, path, form))
-    return Group(store, path, form, found, options=OpenOptions(writable=mode == "r+"))
+    writable = mode == "r+"
+    container, node = find_node(
+        url, path, storage_options, format, writable=writable, cached=cache_metadata
+    )
+    if not isinstance(node.metadata, GroupMetadata) or not container.exists(node):
+        raise container.not_found(node, "group")
+    return Group(container, node, OpenOptions(writable=writable))
 
 
 def open_node(
@@ -390,17 +363,16 @@ def open_node(
     NodeNotFoundError
         If there is nothing.
     """
-    store, path = open_place(url, path, storage_options, format)
-    store = CachedStore(store)
-    form, document, found = read(store, path, format)
+    container, node = find_node(url, path, storage_options, format, cached=True)
     options = OpenOptions(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
-    if isinstance(found, ArrayMetadata):
-        return options.array(store, path, form, found)
-    if not exists(store, path, document) or is_foreign(store, path, document):
-        raise NodeNotFoundError(store.url, path, "array or group", hint(store, path, form))
-    if whole and store.batch > 1:
-        read_below(store, path, form)
-    return Group(store, path, form, found, options=options)
+    if isinstance(node.metadata, ArrayMetadata):
+        return options.array(container, node.path, node.metadata)
+    bare = not node.described and container.foreign([node.path])
+    if not container.exists(node) or bare:
+        raise container.not_found(node, "array or group")
+    if whole:
+        container.prefetch(node.path)
+    return Group(container, node, options)
 
 
 def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | None:
@@ -445,20 +417,18 @@ def create_group(
         If there is something that `mode` does not allow.
     """
     check_option("mode", mode, "w-", "a")
-    store, path = open_place(url, path, storage_options, format, writable=True)
-    form = format_to_write(store, format)
-    path = new_path(path, form.documents[0])
-    at = where(store, path, form)
+    container, path = open_container(url, path, storage_options, format)
+    path = new_path(path, container.documents)
+    at = container.where(path)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
-    before = get_documents(store, path, form)
-    found = settle(store, path, form, before, form.read(before, at))
-    if mode == "a" and isinstance(found, GroupMetadata) and exists(store, path, before):
-        complete_group(store, path, form, before)
-        group = Group(store, path, form, found, options=OpenOptions(writable=True))
+    node = container.node(path)
+    found, options = node.metadata, OpenOptions(writable=True)
+    if mode == "a" and isinstance(found, GroupMetadata) and container.exists(node):
+        complete_group(container, node)
+        group = Group(container, node, options)
         if metadata.attributes:
             group.attrs.update(metadata.attributes)
         return group
-    form.create(metadata, {}, at)
-    before = check_overwrite(store, path, form, before).make_room()
-    replace_documents(store, path, before, form.create(metadata, before, at))
-    return Group(store, path, form, metadata, options=OpenOptions(writable=True))
+    container.format.check(metadata, at)
+    check_overwrite(container, node).create(metadata)
+    return Group(container, Node(path=path, metadata=metadata), options)

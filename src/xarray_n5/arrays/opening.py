@@ -15,9 +15,8 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
-    from xarray_n5.formats.protocol import KeyedFormat
+    from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import ArrayMetadata
-    from xarray_n5.stores.protocol import Store
 
 LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
@@ -40,14 +39,13 @@ class OpenOptions:
         check_option("label_multisets", self.label_multisets, "error", "argmax")
         check_option("edge_chunks", self.edges, "truncate", "pad")
 
-    def array(self, store: Store, path: str, form: KeyedFormat, metadata: ArrayMetadata) -> Array:
+    def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
         """Return the array at `path`, opened so."""
         if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
             metadata = replace(metadata, dtype=np.dtype(np.uint64))
         chunks = ChunkIO(
-            store=store,
+            container=container,
             path=path,
-            format=form,
             metadata=metadata,
             missing=self.missing,
             write_empty=self.write_empty,

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.attributes import attributes_of
-from xarray_n5.arrays.structure import settle
-from xarray_n5.arrays.write_axes import forget_image, other_images
-from xarray_n5.errors import NodeExistsError
-from xarray_n5.formats.keyed import (
-    FOREIGN,
-    complete_documents,
-    delete_node,
-    get_all_documents,
-    get_documents,
-    where,
-)
+from xarray_n5.arrays.array import io_of
+from xarray_n5.arrays.write_axes import without_image
+from xarray_n5.errors import N5Error, NodeExistsError
+from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.paths import WRITING, is_left, is_own, join
+from xarray_n5.model.paths import WRITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.formats.protocol import Container
+    from xarray_n5.model.metadata import Metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,49 +27,46 @@ class Overwrite:
     Nothing has been written.
     """
 
-    store: Store
-    path: str
-    format: KeyedFormat
-    before: Documents
-    """The node's documents so far."""
-    groups: Mapping[str, Documents]
-    """The groups around the node and their documents, the root first."""
+    container: Container
+    node: Node
+    """The node so far."""
+    groups: Sequence[Node]
+    """The groups around it, the root first."""
     removes: bool
     """Whether a node, or what a stopped replacement left of one, is removed."""
     fresh: bool
     """Whether the container is new."""
 
-    def make_room(self) -> Documents:
-        """Remove what is replaced, complete the groups around; return the node's documents."""
+    def make_room(self) -> Overwrite:
+        """Remove what is replaced, complete the groups around; return what is left to do."""
+        container, path = self.container, self.node.path
         if self.removes:
-            delete_node(self.store, self.path, self.format)
-        for group, documents in self.groups.items():
-            fresh = self.fresh and not group
-            complete_documents(self.store, group, self.format, documents, fresh=fresh)
-        if not self.path:
-            at = where(self.store, "", self.format)
-            return {**self.before, **self.format.above(self.before, at, fresh=self.fresh)}
-        parent = self.path.rpartition("/")[0]
-        at = where(self.store, parent, self.format)
-        attributes = self.format.as_group(self.groups[parent], at).attributes
-        if other_images(attributes, self.path) is not None:
-            forget_image(attributes_of(self.store, parent, self.format), self.path)
-        return {}
+            container.delete(path)
+        for group in self.groups:
+            container.complete_group(group, fresh=self.fresh and not group.path)
+        for parent in self.groups[-1:]:
+            if without_image(parent.metadata.attributes, path) != parent.metadata.attributes:
+                container.change_attributes(
+                    parent.path, lambda attributes: without_image(attributes, path), "group"
+                )
+        empty = Node(path=path, metadata=GroupMetadata(), described=False)
+        return replace(self, node=empty if path else self.node, groups=(), removes=False)
+
+    def create(self, metadata: Metadata) -> None:
+        """Make room for the node, and create it."""
+        node = self.make_room().node
+        self.container.create(node, metadata, fresh=self.fresh and not node.path)
 
 
 def check_overwrite(
-    store: Store,
-    path: str,
-    form: KeyedFormat,
-    before: Documents,
-    replacement: ArrayMetadata | None = None,
+    container: Container, node: Node, replacement: ArrayMetadata | None = None
 ) -> Overwrite:
     """Check that a node may be created; nothing is written.
 
     Parameters
     ----------
-    store, path, form, before
-        The node and its documents so far.
+    container, node
+        The container, and the node as it is now.
     replacement
         The array that replaces another one. Only with it may an array be removed, or the chunks
         that a stopped replacement left.
@@ -87,44 +76,54 @@ def check_overwrite(
     NodeExistsError
         If there is anything that must stay.
     """
-    groups = _ancestors(store, path, form)
-    found = form.read(before, where(store, path, form))
-    if replacement is None:
-        found = settle(store, path, form, before, found)
+    groups = groups_around(container, node.path)
+    found, path = node.metadata, node.path
     if isinstance(found, ArrayMetadata) and replacement is None:
         hint = "use mode='w' to replace it"
-        if _has_mark(store, path):
+        if _has_marker(container, path):
             hint = f"its write has not ended: go on with resume=True, or {hint}"
-        raise NodeExistsError(store.url, path, "an array", hint)
-    half = isinstance(found, GroupMetadata) and _is_half_made(store, path, before)
+        raise NodeExistsError(container.url, path, "an array", hint)
+    half = node.incomplete and _has_marker(container, path)
     if isinstance(found, GroupMetadata) and found.attributes and not half:
         hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
-        raise NodeExistsError(store.url, path, "a group that is not empty", hint)
-    arrays = [node for node in (found, replacement) if isinstance(node, ArrayMetadata)]
-    other = next(_others(store, path, form, arrays), None)
-    if other is not None:
+        raise NodeExistsError(container.url, path, "a group that is not empty", hint)
+    arrays = [each for each in (found, replacement) if isinstance(each, ArrayMetadata)]
+    if (other := container.occupant(path, arrays)) is not None:
         hint = f"it holds {other!r}; delete it first, or choose another path in the container"
         kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
-        raise NodeExistsError(store.url, path, kind, hint)
-    check_alone(store, {**groups, path: before}, form)
-    root = next(iter(groups.values()), before)
+        raise NodeExistsError(container.url, path, kind, hint)
+    check_alone(container, [*groups, node])
+    root = groups[0] if groups else node
     return Overwrite(
-        store=store,
-        path=path,
-        format=form,
-        before=before,
+        container=container,
+        node=node,
         groups=groups,
-        removes=replacement is not None and (bool(before) or store.is_folder(path)),
-        fresh=not root and _is_empty(store),
+        removes=replacement is not None and container.exists(node),
+        fresh=not root.described and container.occupant("") is None,
     )
 
 
-def _is_empty(store: Store) -> bool:
-    """Return whether a container holds nothing but hidden files: markers, and what writes left."""
-    return all(name.startswith(".") for names in store.list("") for name in names)
+def groups_around(container: Container, path: str) -> list[Node]:
+    """Return the groups around a node, the root first.
+
+    Raises
+    ------
+    NodeExistsError
+        If one of them is an array.
+    """
+    parts = path.split("/") if path else []
+    groups = []
+    for node in container.nodes(["/".join(parts[:depth]) for depth in range(len(parts))]):
+        if isinstance(node, N5Error):
+            raise node
+        if isinstance(node.metadata, ArrayMetadata):
+            hint = "it cannot hold other nodes"
+            raise NodeExistsError(container.url, node.path, "an array", hint)
+        groups.append(node)
+    return groups
 
 
-def complete_group(store: Store, path: str, form: KeyedFormat, before: Documents) -> None:
+def complete_group(container: Container, node: Node) -> None:
     """Write the documents that a directory and those around it lack to be groups.
 
     Raises
@@ -132,93 +131,42 @@ def complete_group(store: Store, path: str, form: KeyedFormat, before: Documents
     NodeExistsError
         If one of them is an array, or a node of another format.
     """
-    groups = {**_ancestors(store, path, form), path: before}
-    check_alone(store, groups, form)
-    for group, documents in groups.items():
-        complete_documents(store, group, form, documents, fresh=False)
+    groups = [*groups_around(container, node.path), node]
+    check_alone(container, groups)
+    for group in groups:
+        container.complete_group(group)
 
 
-def check_alone(store: Store, groups: Mapping[str, Documents], form: KeyedFormat) -> None:
-    """Raise where a directory without documents of the format is a node of another one.
+def check_alone(container: Container, groups: Iterable[Node]) -> None:
+    """Raise where a directory that the format does not describe is a node of another format.
 
-    N5 takes any directory for a group. What it writes into another container would hide that.
+    N5 takes any directory for a group; documents of N5 in it would hide the other node.
 
     Raises
     ------
     NodeExistsError
         Naming the directory.
     """
-    names = sorted(FOREIGN.difference(form.documents))
-    bare = [path for path, documents in groups.items() if not documents]
-    if not bare or form.name not in store.formats or len(store.formats) == 1:
-        return  # one file holds one format
-    keys = [(path, name) for path in bare for name in names]
-    found = store.get_many([join(*key) for key in keys])
-    for (path, name), document in zip(keys, found, strict=True):
-        if document is not None:
-            what = f"it has {name}; choose another place, or write what is there already"
-            raise NodeExistsError(store.url, path, "another format", what)
+    bare = [node.path for node in groups if not node.described]
+    if bare and (found := container.foreign(bare)):
+        what = f"it has {found[1]}; choose another place, or write what is there already"
+        raise NodeExistsError(container.url, found[0], "another format", what)
 
 
-def is_left_over(store: Store, path: str, form: KeyedFormat, planned: ArrayMetadata | None) -> bool:
-    """Return whether nothing is at a node but what a stopped write left of an array."""
-    if (documents := get_documents(store, path, form)) and not _is_half_made(
-        store, path, documents
-    ):
+def is_left_over(container: Container, path: str, planned: ArrayMetadata | None) -> bool:
+    """Return whether a node holds nothing but what a stopped write left of an array."""
+    node = container.node(path)
+    if node.described and not (node.incomplete and _has_marker(container, path)):
         return False
-    arrays = [] if planned is None else [planned]
-    return next(_others(store, path, form, arrays), None) is None
-
-
-def _is_half_made(store: Store, path: str, documents: Documents) -> bool:
-    """Return whether a write was stopped before it wrote the document that makes a node.
-
-    Zarr's attributes are written before that. Nothing but the mark of the write is beside them.
-    """
-    if not documents or not documents.keys() <= {".zattrs"}:
-        return False
-    return _has_mark(store, path)
-
-
-def _has_mark(store: Store, path: str) -> bool:
-    """Return whether the mark of a write lies beside a node; one listing."""
-    return any(name.startswith(WRITING) for name in store.list(path)[0])
+    return container.occupant(path, [] if planned is None else [planned]) is None
 
 
 def foreign_key(array: Array) -> str | None:
     """Return the first key in an array's directory that is not its own, or None."""
-    chunks = array._chunks  # noqa: SLF001 - the array as it is stored
-    return next(_others(chunks.store, chunks.path, chunks.format, [chunks.metadata]), None)
+    chunks = io_of(array)
+    return chunks.container.occupant(chunks.path, [chunks.metadata])
 
 
-def _others(
-    store: Store, path: str, form: KeyedFormat, arrays: Sequence[ArrayMetadata]
-) -> Iterator[str]:
-    """Iterate over what is at a node and must stay.
-
-    Beside new nodes hidden files may lie. Where `arrays` are removed, everything with them is:
-    all but their document, their chunks, what is kept of writes, and what those left must stay.
-    """
-    if not arrays:
-        folders, files = store.list(path)
-        for name in (*folders, *files):
-            foreign = name in FOREIGN and name not in form.documents
-            if foreign or not (name.startswith(".") or name in form.documents):
-                yield name
-        return
-    for name in store.walk(path):
-        chunk = any(form.chunk_index(array, name) is not None for array in arrays)
-        if not (chunk or is_left(name) or is_own(name) or name in form.documents):
-            yield name
-
-
-def _ancestors(store: Store, path: str, form: KeyedFormat) -> dict[str, Documents]:
-    """Return the documents of the groups around, the root's first; raise where one is an array."""
-    parts = path.split("/") if path else []
-    paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
-    above = dict(zip(paths, get_all_documents(store, paths, form), strict=True))
-    for parent, documents in above.items():
-        found = form.read(documents, where(store, parent, form))
-        if isinstance(settle(store, parent, form, documents, found), ArrayMetadata):
-            raise NodeExistsError(store.url, parent, "an array", "it cannot hold other nodes")
-    return above
+def _has_marker(container: Container, path: str) -> bool:
+    """Return whether the marker of a write lies beside a node; one listing."""
+    return any(name.startswith(WRITING) for name in container.store.list(path)[0])

@@ -13,7 +13,7 @@ from dask.utils import format_bytes
 from xarray_n5.arrays.repr_html import side_by_side, table, text, titled
 from xarray_n5.arrays.repr_svg import chunk_picture
 from xarray_n5.errors import printable
-from xarray_n5.formats.keyed import unfinished
+from xarray_n5.formats.unfinished import unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,6 @@ from itertools import chain, islice, product, tee
 from operator import ge
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xarray_n5.arrays.chunk_io import ahead_of
-from xarray_n5.arrays.structure import check_array
 from xarray_n5.arrays.threads import spread, threads_for
 from xarray_n5.model.indexing import outer
 
@@ -54,7 +52,7 @@ def read(
             else:
                 result[target] = stored[inside]
 
-    _share(chunks, work, pieces, alone=cache is not None or chunks.store.batch > 1)
+    _share(chunks, work, pieces, alone=cache is not None or chunks.container.batch > 1)
 
 
 def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
@@ -64,7 +62,7 @@ def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
         deque(chunks.put(chosen, values), maxlen=0)
 
-    return _share(chunks, work, pieces, alone=chunks.store.one_writer)
+    return _share(chunks, work, pieces, alone=chunks.format.one_writer)
 
 
 def _share(
@@ -104,7 +102,7 @@ def blocks(
         for index, stored in zip(indices, _loaded(chunks, indices), strict=True):
             yield chunks.native(index, stored)
         return
-    size = ahead_of(chunks.store, chunks.metadata)
+    size = chunks.ahead
     for start in range(0, len(indices), size):
         yield from _cached(chunks, indices[start : start + size], cache)
 
@@ -113,7 +111,7 @@ def _stored(
     chunks: ChunkIO, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
 ) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
     """Iterate over the chunks that pieces touch, as they are stored."""
-    if cache is None and chunks.store.batch == 1:
+    if cache is None and chunks.container.batch == 1:
         for parts in chosen:
             yield parts, chunks.load(tuple([part.chunk for part in parts]))
         return
@@ -123,25 +121,26 @@ def _stored(
         yield from zip(chosen, _loaded(chunks, indices), strict=True)
         return
     chosen = iter(chosen)
-    while batch := list(islice(chosen, ahead_of(chunks.store, chunks.metadata))):
+    while batch := list(islice(chosen, chunks.ahead)):
         held = [tuple(part.chunk for part in parts) for parts in batch]
         yield from zip(batch, _cached(chunks, held, cache), strict=True)
 
 
 def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
     """Iterate over chunks as they are stored: one is decoded while others are on their way."""
-    keys = map(chunks.key, indices)
-    first = list(islice(keys, 2))
+    container, path, metadata = chunks.container, chunks.path, chunks.metadata
+    indices = iter(indices)
+    first = list(islice(indices, 2))
     if not first:
         return
     stored = False
-    one = [(first[0], chunks.source.get(first[0]))] if len(first) == 1 else None
-    ahead = ahead_of(chunks.store, chunks.metadata)
-    for key, data in one or chunks.source.fetch(chain(first, keys), ahead):
+    one = [(first[0], container.get_chunk(path, metadata, first[0]))] if len(first) == 1 else None
+    several = chain(first, indices)
+    for index, data in one or container.get_chunks(path, metadata, several, chunks.ahead):
         stored = stored or data is not None
-        yield chunks.decoded(key, data)
+        yield chunks.decoded(index, data)
     if not stored:
-        check_array(chunks.store, chunks.path, chunks.format, chunks.metadata)
+        container.check_array(path, metadata)
 
 
 def _cached(chunks: ChunkIO, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:

@@ -1,10 +1,10 @@
-"""Attributes by which the axes of an array that is to be written read right where it stands."""
+"""Write the axes of an array as attributes that read right where the array is."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.context import load_context
 from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
@@ -12,25 +12,20 @@ from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5
-from xarray_n5.formats.keyed import where as _where
 from xarray_n5.model.axes import as_geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from xarray_n5.arrays.attributes import NodeAttributes
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.formats.protocol import KeyedFormat
+    from xarray_n5.formats.protocol import Container
     from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5.model.metadata import ArrayMetadata
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.model.metadata import ArrayMetadata, Attributes
 
 
 def describe(
-    store: Store,
+    container: Container,
     path: str,
-    form: KeyedFormat,
     metadata: ArrayMetadata,
     axes: Iterable[Axis | str | None] | Geometry | None,
     dialect: str | Iterable[str] | None,
@@ -44,7 +39,7 @@ def describe(
 
     Parameters
     ----------
-    store, path, form, metadata
+    container, path, metadata
         The array as it is to be written, with the user's attributes.
     axes, dialect
         As in :func:`create_array`.
@@ -58,12 +53,12 @@ def describe(
     """
     if axes is None:
         return metadata, set()
-    where, given = _where(store, path, form), metadata.attributes
+    where, given = container.where(path), metadata.attributes
     before = dict(there.attributes) if there else {}
-    node = load_context(store, path, form, replace(metadata, attributes={**before, **given}))
+    node = load_context(container, path, replace(metadata, attributes={**before, **given}))
     try:
         geometry = as_geometry(axes, len(metadata.shape))
-        reverses = node.format == N5.name
+        reverses = container.lists_x_first
         said = write_geometry(geometry, metadata.shape, dialect, reverses=reverses)
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
@@ -94,25 +89,18 @@ def describe(
     return replace(metadata, attributes={**given, **said}), stale
 
 
-def forget_image(attributes: NodeAttributes, path: str) -> None:
-    """Remove the image of an array that is removed from its group's attributes."""
-    kept = other_images(attributes, path)
-    if kept is not None:
-        gone = () if kept else ("multiscales",)
-        attributes.change({"multiscales": kept} if kept else {}, gone)
-
-
-def other_images(attributes: Mapping[str, Any], path: str) -> list[Any] | None:
-    """Return the images in a group without that of an array, None where it has none."""
+def without_image(attributes: Attributes, path: str) -> Attributes:
+    """Return a group's attributes without the image in an array that is removed."""
     name, images = path.rpartition("/")[2], attributes.get("multiscales")
     if not isinstance(images, list):
-        return None
+        return attributes
     kept = [
         image
         for image in images
         if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
     ]
-    return kept if len(kept) < len(images) else None
+    others = {key: value for key, value in attributes.items() if key != "multiscales"}
+    return {**others, "multiscales": kept} if kept else others
 
 
 def _untold(geometry: Geometry) -> bool:

@@ -12,16 +12,14 @@ from dask.base import tokenize
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
-from xarray_n5.arrays.detect import format_of, open_place
-from xarray_n5.arrays.group import create_group, open_group, open_node
+from xarray_n5.arrays.group import container_of, create_group, open_group, open_node
 from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
 from xarray_n5.copying.attributes import for_group
-from xarray_n5.copying.destination import Destination
+from xarray_n5.copying.destination import Destination, lists_of
 from xarray_n5.copying.replica import Changes, replica
 from xarray_n5.datasets.select import levels_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import NodeNotFoundError, ResumeError
-from xarray_n5.formats.keyed import get_documents, where
 from xarray_n5.model.metadata import GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
@@ -101,8 +99,7 @@ def begin_copy(
     Parameters and errors are those of :func:`xarray_n5.copy`.
     """
     check_option("mode", mode, "w-", "a", "w")
-    from_store, from_path = open_place(source, source_path, source_options, None)
-    node = open_node(from_store, from_path)
+    node = open_node(source, source_path, storage_options=source_options)
     how = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -112,8 +109,7 @@ def begin_copy(
         mode=mode,
         resume=resume,
     )
-    store, form = how.store, how.form
-    target = Destination(how, new_path(how.path(path), form.documents[0]))
+    target = Destination(how, new_path(how.path(path), how.container.documents))
     if isinstance(node, Array):
         made = _replicas({"": node}, {}, target, changes or Changes())
         if resume and mode != "w" and target.has_all(made):
@@ -121,29 +117,32 @@ def begin_copy(
         target.check_free([], resuming=resume)
         return Copy(alone=plan_write(target.request("", made[""])).begin())
     arrays, groups = _sorted(node, without)
-    source_form = format_of(from_store, node.format)
-    lists = source_form.lists(lambda: get_documents(from_store, "", source_form))
+    lists = lists_of(container_of(node))
     told = {
-        inner: for_group(dict(group.attrs), join(from_path, inner), lists, target.lists)
+        inner: for_group(dict(group.attrs), join(node.path, inner), lists, target.lists)
         for inner, group in groups.items()
     }
     made = _replicas(arrays, told, target, changes or Changes())
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in made.items()}
-    mark = WriteMarker(store=store, path=target.path, token=tokenize(repr(sorted(names.items()))))
+    mark = WriteMarker(
+        store=how.store, path=target.path, token=tokenize(repr(sorted(names.items())))
+    )
     began = mark.facts() if resume else None
     if began is not None and began.get("done"):
         return Copy(resume_end(mark, began))
     if resume and mode != "w" and target.has_all(made):
         return Copy()
     for inner, attributes in told.items():
-        at = where(store, join(target.path, inner), form)
-        form.create(GroupMetadata(attributes=as_json(attributes, at)), {}, at)
+        at = how.container.where(join(target.path, inner))
+        how.format.check(GroupMetadata(attributes=as_json(attributes, at)), at)
     target.check_free(sorted(made), resuming=began is not None)
     plans = target.plan(made, told)
     others = _unfinished(mark, {join(target.path, inner) for inner in made})
     if others and resume and began is None:
         said = others[0].facts() or {}
-        raise ResumeError(store.url, target.path, f"{said.get('began')} at {said.get('by')}")
+        raise ResumeError(
+            how.container.url, target.path, f"{said.get('began')} at {said.get('by')}"
+        )
     return _begin(plans, told, mark, target)
 
 
@@ -178,10 +177,7 @@ def _replicas(
 ) -> dict[str, Replica]:
     """Return the arrays as they will be, in the groups that will be around them."""
     how = target.how
-    above = {
-        path: how.form.read(documents, where(how.store, path, how.form)).attributes
-        for path, documents in target.around().items()
-    }
+    above = {node.path: node.metadata.attributes for node in target.around()}
     above |= {join(target.path, inner): told for inner, told in groups.items()}
     lists = target.lists
     found: dict[str, Replica] = {}
@@ -193,7 +189,7 @@ def _replicas(
         base = join(inner.rpartition("/")[0], "s0")
         if base in found and base != inner:
             node = over_base(node, found[base].metadata, join(target.path, base))
-        found[inner] = replica(array, node, how.form, changes)
+        found[inner] = replica(array, node, how.format, changes)
     return found
 
 
@@ -212,7 +208,7 @@ def _begin(
 ) -> Copy:
     """Create groups and arrays beneath a marker, and the groups' attributes last."""
     how = target.how
-    create_group(how.store, target.path, mode="a", format=how.form.name)
+    create_group(how.container, target.path, mode="a", format=how.format.name)
     paths = [plan.request.path for plan in plans.values()]
     for other in _unfinished(mark, paths, whole=True) if how.mode == "w" else ():
         other.end()  # all that it was about is replaced
@@ -220,7 +216,7 @@ def _begin(
     transaction = Transaction(plans, mark).begin()
     for inner, attributes in told.items():
         path = join(target.path, inner)
-        group = create_group(how.store, path, mode="a", format=how.form.name)
+        group = create_group(how.container, path, mode="a", format=how.format.name)
         if attributes:
             group.attrs.update(attributes)
     how.consolidate(target.path, default=True)

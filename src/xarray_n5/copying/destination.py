@@ -9,10 +9,9 @@ import numpy as np
 
 from xarray_n5.arrays.group import open_array
 from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.arrays.overwrite import check_alone
-from xarray_n5.arrays.structure import settle
+from xarray_n5.arrays.overwrite import check_alone, groups_around
 from xarray_n5.errors import N5Error, NodeExistsError
-from xarray_n5.formats.keyed import get_all_documents, get_documents, where
+from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING, join
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
@@ -21,12 +20,11 @@ from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.replica import Replica
-    from xarray_n5.formats.protocol import Documents
-    from xarray_n5.model.metadata import Metadata
+    from xarray_n5.formats.protocol import Container
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
 
@@ -41,8 +39,7 @@ class Destination:
     @property
     def lists(self) -> str:
         """The order of lists of axes in the container."""
-        how = self.how
-        return how.form.lists(lambda: get_documents(how.store, "", how.form))
+        return lists_of(self.how.container)
 
     def request(self, inner: str, made: Replica) -> WriteRequest:
         """Return the request to write an array of the copy."""
@@ -57,13 +54,9 @@ class Destination:
             layout=made.layout,
         )
 
-    def around(self) -> dict[str, Documents]:
-        """Return the documents of the groups around, the root's first."""
-        parts = self.path.split("/") if self.path else []
-        paths = ["/".join(parts[:depth]) for depth in range(len(parts))]
-        return dict(
-            zip(paths, get_all_documents(self.how.store, paths, self.how.form), strict=True)
-        )
+    def around(self) -> list[Node]:
+        """Return the groups around, the root first."""
+        return groups_around(self.how.container, self.path)
 
     def plan(self, made: Mapping[str, Replica], groups: Collection[str]) -> dict[str, WritePlan]:
         """Return the checked writes of the arrays by their paths in the copy.
@@ -75,57 +68,57 @@ class Destination:
         ResumeError
             If another write into an array is unfinished.
         """
-        store, form = self.how.store, self.how.form
-        paths = [join(self.path, inner) for inner in (*groups, *made)]
-        several = get_all_documents(store, paths, form)
-        there = dict(zip(paths, several, strict=True))
-        for inner in groups:
-            path = join(self.path, inner)
-            if self._is_array(path, there[path]):
-                hint = "it cannot hold other nodes"
-                raise NodeExistsError(store.url, path, "an array", hint)
+        container = self.how.container
+        arrays = self._arrays(join(self.path, inner) for inner in (*groups, *made))
+        if taken := next((join(self.path, i) for i in groups if join(self.path, i) in arrays), ""):
+            hint = "it cannot hold other nodes"
+            raise NodeExistsError(container.url, taken, "an array", hint)
         plans = {inner: plan_write(self.request(inner, each)) for inner, each in made.items()}
         replaced = [
-            store.identity(plan.request.path)
+            container.identity(plan.request.path)
             for plan in plans.values()
-            if not plan.resumed and self._is_array(plan.request.path, there[plan.request.path])
+            if not plan.resumed and plan.request.path in arrays
         ]
         for each in made.values() if replaced else ():
             check_independent(each.data, replaced)
         return plans
 
-    def _is_array(self, path: str, documents: Documents) -> bool:
-        return isinstance(self._found(path, documents), ArrayMetadata)
+    def _nodes(self, paths: Iterable[str]) -> list[Node]:
+        nodes = []
+        for node in self.how.container.nodes(list(paths)):
+            if not isinstance(node, Node):
+                raise node
+            nodes.append(node)
+        return nodes
 
-    def _found(self, path: str, documents: Documents) -> Metadata:
-        metadata = self.how.form.read(documents, where(self.how.store, path, self.how.form))
-        return settle(self.how.store, path, self.how.form, documents, metadata)
+    def _arrays(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the paths at which arrays are."""
+        nodes = self._nodes(paths)
+        return {node.path for node in nodes if isinstance(node.metadata, ArrayMetadata)}
 
     def check_free(self, arrays: Collection[str], *, resuming: bool) -> None:
         """Raise where something is there that must stay."""
-        documents = get_documents(self.how.store, self.path, self.how.form)
-        check_alone(self.how.store, {**self.around(), self.path: documents}, self.how.form)
+        container = self.how.container
+        node = container.node(self.path)
+        check_alone(container, [*self.around(), node])
         if resuming or self.how.mode == "w":
             return
-        folders, _ = self.how.store.list(self.path)
-        stopped = any(name.startswith(WRITING) for name in folders)
+        hidden, _ = self.how.store.list(self.path)
+        stopped = any(name.startswith(WRITING) for name in hidden)
         hint = "use mode='w' to replace it"
         if stopped:
             hint = f"its copy has not ended: go on with resume=True, or {hint}"
         if self.how.resume:
             hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
-        found = self._found(self.path, documents)
+        found = node.metadata
         # A group without anything in it may be what a copy left that was stopped at once.
-        taken = folders or not isinstance(found, GroupMetadata) or found.attributes
-        if self.how.mode == "w-" and taken:
+        taken = stopped or not isinstance(found, GroupMetadata) or found.attributes
+        if self.how.mode == "w-" and (taken or container.occupant(self.path) is not None):
             kind = "a group that is not empty" if isinstance(found, GroupMetadata) else "an array"
-            raise NodeExistsError(self.how.store.url, self.path, kind, hint)
-        paths = [join(self.path, inner) for inner in arrays]
-        for path, there in zip(
-            paths, get_all_documents(self.how.store, paths, self.how.form), strict=True
-        ):
-            if there:
-                raise NodeExistsError(self.how.store.url, path, "a node", hint)
+            raise NodeExistsError(container.url, self.path, kind, hint)
+        for inner in self._nodes(join(self.path, inner) for inner in arrays):
+            if inner.described:
+                raise NodeExistsError(container.url, inner.path, "a node", hint)
 
     def has_all(self, made: Mapping[str, Replica]) -> bool:
         """Return whether the arrays of a copy are there, and nothing of it is left to be written.
@@ -137,7 +130,7 @@ class Destination:
         for inner, each in made.items():
             try:
                 path = join(self.path, inner)
-                there = open_array(self.how.store, path, mode="r+", format=self.how.form.name)
+                there = open_array(self.how.container, path, mode="r+", format=self.how.format.name)
             except N5Error:
                 return False
             wanted = (each.metadata.shape, each.metadata.chunks, each.metadata.dtype)
@@ -145,6 +138,11 @@ class Destination:
             if not same or not is_written(there, holes=each.holes) or not _alike(each, there):
                 return False
         return True
+
+
+def lists_of(container: Container) -> str:
+    """Return the format whose order lists of axes have in a container."""
+    return "n5" if container.lists_x_first else container.format.name
 
 
 def is_written(array: Array, *, holes: bool = False) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from xarray_n5.arrays.array import io_of
 from xarray_n5.arrays.create import as_dtype, check_storable, chunk_shape, completed
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, for_array, for_part, original
@@ -16,8 +17,6 @@ from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.attributes import told_of
 from xarray_n5.errors import MetadataError, N5Error
-from xarray_n5.formats import FORMATS, Zarr2
-from xarray_n5.formats.zarr2.layout import MEMBERS
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, Content
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.attributes import Original
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.formats.protocol import KeyedFormat
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
@@ -64,7 +63,7 @@ class Replica:
     """Whether chunks are missing, and stay so where their absence tells as much."""
 
 
-def replica(array: Array, node: ArrayContext, form: KeyedFormat, changes: Changes) -> Replica:
+def replica(array: Array, node: ArrayContext, form: Format, changes: Changes) -> Replica:
     """Return what an array becomes, all checked that can be checked before it is written.
 
     Parameters
@@ -178,10 +177,10 @@ def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
     return replace(geometry, axes=axes, affine=rows)
 
 
-def _masked(array: Array, form: KeyedFormat) -> Attributes:
+def _masked(array: Array, form: Format) -> Attributes:
     """Return a fill value that masks for xarray as an attribute, where the format is not Zarr."""
     fill = told_of(array).get("_FillValue")
-    if form.name == Zarr2.name or fill is None or "_FillValue" in array.attrs:
+    if form.native_to_xarray or fill is None or "_FillValue" in array.attrs:
         return {}
     value = fill.item() if isinstance(fill, np.generic) else fill
     try:
@@ -196,16 +195,11 @@ def _masked(array: Array, form: KeyedFormat) -> Attributes:
 def _before(array: Array, lists: str) -> Original:
     """Return what an array was before it was ever copied into another format."""
     found = original(array.attrs, lists)
-    if not hasattr(array.metadata.layout, "filled"):
+    form = io_of(array).format
+    if not form.native_to_xarray:
         return found
-    layout = _stored(array) if found.lists == Zarr2.name else {}
+    layout = form.layout_of(array.metadata) if found.lists == form.name else {}
     return replace(found, layout=layout, named=NAMES in array.attrs)
-
-
-def _stored(array: Array) -> dict[str, Any]:
-    """Return how Zarr stores an array's elements, in the words of its document."""
-    document = json.loads(FORMATS[Zarr2.name].create(array.metadata, {}, array.url)[".zarray"])
-    return {key: document[key] for key in MEMBERS}
 
 
 def _order(layout: Attributes) -> dict[str, Any]:
@@ -214,13 +208,14 @@ def _order(layout: Attributes) -> dict[str, Any]:
 
 
 def _layout(
-    array: Array, metadata: ArrayMetadata, form: KeyedFormat, before: Original, *, same: bool
+    array: Array, metadata: ArrayMetadata, form: Format, before: Original, *, same: bool
 ) -> Mapping[str, Any] | None:
     """Return how Zarr is asked to store elements: as it did before."""
-    if form.name != Zarr2.name:
+    if not form.native_to_xarray:
         return None
-    if hasattr(array.metadata.layout, "filled"):
-        return _stored(array) if same else _order(_stored(array))
+    if io_of(array).format.native_to_xarray:
+        layout = io_of(array).format.layout_of(array.metadata)
+        return layout if same else _order(layout)
     added = before.added.get("_FillValue")
     asked = {} if added is None else {"fill_value": added}
     asked |= before.layout
@@ -246,7 +241,7 @@ def _sides(
 
 def _compressed(
     metadata: ArrayMetadata,
-    form: KeyedFormat,
+    form: Format,
     layout: Mapping[str, Any] | None,
     changes: Changes,
     where: str,

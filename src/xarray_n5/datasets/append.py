@@ -89,7 +89,7 @@ def update(
     merging = "merge" if append_dim is not None else how.partial_chunks
     how = replace(how, partial_chunks=merging)
     check_types(written, stored)
-    packed = encode_into(written, stored, packing_of(how.form.name))
+    packed = encode_into(written, stored, packing_of(how.format))
     beside = _beside(dataset, stored, arrays, group, places, append_dim)
     packed = {name: each for name, each in packed.items() if name not in beside}
     packed = _checked(packed, stored, arrays, places, how)
@@ -172,7 +172,7 @@ def _checked(
     parents = _parents(stored, arrays)
     found = {}
     for name, each in packed.items():
-        found[name] = packing_of(how.form.name).fit(name, each, arrays[name])
+        found[name] = packing_of(how.format).fit(name, each, arrays[name])
         check_numbers(name, found[name], arrays[name], parents.get(name))
         where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
         check_alignment(found[name], arrays[name], where, how)
@@ -233,14 +233,13 @@ def _grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
     places = facts["places"]
     dim, values = places["dim"], np.array(places["values"], places["type"])
     attributes = {**places["attributes"], "_ARRAY_DIMENSIONS": [dim]}
-    attributes[packing_of(how.form.name).note] = {"axes": []}
+    attributes[packing_of(how.format).note] = {"axes": []}
     to_n5(
         values,
-        how.store,
+        how.container,
         join(group.path, dim),
         attributes=attributes,
         mode="w",
-        format=how.form.name,
     )
     for name in facts["grows"]:
         array = group[name]
@@ -277,17 +276,16 @@ def _forget(array: Array, dim: str, how: WriteOptions) -> None:
         return
     note = dict(note_of(array.attrs))
     note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
-    array.attrs[packing_of(how.form.name).note] = note
+    array.attrs[packing_of(how.format).note] = note
     axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):
         create_array(
-            how.store,
+            how.container,
             array.path,
             shape=array.shape,
             dtype=array.dtype,
             mode="a",
             axes=Geometry(axes),
-            format=how.form.name,
         )
         return
     keys = {key for name in geometry.spoken for key in DIALECTS[name].keys}

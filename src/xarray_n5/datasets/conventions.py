@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xarray_n5.datasets.conventions_n5 import Noted
 from xarray_n5.datasets.conventions_zarr import Native
-from xarray_n5.formats import N5, Zarr2
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.attributes import Packed
+    from xarray_n5.formats.protocol import Format
 
 
 class Packing(Protocol):
@@ -45,13 +45,9 @@ class Packing(Protocol):
         """Return what goes into an array that exists as that holds it; ValueError where not."""
 
 
-PACKINGS: Mapping[str, Packing] = {
-    N5.name: Noted(),
-    Zarr2.name: Native(),
-}
-"""The rules of formats, by their names. Those that are not here go by N5's."""
+_NATIVE, _NOTED = Native(), Noted()
 
 
-def packing_of(name: str) -> Packing:
+def packing_of(form: Format) -> Packing:
     """Return the rules of a format."""
-    return PACKINGS.get(name, PACKINGS[N5.name])
+    return _NATIVE if form.native_to_xarray else _NOTED

@@ -44,7 +44,7 @@ def check_name(name: str, what: str) -> None:
         Naming it.
     """
     try:
-        proper = new_path(name, "attributes.json") == name and "/" not in name
+        proper = new_path(name, ["attributes.json"]) == name and "/" not in name
     except PathError as error:
         raise ValueError(f"no {what} can be called {name!r}: {error}") from error
     if not proper or len(name.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:

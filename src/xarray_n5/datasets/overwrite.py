@@ -40,7 +40,7 @@ def metadata(stored: Stored, where: str, how: WriteOptions) -> ArrayMetadata:
         compression=stored.compression,
         attributes=as_json(stored.packed.attributes, where),
     )
-    return completed(how.form, plain, stored.layout, where)
+    return completed(how.format, plain, stored.layout, where)
 
 
 def held(plan: Plan, how: WriteOptions) -> Plan:
@@ -53,7 +53,7 @@ def held(plan: Plan, how: WriteOptions) -> Plan:
         if stored.asked or any(map(math.isnan, stored.packed.data.shape)):
             continue
         try:
-            how.form.create(metadata(stored, name, how), {}, name)
+            how.format.check(metadata(stored, name, how), name)
         except MetadataError:
             variables[name] = replace(stored, compression=resolve("gzip"))
     return replace(plan, variables=variables)
@@ -70,7 +70,7 @@ def sides(stored: Stored) -> tuple[int, ...]:
 def existing(path: str, how: WriteOptions) -> Group | None:
     """Return the group that is there; None where there is none."""
     try:
-        return open_group(how.store, path, mode="r+", format=how.form.name)
+        return open_group(how.container, path, mode="r+", format=how.format.name)
     except NodeNotFoundError:
         return None
 
@@ -80,7 +80,7 @@ def check_free(path: str, how: WriteOptions) -> None:
     parts = path.split("/")
     for depth in range(len(parts) + 1):
         inner = "/".join(parts[:depth])
-        array = open_existing(how.store, inner, "r+", format=how.form.name)
+        array = open_existing(how.container, inner, "r+", format=how.format.name)
         if array is not None:
             raise NodeExistsError(array.url, "", "an array", "it cannot hold other nodes")
     above = existing("/".join(parts[:-1]), how)
@@ -142,4 +142,4 @@ def _is_left_over(plan: Plan, name: str, how: WriteOptions) -> bool:
     """Return whether a folder that looks like a group is what a stopped write left."""
     stored = plan.variables.get(name)
     planned = metadata(stored, name, how) if stored else None
-    return is_left_over(how.store, join(plan.path, name), how.form, planned)
+    return is_left_over(how.container, join(plan.path, name), planned)

@@ -40,7 +40,7 @@ Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
 def group_to_fill(path: str, how: WriteOptions, append_dim: str | None) -> Group:
     """Return the group that a dataset goes into; NodeNotFoundError where there is none."""
     try:
-        return open_group(how.store, path, mode="r+", format=how.form.name)
+        return open_group(how.container, path, mode="r+", format=how.format.name)
     except NodeNotFoundError as error:
         if append_dim is None:
             raise

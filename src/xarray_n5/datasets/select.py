@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.group import container_of
 from xarray_n5.datasets.conventions import packing_of
 from xarray_n5.datasets.images import PART, Image, numbered, together
 from xarray_n5.dialects.levels import images_in
@@ -102,7 +103,7 @@ def pick(
 
 def is_like_dataset(group: Group) -> bool:
     """Return whether arrays of Zarr name dimensions, whose sizes agree: xarray's do."""
-    arrays = {} if packing_of(group.format).in_axes else group.arrays()
+    arrays = {} if packing_of(container_of(group).format).in_axes else group.arrays()
     sizes: dict[str, int] = {}
     for array in arrays.values():
         dims = array.attrs.get("_ARRAY_DIMENSIONS")

@@ -22,7 +22,7 @@ from xarray_n5.datasets.overwrite import check_free, check_room, existing, held,
 from xarray_n5.datasets.select import pick
 from xarray_n5.dialects import write_geometry
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.keyed import get_all_documents
+from xarray_n5.formats.protocol import Node
 from xarray_n5.model.chunking import align
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
@@ -99,8 +99,8 @@ def check_path(path: str, how: WriteOptions) -> None:
         check_name(part, "group")
     parts = path.split("/") if path else []
     paths = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-    documents = get_all_documents(how.store, paths, how.form)
-    check_alone(how.store, dict(zip(paths, documents, strict=True)), how.form)
+    nodes = how.container.nodes(paths, verify=False)
+    check_alone(how.container, [node for node in nodes if isinstance(node, Node)])
 
 
 def marker_of(how: WriteOptions, path: str, *facts: Any) -> WriteMarker:
@@ -114,7 +114,7 @@ def _plans(
     datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: WriteOptions, *, again: bool
 ) -> list[tuple[Plan, Group | None]]:
     """Return what is written into each group, checked against what the group holds."""
-    packing, gone, replaced, found = packing_of(how.form.name), [], [], []
+    packing, gone, replaced, found = packing_of(how.format), [], [], []
     for dataset, path, encoding in datasets:
         group = existing(path, how)
         stays = group is not None and how.mode == "a"
@@ -145,7 +145,7 @@ def _plan_writes(plan: Plan, how: WriteOptions, written: Container[str]) -> dict
 
 
 def _request(path: str, stored: Stored, how: WriteOptions) -> WriteRequest:
-    packed, packing = stored.packed, packing_of(how.form.name)
+    packed, packing = stored.packed, packing_of(how.format)
     placed = packing.in_axes and any(axis.scale is not None for axis in stored.geometry.axes)
     return WriteRequest.of(
         packed.data,
@@ -172,14 +172,14 @@ def _begin(
 ) -> Transaction:
     """Create groups and arrays beneath a marker, and the attributes of each group last."""
     written = (began or {}).get("written", [])
-    create_group(how.store, root, mode="a", format=how.form.name)
+    create_group(how.container, root, mode="a", format=how.format.name)
     if groups[0].existing is not None and how.mode in {"w-", "w"}:
         _end_others(marker)
     facts = {"by": writer_name(), "began": now(), "written": written}
     marker.begin(facts, planned=began is not None)
     begun: dict[str, WritePlan] = {}
     for each in groups:
-        group = create_group(how.store, each.plan.path, mode="a", format=how.form.name)
+        group = create_group(how.container, each.plan.path, mode="a", format=how.format.name)
         if each.existing is not None and how.mode == "w":
             for name in each.existing.arrays():
                 if name not in each.plan.variables:
@@ -234,7 +234,7 @@ def _checked(
             raise MetadataError(
                 f"{where} has blocks of unknown size; call its compute_chunk_sizes() first"
             )
-        check_storable(metadata(stored, where, how), how.form, where)
+        check_storable(metadata(stored, where, how), how.format, where)
         if packing.in_axes and any(axis.scale is not None for axis in stored.geometry.axes):
             try:
                 write_geometry(stored.geometry, data.shape, how.dialect)
@@ -248,7 +248,7 @@ def _checked(
 
 def _write_attributes(plan: Plan, group: Group, how: WriteOptions) -> None:
     """Set the attributes of a group; in mode "a" they are added to those that it has."""
-    packing, attributes = packing_of(how.form.name), dict(plan.attributes)
+    packing, attributes = packing_of(how.format), dict(plan.attributes)
     if how.mode == "a":
         if note := _joined(note_of(group.attrs), attributes):
             attributes[packing.note] = note

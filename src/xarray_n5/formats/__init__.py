@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ["FORMATS", "N5", "Documents", "Format", "Hdf5", "KeyedFormat", "Zarr2", "get_format"]
+__all__ = [
+    "FORMATS",
+    "N5",
+    "TITLES",
+    "Documents",
+    "Format",
+    "Hdf5",
+    "KeyedFormat",
+    "Zarr2",
+    "get_format",
+    "is_container_name",
+]
 
 
 FORMATS: Mapping[str, KeyedFormat] = {
@@ -44,3 +55,17 @@ def get_format(name: str | None) -> KeyedFormat:
         raise MetadataError(
             f"unknown format {name!r}; known are {', '.join(FORMATS)}{near(name, FORMATS)}"
         ) from None
+
+
+TITLES = {
+    ".zarray": "Zarr v2",
+    ".zgroup": "Zarr v2",
+    "zarr.json": "Zarr v3",
+    "attributes.json": "N5",
+}
+"""The format of a directory by the documents in it."""
+
+
+def is_container_name(name: str) -> bool:
+    """Return whether a file or directory is called like a container."""
+    return any(name.endswith(form.suffixes) for form in FORMATS.values())

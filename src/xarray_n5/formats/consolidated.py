@@ -12,7 +12,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.stores import exclusive
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.stores.protocol import Store
 
@@ -92,3 +92,47 @@ def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
         with suppress(*ODD):
             found |= {} if data is None else {name: parse_object(data, name, MOST_BYTES)}
     return found
+
+
+def consolidate(store: Store, path: str) -> None:
+    """Write the consolidated metadata of a Zarr group: all documents of it and below it."""
+    with exclusive(store, path):
+        found: dict[str, Any] = {}
+        level = [path]
+        while level:
+            keys = [join(node, name) for node in level for name in sorted(DOCUMENTS)]
+            stored = dict(zip(keys, store.get_many(keys), strict=True))
+            found |= parsed({key.removeprefix(path).lstrip("/"): d for key, d in stored.items()})
+            level = _inside(store, [node for node in level if not stored[join(node, ".zarray")]])
+        store.set(join(path, KEY), dump(dict(sorted(found.items()))))
+
+
+def _inside(store: Store, groups: Sequence[str]) -> list[str]:
+    """Return the paths of what may be nodes in groups."""
+    listings = store.list_many(groups) if groups else ()
+    return [
+        join(group, name)
+        for group, (folders, _) in zip(groups, listings, strict=True)
+        for name in folders
+        if not name.startswith(".")
+    ]
+
+
+def names_in(store: Store, path: str) -> tuple[str, ...] | None:
+    """Return the nodes in a group that a container's summary names; None where there is none."""
+    document = store.get(KEY)
+    if document is None:
+        return None
+    try:
+        whole = parse_object(document, KEY, MOST_BYTES)
+        keys = list(whole["metadata"])
+        version = whole["zarr_consolidated_format"]
+    except ODD as error:
+        warn(f"{join(store.url, KEY)} is corrupt; ignored ({error!r})")
+        return None
+    if version != 1:
+        warn(f"{join(store.url, KEY)} has the version {version!r}, not 1; it is not listened to")
+        return None
+    below = f"{path}/" if path else ""
+    inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))
+    return tuple(sorted({name.partition("/")[0] for name in inner if "/" in name}))

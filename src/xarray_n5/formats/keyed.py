@@ -1,232 +1,330 @@
-"""A node's documents, read and written together."""
+"""Containers whose nodes are documents, and whose chunks are values, in a key-value store."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import tee
+from typing import TYPE_CHECKING, Self
 
-from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
-from xarray_n5.formats.consolidated import DOCUMENTS, KEY, MOST_BYTES, dump, parsed, renew
-from xarray_n5.model.alerts import ODD, warn
-from xarray_n5.model.json import parse_object
-from xarray_n5.model.paths import UNFINISHED, WRITING, join
-from xarray_n5.stores import CachedStore, exclusive, fresh
+from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats import consolidated, structure
+from xarray_n5.formats.documents import (
+    change_documents,
+    delete_node,
+    get_documents,
+    prefetch_documents,
+    replace_documents,
+    sweep_documents,
+    where,
+)
+from xarray_n5.formats.missing import not_found
+from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.structure import read_nodes, settle
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import is_left, is_own, join
+from xarray_n5.stores import CachedStore, bounded, fresh, head_many, set_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.errors import N5Error
+    from xarray_n5.formats.protocol import Documents, KeyedFormat, Kind
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.stores.object_info import ObjectInfo
     from xarray_n5.stores.protocol import Store
 
-_TRIES = 8
-"""How often documents are changed where somebody else changes them at the same time."""
-
-
-FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
+_FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
 """Files that make a directory a node of one format or another."""
 
 
-def where(store: Store, path: str, form: KeyedFormat) -> str:
-    """Return the name of a node's document for errors."""
-    return join(store.url, path, form.documents[0])
+@dataclass(frozen=True, slots=True)
+class KeyedContainer:
+    """A store and the format of what is in it."""
 
+    store: Store
+    format: KeyedFormat
 
-def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
-    """Return the documents of one node."""
-    return get_all_documents(store, [path], form)[0]
+    @property
+    def url(self) -> str:
+        """The store's location."""
+        return self.store.url
 
+    @property
+    def name(self) -> str:
+        """The name of the container's directory."""
+        return self.store.name
 
-def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
-    """Return the documents of each node, fetched in one batch."""
-    keys = [join(path, name) for path in paths for name in form.documents]
-    found = iter([store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ())
-    several: list[Documents] = []
-    for _ in paths:
-        own = {name: next(found) for name in form.documents}
-        several.append({name: data for name, data in own.items() if data is not None})
-    return several
+    @property
+    def batch(self) -> int:
+        """How many keys are worth requesting at once."""
+        return self.store.batch
 
+    @property
+    def lists_x_first(self) -> bool:
+        """Whether lists of axes in attributes are in the order of N5's tools."""
+        return self.format.lists(lambda: get_documents(self.store, "", self.format)) == "n5"
 
-def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
-    """Return the paths of nodes into which a write has begun and not ended.
+    @property
+    def documents(self) -> AbstractSet[str]:
+        """The names of the files that describe a node."""
+        return frozenset(self.format.documents)
 
-    One small file is looked for beside each, in one batch; only where it is found, the node's
-    folder is listed, which tells for sure. Where a server refuses that, nothing is said.
-    """
-    asked = list(paths)
-    with suppress(OSError, UnsafePathError):
-        hints = store.get_many([join(path, UNFINISHED) for path in asked]) if asked else []
-        likely = [path for path, hint in zip(asked, hints, strict=True) if hint is not None]
-        listed = store.list_many(likely) if likely else ()
-        return {
-            path
-            for path, (folders, _) in zip(likely, listed, strict=True)
-            if any(name.startswith(WRITING) for name in folders)
-        }
-    return set()
+    def identity(self, path: str) -> object:
+        """Return a node's identity, as its store defines it."""
+        return self.store.identity(path)
 
+    def where(self, path: str) -> str:
+        """Return the location of a node's first document."""
+        return where(self.store, path, self.format)
 
-def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
-    """Warn of arrays whose write has not ended; of each once, as long as the store remembers."""
-    warned = store.warned if isinstance(store, CachedStore) else set()
-    for path in sorted(unfinished(store, paths) - warned):
-        warned.add(path)
-        warn(
-            f"{path or '/'!r} in {store.url!r} is unfinished: a write has begun and not ended; "
-            "chunks that it has not written read as fill values. If it is not running, repeat the "
-            "same call with resume=True",
-            UnfinishedWriteWarning,
-        )
+    def etag(self, path: str) -> object:
+        """Return the etag of a node's first document."""
+        return self.store.etag(join(path, self.format.documents[0]))
 
+    # The same container, otherwise
 
-def folders_in(store: Store, path: str, form: KeyedFormat) -> tuple[str, ...]:
-    """Return the names of what may be nodes in a group, by a listing.
+    def cached(self) -> Self:
+        """Return the container with documents and listings read once."""
+        known = isinstance(self.store, CachedStore)
+        return self if known else replace(self, store=CachedStore(self.store))
 
-    Of a store that lists nothing, as many a web server, a Zarr container's ``.zmetadata`` at the
-    root may tell. Where there is a listing that is believed alone: it cannot be out of date.
-    """
-    try:
-        folders, files = store.list(path)
-    except Exception:  # servers refuse in many ways
-        told = _consolidated(store, path, form)
-        if told is None:
-            raise
-        return told
-    if folders or files:
-        return folders
-    return _consolidated(store, path, form) or ()
+    def fresh(self) -> Self:
+        """Return the container without caches."""
+        return replace(self, store=fresh(self.store))
 
+    def uncached(self) -> Self:
+        """Return the container without what :meth:`cached` keeps."""
+        store = self.store
+        return replace(self, store=store.store) if isinstance(store, CachedStore) else self
 
-def _consolidated(store: Store, path: str, form: KeyedFormat) -> tuple[str, ...] | None:
-    """Return the nodes in a group that a container's summary names; None where there is none."""
-    document = store.get(KEY) if DOCUMENTS.issuperset(form.documents) else None
-    if document is None:
+    def with_fsync(self) -> Self:
+        """Return the container whose writes have reached the disk when they return."""
+        return replace(self, store=self.store.with_fsync())
+
+    def parent(self) -> Self | None:
+        """Return the directory around as a container."""
+        above = self.store.parent()
+        return None if above is None else replace(self, store=above)
+
+    def sibling(self, name: str) -> bytes | None:
+        """Return the bytes of a file beside the container."""
+        above = self.store.parent()
+        return None if above is None else above.get(name)
+
+    # Nodes
+
+    def node(self, path: str) -> Node:
+        """Return the node at `path`."""
+        documents = get_documents(self.store, path, self.format)
+        found = structure.described(self.store, self.format, path, documents)
+        return settle(self.store, self.format, [found])[0]
+
+    def nodes(self, paths: Sequence[str], *, verify: bool = True) -> list[Node | N5Error]:
+        """Return the nodes at several paths, or why one cannot be read; one batch."""
+        if not verify:
+            return read_nodes(self.store, self.format, paths)
+        prefetch_documents(self.store, paths, self.format)
+        found = read_nodes(self.store, self.format, paths)
+        nodes = [each for each in found if isinstance(each, Node)]
+        settled = iter(settle(self.store, self.format, nodes))
+        return [next(settled) if isinstance(each, Node) else each for each in found]
+
+    def exists(self, node: Node) -> bool:
+        """Return whether there is a node; one without documents is a directory."""
+        store, path = self.store, node.path
+        return node.described or any(store.list(path)) or store.is_folder(path)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the names of possible nodes in a group, by a listing, which is never out of date.
+
+        Where a server lists nothing, consolidated metadata at the root names them.
+        """
+        try:
+            folders, files = self.store.list(path)
+        except Exception:  # servers refuse in many ways
+            named = self._consolidated(path)
+            if named is None:
+                raise
+            folders = named
+        else:
+            if not folders and not files:
+                folders = self._consolidated(path) or ()
+        return tuple(name for name in folders if not name.startswith("."))
+
+    def _consolidated(self, path: str) -> tuple[str, ...] | None:
+        return consolidated.names_in(self.store, path) if self.format.consolidates else None
+
+    def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
+        """Return the first thing at a node that must stay where one is created; None if none."""
+        own = self.documents
+        if not arrays:
+            folders, files = self.store.list(path)
+            names = ((n, n in _FOREIGN or not n.startswith(".")) for n in (*folders, *files))
+            return next((name for name, stays in names if stays and name not in own), None)
+        for key in self.store.walk(path):
+            chunk = any(self.format.chunk_index(array, key) is not None for array in arrays)
+            if not (chunk or is_left(key) or is_own(key) or key in own):
+                return key
         return None
-    try:
-        whole = parse_object(document, KEY, MOST_BYTES)
-        keys = list(whole["metadata"])
-        version = whole["zarr_consolidated_format"]
-    except ODD as error:
-        warn(f"{join(store.url, KEY)} is corrupt; ignored ({error!r})")
-        return None
-    if version != 1:
-        warn(f"{join(store.url, KEY)} has the version {version!r}, not 1; it is not listened to")
-        return None
-    below = f"{path}/" if path else ""
-    inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))
-    return tuple(sorted({name.partition("/")[0] for name in inner if "/" in name}))
 
+    def foreign(self, paths: Sequence[str]) -> tuple[str, str] | None:
+        """Return the first path that is a node of another format, and the file that makes it so."""
+        names = sorted(_FOREIGN - self.documents)
+        if self.format.one_writer or self.documents.isdisjoint(_FOREIGN):
+            return None
+        keys = [(path, name) for path in paths for name in names]
+        found = self.store.get_many([join(*key) for key in keys]) if keys else ()
+        return next((k for k, each in zip(keys, found, strict=True) if each is not None), None)
 
-def get_safe_documents(
-    store: Store, paths: Sequence[str], form: KeyedFormat
-) -> list[Documents | UnsafePathError]:
-    """Return the documents of each node, or why they are not read: one must not hide the others.
+    def prefetch(self, path: str) -> None:
+        """Read the documents of all nodes below a group, if :meth:`cached`."""
+        if self.batch > 1:
+            structure.prefetch(self.store, self.format, path)
 
-    A store that remembers is asked in the same batch which writes are unfinished.
-    """
-    if isinstance(store, CachedStore) and store.batch > 1:
-        with suppress(OSError, UnsafePathError):  # what cannot be asked together is asked apart
-            names = (*form.documents, UNFINISHED)
-            store.get_many([join(path, name) for path in paths for name in names])
-    try:
-        return list(get_all_documents(store, paths, form))
-    except UnsafePathError:
-        return [_documents_or_error(store, path, form) for path in paths]
+    def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
+        """Return the error for a node that is absent or of another kind, with a hint."""
+        return not_found(self.store, self.format, node, kind)
 
+    def check_array(self, path: str, metadata: ArrayMetadata) -> None:
+        """Raise where an array without any chunk turns out to be a group."""
+        structure.check_array(self.store, self.format, path, metadata)
 
-def _documents_or_error(store: Store, path: str, form: KeyedFormat) -> Documents | UnsafePathError:
-    try:
-        return get_documents(store, path, form)
-    except UnsafePathError as error:
-        return error
+    def check_version(self) -> None:
+        """Warn where the root states a version that is newer than what can be read."""
+        with suppress(PermissionError):  # who may not read the root may read what is below
+            root = get_documents(self.store, "", self.format)
+            self.format.check_container(root, self.where(""))
 
+    def matches(self, node: Node, constraints: Attributes) -> None:
+        """Raise where a node's documents do not hold exactly what `constraints` name."""
+        self.format.matches(node.documents, constraints, self.where(node.path))
 
-def set_documents(store: Store, path: str, documents: Documents) -> None:
-    """Write documents in their order: what makes a node one comes last."""
-    if documents:
-        replace_documents(store, path, {}, documents)
+    # Changes of nodes
 
+    def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:
+        """Write a node's documents, what makes it one last."""
+        path, old, at = before.path, before.documents, self.where(before.path)
+        if fresh:
+            old = {**old, **self.format.above(old, at, fresh=True)}
+        replace_documents(self.store, path, old, self.format.create(metadata, old, at))
+        if isinstance(metadata, ArrayMetadata):
+            structure.known_array(self.store, path)
 
-def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
-    """Write a node's documents, and remove those that it no longer has."""
-    stale = sorted(before.keys() - after.keys())
-    with exclusive(store, path):
-        _write(store, path, after)
-        if stale:
-            store.delete([join(path, name) for name in stale])
-    renew(store, path, [*after, *stale])
+    def complete_group(self, node: Node, *, fresh: bool = False) -> None:
+        """Write the documents that a group lacks; existing ones are kept."""
+        lacking = partial(self.format.above, where=self.where(node.path), fresh=fresh)
+        if lacking(node.documents):
+            change_documents(self.store, node.path, self.format, lacking)
 
+    def change_attributes(
+        self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
+    ) -> Attributes:
+        """Replace a node's user attributes by what `change` makes of them; return those."""
+        at, items = self.where(path), dict[str, object]()
 
-def change_documents(
-    store: Store, path: str, form: KeyedFormat, change: Callable[[Documents], Documents]
-) -> None:
-    """Change documents of a node, without losing what others change at the same time.
+        def changed(before: Documents) -> Documents:
+            nonlocal items
+            node = self.format.read(before, at)
+            if kind == "array" and not isinstance(node, ArrayMetadata):
+                raise NodeNotFoundError(self.url, path, "array")
+            if kind == "group":
+                node = self.format.as_group(before, at)
+            items = dict(change(node.attributes))
+            return self.format.with_attributes(before, items, at)
 
-    Parameters
-    ----------
-    store, path, form
-        The node.
-    change
-        Returns the documents to write, of those that are stored. Where the store has no locks, it
-        is called again until nothing changes any more: another change may have come between.
-    """
-    for _ in range(_TRIES):
-        with exclusive(store, path) as alone:
-            before = get_documents(fresh(store), path, form)
-            written = change(before)
-            changed = {name: data for name, data in written.items() if before.get(name) != data}
-            _write(store, path, changed)
-        renew(store, path, list(written))
-        if alone or not changed:
-            return
+        change_documents(self.store, path, self.format, changed)
+        return items
 
+    def resize(self, path: str, shape: tuple[int, ...]) -> None:
+        """Change an array's shape in its document."""
+        resized = partial(self.format.with_shape, shape=shape, where=self.where(path))
+        change_documents(self.store, path, self.format, resized)
 
-def complete_documents(
-    store: Store, path: str, form: KeyedFormat, before: Documents, *, fresh: bool
-) -> None:
-    """Write what a group lacks, be it a fresh container's root; nothing that is there changes."""
+    def delete(self, path: str) -> None:
+        """Remove a node and all below it, its first document before all else."""
+        delete_node(self.store, path, self.format)
 
-    def lacking(documents: Documents) -> Documents:
-        return form.above(documents, join(store.url, path, form.documents[0]), fresh=fresh)
+    def consolidate(self, path: str) -> None:
+        """Write a group's consolidated metadata."""
+        consolidated.consolidate(self.store, path)
 
-    if lacking(before):
-        change_documents(store, path, form, lacking)
+    def sweep(self, path: str) -> None:
+        """Remove what killed writers of documents left at a node, and on the way to it."""
+        sweep_documents(self.store, path, _FOREIGN | self.documents)
 
+    # Chunks
 
-def _write(store: Store, path: str, documents: Documents) -> None:
-    for name, data in documents.items():
-        store.set(join(path, name), data)
+    def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return a chunk's key in the store."""
+        return join(path, self.format.chunk_key(metadata, index))
 
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the chunk that a key relative to the array names, or None."""
+        return self.format.chunk_index(metadata, key)
 
-def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
-    """Remove a node and all below it, its first document before all else."""
-    store.delete_tree(path, form.documents[0])
-    if DOCUMENTS.issuperset(form.documents):
-        renew(store, path, None)
+    def walk(self, path: str) -> Iterator[str]:
+        """Iterate over all keys below a node, relative to it."""
+        return self.store.walk(path)
 
+    def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
+        """Return a chunk's bytes, or None where it is not stored."""
+        store = bounded(self.store, metadata.most_stored)
+        return store.get(self.chunk_key(path, metadata, index))
 
-def consolidate(store: Store, path: str, form: KeyedFormat) -> None:
-    """Write the consolidated metadata of a Zarr group: all documents of it and below it."""
-    with exclusive(store, path):
-        found: dict[str, Any] = {}
-        level = [path]
-        while level:
-            documents = dict(zip(level, get_all_documents(store, level, form), strict=True))
-            for node, own in documents.items():
-                inner = node.removeprefix(path).lstrip("/")
-                found |= parsed({join(inner, name): data for name, data in own.items()})
-            level = _inside(
-                store, [node for node in level if form.documents[0] not in documents[node]]
-            )
-        store.set(join(path, KEY), dump(dict(sorted(found.items()))))
+    def get_chunks(
+        self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
+    ) -> Iterator[tuple[Index, bytes | None]]:
+        """Iterate over chunks and their bytes; at most `ahead` are requested at once."""
+        store, (indices, keyed) = bounded(self.store, metadata.most_stored), tee(indices)
+        keys = (self.chunk_key(path, metadata, index) for index in keyed)
+        fetched = store.fetch(keys, ahead)
+        return ((index, data) for index, (_, data) in zip(indices, fetched, strict=True))
 
+    def head_chunks(
+        self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], count: int
+    ) -> Iterator[tuple[bytes, int] | None]:
+        """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
+        store = bounded(self.store, metadata.most_stored)
+        return head_many(store, (self.chunk_key(path, metadata, i) for i in indices), count)
 
-def _inside(store: Store, groups: Sequence[str]) -> list[str]:
-    """Return the paths of what may be nodes in groups."""
-    listings = store.list_many(groups) if groups else ()
-    return [
-        join(group, name)
-        for group, (folders, _) in zip(groups, listings, strict=True)
-        for name in folders
-        if not name.startswith(".")
-    ]
+    def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
+        """Return whether a chunk is stored."""
+        return self.store.exists(self.chunk_key(path, metadata, index))
+
+    def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
+        """Store a chunk, whole or not at all."""
+        self.store.set(self.chunk_key(path, metadata, index), data)
+
+    def set_chunks(
+        self,
+        path: str,
+        metadata: ArrayMetadata,
+        items: Iterable[tuple[Index, Buffer | None]],
+        ahead: int,
+    ) -> Iterator[None]:
+        """Store chunks in turn, or remove those without bytes; at most `ahead` at once."""
+        keyed = ((self.chunk_key(path, metadata, index), data) for index, data in items)
+        return (None for _ in set_many(self.store, keyed, ahead))
+
+    def delete_chunks(self, path: str, metadata: ArrayMetadata, indices: Iterable[Index]) -> None:
+        """Remove chunks; those that are not stored are ignored."""
+        self.store.delete([self.chunk_key(path, metadata, index) for index in indices])
+
+    def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
+        """Iterate over the stored chunks, even those beyond the array's ends."""
+        found = (self.format.chunk_index(metadata, key) for key in self.store.walk(path))
+        return (index for index in found if index is not None)
+
+    def list_chunk_info(
+        self, path: str, metadata: ArrayMetadata
+    ) -> Iterator[tuple[Index, ObjectInfo]]:
+        """Iterate over the stored chunks with their sizes and times."""
+        for info in self.store.list_info(path):
+            index = self.format.chunk_index(metadata, info.key)
+            if index is not None:
+                yield index, info

@@ -32,6 +32,8 @@ class Node:
     metadata: Metadata
     described: bool = True
     """Whether the container describes the node; in N5 any directory is a group."""
+    incomplete: bool = False
+    """Whether a writer was stopped before it wrote what makes it a node."""
     documents: Documents = field(default_factory=dict, repr=False, compare=False)
     """The documents that it was read from; for the container alone."""
 
@@ -42,10 +44,6 @@ class Format(Protocol):
     @property
     def name(self) -> str:
         """The format's name: what users give as ``format=``."""
-
-    @property
-    def title(self) -> str:
-        """The format's name in messages."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -199,7 +197,10 @@ class Container(Protocol):
         """Return the container with metadata and listings read once; for reading."""
 
     def fresh(self) -> Self:
-        """Return the container without caches, as writers and tasks need it."""
+        """Return the container without caches, as writers need it."""
+
+    def uncached(self) -> Self:
+        """Return the container without what :meth:`cached` keeps, as tasks carry it."""
 
     def with_fsync(self) -> Self:
         """Return the container whose writes have reached the disk when they return."""
@@ -220,6 +221,15 @@ class Container(Protocol):
 
         With `verify`, a node that holds nodes is a group, whatever its attributes claim.
         """
+
+    def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
+        """Return the first thing at a node that must stay where one is created; None if none.
+
+        With `arrays`, which are removed, only their chunks, metadata and hidden files may go.
+        """
+
+    def foreign(self, paths: Sequence[str]) -> tuple[str, str] | None:
+        """Return the first path that is a node of another format, and the file that makes it so."""
 
     def exists(self, node: Node) -> bool:
         """Return whether there is a node, even an empty directory."""
@@ -244,8 +254,8 @@ class Container(Protocol):
 
     # Changes of nodes
 
-    def create(self, before: Node, metadata: Metadata) -> None:
-        """Create a node where `before` was; there is room for it, and the groups are there."""
+    def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:
+        """Create a node where `before` was, for which there is room; `fresh` for a new root."""
 
     def complete_group(self, node: Node, *, fresh: bool = False) -> None:
         """Create a group, or the documents that it lacks to hold nodes; `fresh` for a new root."""
@@ -253,10 +263,7 @@ class Container(Protocol):
     def change_attributes(
         self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
     ) -> Attributes:
-        """Replace a node's user attributes by what `change` makes of them; return those.
-
-        `change` is called again where somebody else changed them at the same time.
-        """
+        """Replace a node's attributes by what `change`, which may be repeated, makes of them."""
 
     def resize(self, path: str, shape: tuple[int, ...]) -> None:
         """Change an array's shape; its chunks stay."""
@@ -306,8 +313,8 @@ class Container(Protocol):
         metadata: ArrayMetadata,
         items: Iterable[tuple[Index, Buffer | None]],
         ahead: int,
-    ) -> Iterator[Index]:
-        """Store chunks, or remove those without bytes; at most `ahead` at once."""
+    ) -> Iterator[None]:
+        """Store chunks in turn, or remove those without bytes; at most `ahead` at once."""
 
     def delete_chunks(self, path: str, metadata: ArrayMetadata, indices: Iterable[Index]) -> None:
         """Remove chunks; those that are not stored are ignored."""

@@ -73,7 +73,7 @@ def verify(
             errors[inner] = found.problem
     if not reports and not errors:
         why = "there is nothing to verify: is that the right place?"
-        raise NodeNotFoundError(walk.store.url, walk.root.path, "array", why)
+        raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
     tree = xr.DataTree.from_dict(reports)
     tree.attrs = {"group": walk.root.url, "errors": errors}
     return tree

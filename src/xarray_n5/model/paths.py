@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import TYPE_CHECKING
 
 from xarray_n5.errors import PathError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 WRITING = ".writing-"
 """How the name of a folder begins that is beside an array while it is written."""
@@ -88,17 +92,17 @@ def is_peculiar(path: object) -> bool:
     return "\\" in path or not {".", ".."}.isdisjoint(path.split("/"))
 
 
-def new_path(path: str, document: str) -> str:
+def new_path(path: str, documents: Collection[str]) -> str:
     """Return the path of a node that is to be created, normalised.
 
     Raises
     ------
     PathError
-        If a part of it is hidden, or the name of the document that describes a node.
+        If a part of it is hidden, or the name of a document that describes nodes.
     """
     normal = normalize_path(path)
     for part in normal.split("/"):
-        if part.startswith(".") or part == document:
+        if part.startswith(".") or part in documents:
             raise PathError(f"no node can be called {part!r}; choose another name in {path!r}")
     return normal
 

@@ -16,9 +16,7 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.overwrite import check_free, existing
 from xarray_n5.datasets.write import check_path, marker_of
 from xarray_n5.dialects import check_pyramid, write_pyramid
-from xarray_n5.dialects.ngff import NESTED
 from xarray_n5.errors import MetadataError, ResumeError
-from xarray_n5.formats import N5, Zarr2
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base
@@ -99,9 +97,9 @@ class Pyramid:
         old, gone = self._check_room(group, marker, around, again=began is not None)
         self._check_described(group, around, own, gone, again=began is not None)
         self._check_source([*self.written, *old])
-        layout = NESTED if how.form.name == Zarr2.name and "multiscales" in around else None
+        layout = how.format.nested_layout if "multiscales" in around else None
         plans = self._plans(own, layout)
-        group = create_group(how.store, self.path, mode="a", format=how.form.name)
+        group = create_group(how.container, self.path, mode="a", format=how.format.name)
         if how.mode == "w":
             for name in old:
                 group.delete(name)
@@ -175,13 +173,13 @@ class Pyramid:
         if self.how.mode == "w-":
             return [], set()
         check_images(group)
-        of_n5 = self.nodes[0].format == N5.name
+        of_n5 = self.how.container.lists_x_first
         keys = set(_KEYS if of_n5 else {"multiscales", *around}.intersection(_KEYS))
         return older_levels(group, self.names, others), keys.intersection(group.attrs)
 
     @property
     def _where(self) -> str:
-        return join(self.how.store.url, self.path)
+        return join(self.how.container.url, self.path)
 
     def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the attributes of the group and of the levels."""
@@ -265,18 +263,18 @@ def plan(
         )
         for each in factors
     ]
-    where = join(how.store.url, path, BASE)
+    where = join(how.container.url, path, BASE)
     asked = compression != "same"
     chosen = resolve(compression) if asked else base.compression or resolve("gzip")
     plain = ArrayMetadata(
         shape=base.shape, chunks=base.chunks, dtype=base.dtype, compression=chosen
     )
-    metadata = completed(how.form, plain, None, where)
+    metadata = completed(how.format, plain, None, where)
     if not asked:
         metadata = _held(metadata, how, where)
-    check_storable(metadata, how.form, where)
+    check_storable(metadata, how.format, where)
     nodes = [
-        load_context(how.store, join(path, f"s{number}"), how.form, replace(metadata, shape=shape))
+        load_context(how.container, join(path, f"s{number}"), replace(metadata, shape=shape))
         for number, shape in enumerate(shapes)
     ]
     return Pyramid(
@@ -294,7 +292,7 @@ def plan(
 def _held(metadata: ArrayMetadata, how: WriteOptions, where: str) -> ArrayMetadata:
     """Return metadata with gzip, which all formats have, where the format has not the source's."""
     try:
-        how.form.create(metadata, {}, where)
+        how.format.check(metadata, where)
     except MetadataError:
         return replace(metadata, compression=resolve("gzip"))
     return metadata

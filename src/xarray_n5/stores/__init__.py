@@ -96,6 +96,6 @@ def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: in
         yield key
 
 
-def name_of_root(store: Store) -> str:
-    """Return what a root node is called: its directory's name, but "data" in a container."""
-    return "data" if not store.name or "." in store.name or ":" in store.name else store.name
+def name_of_root(name: str) -> str:
+    """Return the name of a root node: its directory's, but "data" in a container."""
+    return "data" if not name or "." in name or ":" in name else name

@@ -13,13 +13,12 @@ from xarray_n5.arrays.group import open_array, open_existing
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeExistsError
-from xarray_n5.formats import FORMATS
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.writing.completed import NOT_UNFINISHED, is_finished
 from xarray_n5.writing.inputs import aligned_blocks
-from xarray_n5.writing.resume import all_done, forget_overlapped, renew, resume, sweep_documents
+from xarray_n5.writing.resume import all_done, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.write import Write
 
@@ -73,8 +72,7 @@ class WritePlan:
         request, write = self.request, replace(self.write, whole=whole)
         options = request.options
         if options.resume:
-            documents = [name for form in FORMATS.values() for name in form.documents]
-            sweep_documents(options.store, request.path, documents)
+            options.container.sweep(request.path)
         array = self.array.make_room() if self.array is not None else None
         if self.resumed:
             renew(write, deferred=request.deferred)
@@ -102,7 +100,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     options, source = request.options, request.source
     target, start = _target(request)
     if (target is not None or request.mode == "w") and (options.resume or not request.appends):
-        identity = options.store.identity(request.path)
+        identity = options.container.identity(request.path)
         check_independent(source, [identity], exists=lambda: _exists(request))
     sides = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
@@ -133,12 +131,12 @@ def _with_chunks(request: WriteRequest) -> WriteRequest:
     if request.chunks is not None or request.region is not None or not request.in_memory:
         return request
     options = request.options
-    existing = open_existing(options.store, request.path, request.mode, format=options.form.name)
+    existing = open_existing(options.container, request.path, request.mode)
     return replace(request, chunks="auto") if existing is None else request
 
 
 def _exists(request: WriteRequest) -> bool:
-    return open_existing(request.options.store, request.path, "a") is not None
+    return open_existing(request.options.container, request.path, "a") is not None
 
 
 def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) -> WritePlan:
@@ -157,7 +155,7 @@ def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) 
 
 def _refuse_ended(request: WriteRequest, target: Array) -> NoReturn:
     """Raise where an array exists, and no write of it is unfinished."""
-    source, store = request.source, request.options.store
+    source, container = request.source, request.options.container
     found = f"an array, {target.shape} {target.dtype}"
     hint = NOT_UNFINISHED
     if (target.shape, target.dtype) != (source.shape, as_dtype(source.dtype, target.url)):
@@ -165,13 +163,13 @@ def _refuse_ended(request: WriteRequest, target: Array) -> NoReturn:
             f"nothing of it is unfinished, and it is another than {source.shape} {source.dtype}: "
             "choose another path, or replace it with mode='w'"
         )
-    raise NodeExistsError(store.url, request.path, found, hint)
+    raise NodeExistsError(container.url, request.path, found, hint)
 
 
 def _plan_array(request: WriteRequest, sides: tuple[int, ...]) -> ArrayPlan:
     source, options = request.source, request.options
     return plan_array(
-        options.store,
+        options.container,
         request.path,
         shape=source.shape,
         dtype=source.dtype,
@@ -206,11 +204,11 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     options = request.options
     if request.region is None:
         mode = "a" if options.resume else request.mode
-        existing = open_existing(options.store, request.path, mode, **options.opening)
+        existing = open_existing(options.container, request.path, mode, **options.opening)
         return existing, (0,) * request.source.ndim
     target = request.target
     if target is None:
-        target = open_array(options.store, request.path, mode="r+", **options.opening)
+        target = open_array(options.container, request.path, mode="r+", **options.opening)
     return target, _region_start(request.region, request.source, target)
 
 

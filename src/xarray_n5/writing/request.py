@@ -9,13 +9,9 @@ import xarray as xr
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.detect import format_to_write, path_in
-from xarray_n5.formats import Zarr2
-from xarray_n5.formats.containers import open_container
-from xarray_n5.formats.keyed import consolidate
+from xarray_n5.formats.open import open_container
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
-from xarray_n5.stores import fresh
 from xarray_n5.writing.inputs import blocks_of, names_of
 from xarray_n5.writing.self_reads import check_one_process
 
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.chunk_io import EdgeChunks
-    from xarray_n5.formats.protocol import KeyedFormat
+    from xarray_n5.formats.protocol import Container, Format
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.stores.protocol import Store
@@ -41,9 +37,7 @@ PartialChunks: TypeAlias = Literal["error", "merge"]
 class WriteOptions:
     """The container of a write, opened once, and the options that all of its arrays share."""
 
-    store: Store
-    form: KeyedFormat
-    """The container's format."""
+    container: Container
     root: str = ""
     """The path of the group that the URL names."""
     mode: Mode = "w-"
@@ -62,9 +56,9 @@ class WriteOptions:
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
         check_option("partial_chunks", self.partial_chunks, "error", "merge")
-        if self.consolidated and self.form.name != Zarr2.name:
+        if self.consolidated and not self.format.consolidates:
             raise ValueError(
-                f"consolidated=True is for Zarr v2; {self.form.name} has no consolidated metadata"
+                f"consolidated=True is for Zarr v2; {self.format.name} has no consolidated metadata"
             )
 
     @classmethod
@@ -86,23 +80,30 @@ class WriteOptions:
         OneWriterError
             If tasks would be computed now, by several processes, into a file with one writer.
         """
-        store, root = open_container(url, "", storage_options)
-        store = fresh(store)
-        if computed and store.one_writer:
-            check_one_process(store.url, *sources)
-        form = format_to_write(store, format)
-        store = store.with_fsync() if fsync else store
-        return cls(store=store, form=form, root=root, deferred=not computed, **options)
+        container, root = open_container(url, "", storage_options, format)
+        if computed and container.format.one_writer:
+            check_one_process(container.url, *sources)
+        container = container.with_fsync() if fsync else container
+        return cls(container=container, root=root, deferred=not computed, **options)
+
+    @property
+    def store(self) -> Store:
+        """The store of hidden files: markers, receipts, digests."""
+        return self.container.store
+
+    @property
+    def format(self) -> Format:
+        """The container's format."""
+        return self.container.format
 
     def path(self, path: str) -> str:
         """Return the path in the container of a node below the group that the URL names."""
-        return join(self.root, path_in(self.form.name, path))
+        return join(self.root, self.format.normalize_path(path))
 
     @property
     def opening(self) -> dict[str, Any]:
         """The options with which the arrays are opened."""
         return {
-            "format": self.form.name,
             "write_empty_chunks": self.write_empty_chunks,
             "edge_chunks": self.edge_chunks,
         }
@@ -110,8 +111,8 @@ class WriteOptions:
     def consolidate(self, path: str, *, default: bool) -> None:
         """Write the consolidated metadata of a group, if requested."""
         wanted = default if self.consolidated is None else self.consolidated
-        if wanted and self.form.name == Zarr2.name:
-            consolidate(self.store, path, self.form)
+        if wanted and self.format.consolidates:
+            self.container.consolidate(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

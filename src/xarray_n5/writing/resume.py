@@ -12,15 +12,13 @@ import numpy as np
 from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
-from xarray_n5.model.paths import join, meant_by
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.grid import Index
-    from xarray_n5.stores.protocol import Store
     from xarray_n5.writing.write import Write
 
 _EARLIER = "an earlier run"
@@ -111,20 +109,6 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
-    """Remove temporary files and folders of documents and nodes around and at a path."""
-    parts = path.split("/") if path else []
-    for depth in range(len(parts) + 1):
-        folder = "/".join(parts[:depth])
-        folders, files = store.list(folder)
-        left = [join(folder, name) for name in files if meant_by(name) in documents]
-        if left:
-            store.delete(left)
-        for name in folders:
-            if meant_by(name) is not None:
-                store.delete_tree(join(folder, name), next(iter(documents)))
 
 
 def _done_before(write: Write) -> Receipts:

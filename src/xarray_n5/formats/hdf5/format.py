@@ -48,7 +48,6 @@ class Hdf5:
 
     name: ClassVar[str] = "hdf5"
     documents: ClassVar[tuple[str, ...]] = DOCUMENTS
-    title: ClassVar[str] = "HDF5"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = True

@@ -65,7 +65,6 @@ class N5:
 
     name: ClassVar[str] = "n5"
     documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
-    title: ClassVar[str] = "N5"
     suffixes: ClassVar[tuple[str, ...]] = (".n5",)
     pads: ClassVar[bool] = False
     one_writer: ClassVar[bool] = False

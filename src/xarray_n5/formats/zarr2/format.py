@@ -44,7 +44,6 @@ class Zarr2:
 
     name: ClassVar[str] = "zarr2"
     documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
-    title: ClassVar[str] = "Zarr v2"
     suffixes: ClassVar[tuple[str, ...]] = (".zarr",)
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = False

@@ -1,23 +1,29 @@
-"""Whether a node is an array or a group: decided here, by what the node holds.
+"""Whether a node is an array or a group, by what it holds.
 
 Some writers put the members of an array on a group: BigStitcher on ``setupN``, others when they
-copy attributes. Read as an array, such a group is nothing but fill values. So what lies in a node
-wins over what its attributes claim: a node that holds nodes, and no chunks of its own, is a group.
+copy attributes. Read as an array, such a group holds nothing but fill values. So the structure
+wins over attributes: a node that holds nodes, and no chunks of its own, is a group.
 
-Looking costs a listing. It is made where that is cheap (local disks), where something is odd (a
-name or an attribute that groups have), and, once for each array and process, where a selection
-finds no chunk at all. An ordinary array in an object store is opened without it.
+That costs a listing. It is made where it is cheap (local disks), where something is odd (a name
+or an attribute that groups have), and, once for each array and process, where a selection finds
+no chunk at all. An ordinary array in an object store is opened without it.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from xarray_n5.errors import N5Error, NodeNotFoundError
-from xarray_n5.formats.keyed import get_all_documents, get_safe_documents
+from xarray_n5.formats.documents import (
+    get_all_documents,
+    get_safe_documents,
+    prefetch_documents,
+    where,
+)
+from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata, lists_levels
 from xarray_n5.model.paths import join
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores.protocol import Listing, Store
 
 _GROUPS = re.compile(r"(?:.*/)?(?:setup\d+|timepoint\d+|t\d{5,})")
@@ -53,68 +58,45 @@ _DEPTH = 3
 """How many directories without documents may lie between a group and the first node in it."""
 
 _arrays: set[object] = set()
-"""Arrays without chunks that have been looked into in this process."""
+"""Arrays without chunks that are known to be arrays, by their identity."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """A node that its documents describe as an array."""
-
-    path: str
-    documents: Documents
-    metadata: ArrayMetadata
-
-
-def settle(
-    store: Store, path: str, form: KeyedFormat, documents: Documents, metadata: Metadata
-) -> Metadata:
-    """Return a node's metadata: those of a group where it only claims to be an array."""
-    return settle_all(store, form, [(path, documents, metadata)])[0]
-
-
-def settle_all(
-    store: Store, form: KeyedFormat, nodes: Sequence[tuple[str, Documents, Metadata]]
-) -> list[Metadata]:
-    """Return the metadata of several nodes; those in doubt are looked into together."""
-    claims = [
-        _Claim(path, documents, metadata)
-        for path, documents, metadata in nodes
-        if isinstance(metadata, ArrayMetadata) and _is_doubtful(store, path, documents, metadata)
-    ]
-    groups = {claim.path for claim in _look(store, form, claims)} if claims else set()
+def settle(store: Store, form: KeyedFormat, nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes, those that only claim to be arrays as groups; they are listed together."""
+    claims = [node for node in nodes if _is_doubtful(store, form, node)]
+    groups = {node.path for node in _groups_in(store, form, claims)} if claims else set()
     return [
-        form.as_group(documents, join(store.url, path, form.documents[0]))
-        if path in groups
-        else metadata
-        for path, documents, metadata in nodes
+        replace(node, metadata=form.as_group(node.documents, where(store, node.path, form)))
+        if node.path in groups
+        else node
+        for node in nodes
     ]
 
 
-def check_array(store: Store, path: str, form: KeyedFormat, metadata: ArrayMetadata) -> None:
-    """Raise where what was opened as an array turns out to be a group; one look in a process.
+def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetadata) -> None:
+    """Raise where what was opened as an array turns out to be a group; once in a process.
 
     Raises
     ------
     NodeNotFoundError
         Naming what to open instead.
     """
-    place = store.identity(path)
-    if store.one_writer or place in _arrays:
+    if form.one_writer or store.identity(path) in _arrays:
         return
-    if _look(store, form, [_Claim(path, {}, metadata)]):
-        raise no_array(store, path, form)
+    if _groups_in(store, form, [Node(path=path, metadata=metadata)]):
+        raise not_an_array(store, form, path)
     known_array(store, path)
 
 
 def known_array(store: Store, path: str) -> None:
-    """Note that an array was made here, into which nobody need look."""
+    """Note that a node is an array, which need not be listed to know it."""
     if store.batch > 1:
         _arrays.add(store.identity(path))
 
 
-def no_array(store: Store, path: str, form: KeyedFormat) -> NodeNotFoundError:
+def not_an_array(store: Store, form: KeyedFormat, path: str) -> NodeNotFoundError:
     """Return the error of opening a group that claims to be an array."""
-    inner = _first_array(store, path, form)
+    inner = _first_array(store, form, path)
     named = f", such as {inner!r}" if inner else ""
     hint = (
         "it is a group, although its metadata are those of an array: it holds nodes; open an "
@@ -123,54 +105,64 @@ def no_array(store: Store, path: str, form: KeyedFormat) -> NodeNotFoundError:
     return NodeNotFoundError(store.url, path, "array", hint)
 
 
-def read_below(store: Store, path: str, form: KeyedFormat) -> None:
-    """Read the documents of all nodes below a group, those of one depth together.
+def read_nodes(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[Node | N5Error]:
+    """Return the nodes at several paths as their documents describe them, or why they do not."""
+    found: list[Node | N5Error] = []
+    for path, documents in zip(paths, get_safe_documents(store, paths, form), strict=True):
+        try:
+            if isinstance(documents, N5Error):
+                raise documents
+            found.append(described(store, form, path, documents))
+        except N5Error as error:
+            found.append(error)
+    return found
 
-    That is for a store that remembers them: who walks through the nodes then finds them there.
+
+def described(store: Store, form: KeyedFormat, path: str, documents: Documents) -> Node:
+    """Return the node that documents describe."""
+    return Node(
+        path=path,
+        metadata=form.read(documents, where(store, path, form)),
+        described=bool(documents),
+        incomplete=bool(documents) and documents.keys() <= {".zattrs"},
+        documents=documents,
+    )
+
+
+def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
+    """Read the documents of all nodes below a group, those of one depth together, into a cache.
+
     Where a server lists nothing, nothing is read.
     """
     level = [path]
     while level:
         try:
             listings = store.list_many(level)
-        except Exception:  # noqa: BLE001 - servers refuse in many ways, and the walk will tell
+        except Exception:  # noqa: BLE001 - servers refuse in many ways; who reads later reports it
             return
         inner = [
-            join(place, name)
-            for place, (folders, _) in zip(level, listings, strict=True)
+            join(group, name)
+            for group, (folders, _) in zip(level, listings, strict=True)
             for name in _visible(folders)
         ]
-        level = _groups_among(store, form, inner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as above
+            prefetch_documents(store, inner, form)
+            nodes = [n for n in read_nodes(store, form, inner) if isinstance(n, Node)]
+            settled = settle(store, form, nodes)
+        level = [node.path for node in settled if isinstance(node.metadata, GroupMetadata)]
 
 
-def _groups_among(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[str]:
-    """Return the paths of groups; nodes that cannot be read are none."""
-    found: list[tuple[str, Documents, Metadata]] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the walk will tell
-        several = get_safe_documents(store, paths, form)
-        for path, documents in zip(paths, several, strict=True):
-            if isinstance(documents, N5Error):
-                continue
-            try:
-                found.append((path, documents, form.read(documents, path)))
-            except N5Error:
-                continue
-        settled = settle_all(store, form, found)
-    pairs = zip(found, settled, strict=True)
-    return [path for (path, _, _), node in pairs if isinstance(node, GroupMetadata)]
-
-
-def _is_doubtful(store: Store, path: str, documents: Documents, metadata: ArrayMetadata) -> bool:
-    if store.one_writer:
-        return False  # HDF5 itself tells a dataset from a group
-    attributes = metadata.attributes
-    odd = _GROUPS.fullmatch(path) or ".zgroup" in documents or lists_levels(attributes)
+def _is_doubtful(store: Store, form: KeyedFormat, node: Node) -> bool:
+    if not isinstance(node.metadata, ArrayMetadata) or form.one_writer:
+        return False  # HDF5 itself distinguishes a dataset from a group
+    attributes = node.metadata.attributes
+    odd = _GROUPS.fullmatch(node.path) or ".zgroup" in node.documents or lists_levels(attributes)
     return bool(store.batch == 1 or odd or _OF_GROUPS & attributes.keys())
 
 
-def _look(store: Store, form: KeyedFormat, claims: Sequence[_Claim]) -> list[_Claim]:
-    """Return those that are groups: one batch of listings, one of documents."""
+def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Node]:
+    """Return the claimed arrays that are groups: one batch of listings, one of documents."""
     listings = _listings(store, form, claims)
     names = [_names(listing) for listing in listings]
     paths = [join(claim.path, n) for claim, all_ in zip(claims, names, strict=True) for n in all_]
@@ -179,11 +171,11 @@ def _look(store: Store, form: KeyedFormat, claims: Sequence[_Claim]) -> list[_Cl
     except PermissionError:
         documents = iter([{}] * len(paths))
     groups = []
-    for claim, listing, asked in zip(claims, listings, names, strict=True):
-        own = {name: next(documents) for name in asked}
+    for claim, listing, tried in zip(claims, listings, names, strict=True):
+        own = {name: next(documents) for name in tried}
         nodes = {name for name, each in own.items() if _is_node(form, each)}
         nodes |= set(filter(_VIEWS.fullmatch, listing[0] if listing else ()))
-        chunks = listing is not None and _has_chunks(form, claim.metadata, listing, own)
+        chunks = listing is not None and _has_chunks(form, _array(claim), listing, own)
         nested = lists_levels(claim.metadata.attributes)
         if not nodes and not chunks and not nested and listing is not None:
             bare = [name for name, each in own.items() if each or not name.isdecimal()]
@@ -198,9 +190,13 @@ def _look(store: Store, form: KeyedFormat, claims: Sequence[_Claim]) -> list[_Cl
     return groups
 
 
-def _listings(store: Store, form: KeyedFormat, claims: Sequence[_Claim]) -> list[Listing | None]:
+def _array(claim: Node) -> ArrayMetadata:
+    return cast("ArrayMetadata", claim.metadata)
+
+
+def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Listing | None]:
     """Return what is in each directory; None where that cannot be told, or would be long."""
-    short = [claim.path for claim in claims if _entries(form, claim.metadata) <= _LONG]
+    short = [claim.path for claim in claims if _entries(form, _array(claim)) <= _LONG]
     try:
         found = dict(zip(short, store.list_many(short), strict=True)) if short else {}
     except Exception:  # noqa: BLE001 - servers refuse in many ways
@@ -268,21 +264,20 @@ def _nodes_below(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[
     return []
 
 
-def _first_array(store: Store, path: str, form: KeyedFormat) -> str | None:
+def _first_array(store: Store, form: KeyedFormat, path: str) -> str | None:
     """Return the path of an array below a group, or None where none is found soon."""
     for _ in range(_DEPTH + 1):
         try:
             names = sorted(_visible(store.list(path)[0]), key=lambda name: (len(name), name))
             names = names[:_MOST] or list(_PROBES)
-            several = get_all_documents(store, [join(path, name) for name in names], form)
-            for name, documents in zip(names, several, strict=True):
-                node = form.read(documents, name)
-                inner = join(path, name)
-                if isinstance(settle(store, inner, form, documents, node), ArrayMetadata):
+            paths = [join(path, name) for name in names]
+            for inner, documents in zip(paths, get_all_documents(store, paths, form), strict=True):
+                (node,) = settle(store, form, [described(store, form, inner, documents)])
+                if isinstance(node.metadata, ArrayMetadata):
                     return inner
         except Exception:  # noqa: BLE001 - what cannot be listed must not hide the error
             return None
-        path = join(path, names[0])
+        path = paths[0]
     return None
 
 

@@ -1,0 +1,124 @@
+"""Read and write the documents of nodes in a key-value store."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from xarray_n5.errors import UnsafePathError
+from xarray_n5.formats.consolidated import DOCUMENTS, renew
+from xarray_n5.model.paths import UNFINISHED, join, meant_by
+from xarray_n5.stores import CachedStore, exclusive, fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.stores.protocol import Store
+
+_TRIES = 8
+"""How often documents are changed where somebody else changes them at the same time."""
+
+
+def where(store: Store, path: str, form: KeyedFormat) -> str:
+    """Return the name of a node's document for errors."""
+    return join(store.url, path, form.documents[0])
+
+
+def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
+    """Return the documents of one node."""
+    return get_all_documents(store, [path], form)[0]
+
+
+def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
+    """Return the documents of each node, fetched in one batch."""
+    keys = [join(path, name) for path in paths for name in form.documents]
+    found = iter([store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ())
+    several: list[Documents] = []
+    for _ in paths:
+        own = {name: next(found) for name in form.documents}
+        several.append({name: data for name, data in own.items() if data is not None})
+    return several
+
+
+def get_safe_documents(
+    store: Store, paths: Sequence[str], form: KeyedFormat
+) -> list[Documents | UnsafePathError]:
+    """Return the documents of each node, or why they are not read: one must not hide the others."""
+    try:
+        return list(get_all_documents(store, paths, form))
+    except UnsafePathError:
+        return [_documents_or_error(store, path, form) for path in paths]
+
+
+def _documents_or_error(store: Store, path: str, form: KeyedFormat) -> Documents | UnsafePathError:
+    try:
+        return get_documents(store, path, form)
+    except UnsafePathError as error:
+        return error
+
+
+def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> None:
+    """Read documents of nodes, and hints at unfinished writes, into a cache: one batch."""
+    if isinstance(store, CachedStore) and store.batch > 1:
+        with suppress(OSError, UnsafePathError):  # what cannot be read together is read apart
+            names = (*form.documents, UNFINISHED)
+            store.get_many([join(path, name) for path in paths for name in names])
+
+
+def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
+    """Write a node's documents, what makes it one last; remove those that it no longer has."""
+    stale = sorted(before.keys() - after.keys())
+    with exclusive(store, path):
+        _write(store, path, after)
+        if stale:
+            store.delete([join(path, name) for name in stale])
+    renew(store, path, [*after, *stale])
+
+
+def change_documents(
+    store: Store, path: str, form: KeyedFormat, change: Callable[[Documents], Documents]
+) -> None:
+    """Change documents of a node, without losing what others change at the same time.
+
+    `change` returns the documents to write, of those that are stored. Where the store has no
+    locks, it is called again until nothing changes any more: another change may have come between.
+    """
+    for _ in range(_TRIES):
+        with exclusive(store, path) as alone:
+            before = get_documents(fresh(store), path, form)
+            written = change(before)
+            changed = {name: data for name, data in written.items() if before.get(name) != data}
+            _write(store, path, changed)
+        renew(store, path, list(written))
+        if alone or not changed:
+            return
+
+
+def _write(store: Store, path: str, documents: Documents) -> None:
+    for name, data in documents.items():
+        store.set(join(path, name), data)
+
+
+def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
+    """Remove a node and all below it, its first document before all else."""
+    store.delete_tree(path, form.documents[0])
+    if DOCUMENTS.issuperset(form.documents):
+        renew(store, path, None)
+
+
+def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
+    """Remove partial documents, and partly removed nodes, that killed writers left.
+
+    Those at a node and in the groups around it are removed.
+    """
+    parts = path.split("/") if path else []
+    for depth in range(len(parts) + 1):
+        folder = "/".join(parts[:depth])
+        folders, files = store.list(folder)
+        left = [join(folder, name) for name in files if meant_by(name) in documents]
+        if left:
+            store.delete(left)
+        for name in folders:
+            if meant_by(name) is not None:
+                store.delete_tree(join(folder, name), next(iter(documents)))

@@ -1,0 +1,59 @@
+"""Errors of nodes that are absent, or of another kind, with hints at what is there instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xarray_n5.dialects.bdv import container_of
+from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats.structure import not_an_array
+from xarray_n5.model.metadata import ArrayMetadata
+
+if TYPE_CHECKING:
+    from xarray_n5.formats.protocol import KeyedFormat, Kind, Node
+    from xarray_n5.stores.protocol import Store
+
+_ZARR = (".zarray", ".zgroup")
+
+_SHOWN = 10
+"""How many names an error lists."""
+
+
+def not_found(store: Store, form: KeyedFormat, node: Node, kind: Kind) -> NodeNotFoundError:
+    """Return the error of opening a node that is absent, or of another kind."""
+    if kind == "group" and isinstance(node.metadata, ArrayMetadata):
+        return NodeNotFoundError(store.url, node.path, kind, "it is an array: use open_array")
+    if kind == "array" and isinstance(form.read(node.documents, ""), ArrayMetadata):
+        return not_an_array(store, form, node.path)
+    return NodeNotFoundError(store.url, node.path, kind, _hint(store, form, node.path))
+
+
+def _hint(store: Store, form: KeyedFormat, path: str) -> str:
+    """Return what there is instead of a node, or nothing where that is unknown."""
+    try:
+        if store.exists(path) or store.exists(""):
+            return _file(store)
+        while True:
+            folders, files = store.list(path)
+            if "zarr.json" in files:
+                return f"{path or '/'!r} is Zarr v3 (zarr.json): use engine='zarr'"
+            if zarr := sorted(set(files) & set(_ZARR) - set(form.documents)):
+                return f"{path or '/'!r} is Zarr v2 ({zarr[0]}): use format='zarr2'"
+            if folders or not path or not set(form.documents).isdisjoint(files):
+                break
+            path = path.rpartition("/")[0]
+    except Exception:  # noqa: BLE001 - a server that lists nothing must not hide the real error
+        return ""
+    names = [name for name in folders if not name.startswith(".")]
+    if not names:
+        there = not set(form.documents).isdisjoint(files)
+        return "" if there else "the container is empty or does not exist"
+    shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
+    return f"{path or '/'!r} holds {shown}"
+
+
+def _file(store: Store) -> str:
+    """Return the kind of a file that is not a container."""
+    if store.name.endswith(".xml") and (named := container_of(store.get("") or b"")):
+        return f"that is XML of BigDataViewer: open the container that it is about, {named!r}"
+    return "it is a file, and no HDF5 on a local disk"

@@ -1,0 +1,221 @@
+"""Open containers: the format at a location, and the path of a node in it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import FORMATS, N5, Hdf5, Zarr2, get_format
+from xarray_n5.formats.containers import open_container as find_store
+from xarray_n5.formats.documents import get_documents, where
+from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.formats.structure import described, settle
+from xarray_n5.formats.unfinished import warn_unfinished
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
+from xarray_n5.stores import CachedStore, fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xarray_n5.formats.protocol import Container, Documents, KeyedFormat, Node
+    from xarray_n5.stores.protocol import Store
+
+CONTAINERS = (KeyedContainer,)
+"""The kinds of containers."""
+
+_NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
+"""Suffixes of files that are not containers; no directory of arrays is called so."""
+
+
+def open_container(
+    url: object,
+    path: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+) -> tuple[Container, str]:
+    """Open a container to write into; return it, and the normalised path of a node in it.
+
+    Its format is the given one, that of its root, or, of a new container, that of its name; N5
+    otherwise. A container is returned as it is, but without caches.
+
+    Raises
+    ------
+    MetadataError
+        If it cannot hold the format, or a new container is called like a file of another kind.
+    """
+    if isinstance(url, CONTAINERS):
+        return url.fresh(), url.format.normalize_path(path)
+    store, path = _find_store(url, path, storage_options, format)
+    return KeyedContainer(fresh(store), format_to_write(store, format)), path
+
+
+def find_node(
+    url: object,
+    path: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+    *,
+    writable: bool = False,
+    cached: bool = False,
+) -> tuple[Container, Node]:
+    """Return the container that a user names, and the node at a path in it.
+
+    The format is that of the node's documents; where it has none, as :func:`open_container` finds
+    it. Containers of newer versions, and arrays whose write has not ended, are warned of.
+
+    Parameters
+    ----------
+    writable
+        Whether the node is written into; no copies that a cache keeps are read then.
+    cached
+        Whether the container reads metadata and listings once.
+    """
+    if isinstance(url, CONTAINERS):
+        container = url.fresh() if writable else url
+        node = container.node(container.format.normalize_path(path))
+        if not writable:
+            _warn_unfinished(container.store, node)
+        return container, node
+    store, path = _find_store(url, path, storage_options, format)
+    store = fresh(store) if writable else CachedStore(store) if cached else store
+    ahead = _look_ahead(store, path, format)
+    form, documents = _locate(ahead, path, format)
+    if path:
+        KeyedContainer(ahead, form).check_version()
+    else:
+        form.check_container(documents, where(store, "", form))
+    (node,) = settle(ahead, form, [described(ahead, form, path, documents)])
+    if not writable:
+        _warn_unfinished(ahead, node)
+    return KeyedContainer(store, form), node
+
+
+def _warn_unfinished(store: Store, node: Node) -> None:
+    if isinstance(node.metadata, ArrayMetadata):
+        warn_unfinished(store, [node.path])
+
+
+def _find_store(
+    url: object, path: str, storage_options: Mapping[str, Any] | None, name: str | None
+) -> tuple[Store, str]:
+    """Return the store of a container, and the normalised path of a node in it.
+
+    Only for a path that formats read in different ways, the container's format is looked up.
+    """
+    if is_peculiar(path):
+        store, inner = find_store(url, "", storage_options)
+        return store, join(inner, format_of(store, name).normalize_path(path))
+    return find_store(url, get_format(name).normalize_path(path), storage_options)
+
+
+def format_of(store: Store, name: str | None = None) -> KeyedFormat:
+    """Return the given format, or that of the root, or of the container's name."""
+    return _suiting(store, name) if name else _format_found(store)[0]
+
+
+def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
+    """Return the given format, or that of the container; a new one has its name's.
+
+    Raises
+    ------
+    MetadataError
+        If a new container is called like a file of another kind.
+    """
+    if name:
+        return _suiting(store, name)
+    form, new = _format_found(store)
+    if not new or not form.suffixes:
+        return form
+    if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
+        raise MetadataError(
+            f"{store.url}: {ending} files are not written, and a directory should not be called "
+            "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
+        )
+    return FORMATS[N5.name] if form.name == Zarr2.name and _is_n5(store) else form
+
+
+def _locate(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
+    """Return the format that has documents at `path`, and these."""
+    candidates = [_suiting(store, name)] if name else [FORMATS[each] for each in store.formats]
+    for form in candidates:
+        documents = get_documents(store, path, form)
+        if documents:
+            return form, documents
+    return (candidates[0] if name or not path else format_of(store)), {}
+
+
+def _suiting(store: Store, name: str) -> KeyedFormat:
+    form = get_format(name)
+    if name not in store.formats:
+        raise MetadataError(
+            f"{store.url} can hold {' or '.join(store.formats)}, not {name}: HDF5 is one file, "
+            "named *.h5; the others are directories"
+        )
+    return form
+
+
+def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
+    """Return the format of the root, and whether no document but the name alone states it."""
+    try:
+        form, documents = _locate(store, "", None)
+    except PermissionError:
+        return _format_named(store), False  # who may not read the root may read what is below
+    if documents or store.one_writer:
+        return form, False
+    if store.name.endswith(Hdf5.suffixes):
+        _check_no_file(store)
+    return _format_named(store), True
+
+
+def _format_named(store: Store) -> KeyedFormat:
+    """Return the format that the innermost name states, of the root or a directory around it."""
+    named = {suffix: FORMATS[n] for n in store.formats for suffix in FORMATS[n].suffixes}
+    above: Store | None = None if store.one_writer else store
+    while above is not None:
+        if ending := _ending(above.name, named):
+            return named[ending]
+        above = above.parent()
+    return FORMATS[store.formats[0]]
+
+
+def _is_n5(store: Store) -> bool:
+    """Return whether a container that is called Zarr holds N5, or is in an N5 container."""
+    folders, _ = store.list("")  # TensorStore leaves roots without documents
+    above: Store | None = store
+    while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
+        above = above.parent()
+    documents = [join(each, N5.documents[0]) for each in folders]
+    return any(store.get_many(documents)) or bool(above and above.get(N5.documents[0]))
+
+
+def _ending(name: str, endings: Iterable[str]) -> str:
+    return next(filter(name.lower().endswith, endings), "")
+
+
+def _check_no_file(store: Store) -> None:
+    """Raise where a container that is called like an HDF5 file would be something else."""
+    if store.exists(""):
+        raise MetadataError(f"{store.url} is a file, and no HDF5: choose another place")
+    if not any(store.list("")):
+        raise MetadataError(
+            f"{store.url}: HDF5 is read and written on local disks only; copy the file, choose "
+            "another name, or say what it is with format="
+        )
+
+
+def _look_ahead(store: Store, path: str, name: str | None) -> Store:
+    """Return the store with the documents that reading a node takes, requested at once."""
+    form = FORMATS.get(name or store.formats[0])
+    if store.batch == 1 or form is None:
+        return store
+    kept = store if isinstance(store, CachedStore) else CachedStore(store)
+    around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
+    keys = dict.fromkeys(join(node, each) for node in around for each in form.documents)
+    with suppress(PermissionError):  # who may not read the root may read what is below
+        try:
+            kept.get_many([*keys, join(path, UNFINISHED)])
+        except OSError:  # what only hints at a write must not be in the way
+            kept.get_many(list(keys))
+    return kept

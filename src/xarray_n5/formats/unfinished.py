@@ -1,0 +1,48 @@
+"""Nodes into which a write has begun and not ended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.paths import UNFINISHED, WRITING, join
+from xarray_n5.stores import CachedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xarray_n5.stores.protocol import Store
+
+
+def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
+    """Return the paths of nodes into which a write has begun and not ended.
+
+    A small file beside each is requested, in one batch; only where it is found, the node's folder
+    is listed to make sure. Where a server refuses that, none is returned.
+    """
+    wanted = list(paths)
+    with suppress(OSError, UnsafePathError):
+        hints = store.get_many([join(path, UNFINISHED) for path in wanted]) if wanted else []
+        likely = [path for path, hint in zip(wanted, hints, strict=True) if hint is not None]
+        listed = store.list_many(likely) if likely else ()
+        return {
+            path
+            for path, (folders, _) in zip(likely, listed, strict=True)
+            if any(name.startswith(WRITING) for name in folders)
+        }
+    return set()
+
+
+def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
+    """Warn of arrays whose write has not ended; of each once, as long as the store remembers."""
+    warned = store.warned if isinstance(store, CachedStore) else set()
+    for path in sorted(unfinished(store, paths) - warned):
+        warned.add(path)
+        warn(
+            f"{path or '/'!r} in {store.url!r} is unfinished: a write has begun and not ended; "
+            "chunks that it has not written read as fill values. If it is not running, repeat the "
+            "same call with resume=True",
+            UnfinishedWriteWarning,
+        )
