@@ -285,7 +285,7 @@ def test_no_room_is_made_for_strings_that_are_only_claimed(name: str, others: li
     for count in ((1 << 31) - 1, 64):
         chunk = struct.pack("<I", count) + bytes(60)
         array = open_array(zarr(chunk, {"id": name}, *others, dtype="|O"), "a")
-        with pytest.raises(ChunkError, match="64 were expected"):
+        with pytest.raises(ChunkError, match=r"\b64\b.*expected"):
             array[...]
 
 
@@ -294,7 +294,7 @@ def test_thousands_of_empty_streams_take_no_time(bomb: str) -> None:
     kind = {"gzip": "gzip", "bz2": "bzip2", "xz": "xz"}[bomb.split(maxsplit=1)[0]]
     array = open_array(n5(HEADER + BOMBS[bomb]() * 400, kind), "a")
     began = time.process_time()
-    with pytest.raises(ChunkError, match="64 were expected"):
+    with pytest.raises(ChunkError, match=r"\b64\b.*expected"):
         array[...]
     assert time.process_time() - began < 20  # minutes, where each stream copies all that follow
 

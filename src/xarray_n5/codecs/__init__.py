@@ -1,7 +1,7 @@
-"""Bytes to bytes: what stands between a chunk's elements and its file.
+"""Codecs: encode bytes as bytes.
 
-A compression's members in ``attributes.json`` are its fields, in camel case. Adding one is a file
-here and a line in the table; outsiders add theirs with :func:`register_compression`.
+The JSON members of a compression are its fields, in camel case. To add one, add a file and a line
+in the table; users add theirs with :func:`register_compression`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.lz4 import Lz4
 from xarray_n5.codecs.lzma import Lzma
 from xarray_n5.codecs.numcodecs import ALLOWED, Numcodecs
+from xarray_n5.codecs.parameters import as_int
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.xz import Xz
 from xarray_n5.codecs.zstd import Zstd
@@ -57,25 +58,25 @@ def register_compression(kind: type[Compression]) -> None:
     Raises
     ------
     TypeError
-        If it is not such a class.
+        If `kind` is not such a class.
     ValueError
-        If another one has that name.
+        If another compression has its name.
     """
     if not _is_compression_class(kind):
-        raise TypeError(f"{kind!r} is no dataclass with a name, encode and decode")
+        raise TypeError(f"{kind!r} is not a dataclass with a name, encode and decode")
     if COMPRESSIONS.setdefault(kind.name, kind) is not kind:
         raise ValueError(f"the compression {kind.name!r} exists; choose another name")
 
 
 def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compression:
-    """Return the compression that a user means: by name, by members, as it is; None is raw.
+    """Return the compression for a user's name, members or instance; None is raw.
 
     Raises
     ------
     TypeError
         If it is none of these.
     MetadataError
-        If a member is unknown or has a value that it cannot have.
+        If a member is unknown or invalid.
 
     Examples
     --------
@@ -90,12 +91,12 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
             _check_known(compression, made)
         return made
     if not _is_compression_class(type(compression)):
-        raise TypeError(f"{compression!r} is no compression's name, members or instance")
+        raise TypeError(f"{compression!r} is not a compression, its name or its members")
     return compression
 
 
 def _check_known(members: Mapping[str, Any], made: Compression) -> None:
-    """Raise where users name members that mean nothing: in a file they are somebody else's."""
+    """Raise for unknown members; only in files are they ignored."""
     own = made.known if isinstance(made, Numcodecs) else set(map(_member, fields(made)))
     if unknown := sorted(members.keys() - own - {"type", "id"}):
         name = members.get("type", made.name)
@@ -103,17 +104,17 @@ def _check_known(members: Mapping[str, Any], made: Compression) -> None:
 
 
 def from_json(members: object) -> Compression:
-    """Return the compression that a member of ``attributes.json`` describes.
+    """Return the compression that JSON members describe.
 
-    Members that are not known are passed over, those that are absent or null have their default.
-    A text alone is a type without parameters, as ``compressionType`` was in the first N5.
+    Unknown members are ignored; members that are absent or null have their defaults. A string is
+    a type without parameters, as ``compressionType`` was in the first version of N5.
 
     Raises
     ------
     MetadataError
-        If a member has a value that it cannot have.
+        If a member is invalid.
     UnknownCompressionError
-        If the type is not known.
+        If the type is unknown.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def from_json(members: object) -> Compression:
     if isinstance(given, Mapping):
         match given:
             case {"type": Lz4.name, "id": "lz4"}:
-                # zarr-python's framing is its own; what is written there must be so, too.
+                # zarr-python frames LZ4 its own way.
                 return Numcodecs(dict(given))
             case {"type": str(name)} if name in COMPRESSIONS:
                 return _make(COMPRESSIONS[name], given)
@@ -132,11 +133,11 @@ def from_json(members: object) -> Compression:
                 return Numcodecs(dict(given))
             case {"type": str(name)} | {"id": str(name)}:
                 raise UnknownCompressionError(name, COMPRESSIONS)
-    raise MetadataError(f"'compression' is {members!r}; an object with a 'type' is needed")
+    raise MetadataError(f"'compression' is {members!r}; expected an object with a 'type'")
 
 
 def to_json(compression: Compression) -> dict[str, Any]:
-    """Return the members that describe `compression`: all of its parameters, and no others.
+    """Return the JSON members that describe `compression`.
 
     Examples
     --------
@@ -160,7 +161,7 @@ def _make(kind: type[Compression], members: Mapping[str, object]) -> Compression
     for field in fields(kind):
         found = members.get(_member(field))
         if found is not None:
-            values[field.name] = _whole(found)
+            values[field.name] = as_int(found)
         elif field.default is MISSING and field.default_factory is MISSING:
             raise MetadataError(f"compression {kind.name!r} needs the member {_member(field)!r}")
     try:
@@ -179,8 +180,3 @@ def _written(field: Field[Any], compression: Compression) -> Any:
     value = getattr(compression, field.name)
     instead = field.metadata.get("written")
     return instead.get(value, value) if instead else value
-
-
-def _whole(value: object) -> object:
-    # Gson writes whole numbers as 6.0 at times.
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Blosc frames, with c-blosc 1 as N5's and Zarr's writers use it."""
+"""Blosc frames of c-blosc 1, as N5 and Zarr store them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COPIED, _SNAPPY = 0x2, 2
 
 @dataclass(frozen=True, slots=True)
 class Blosc:
-    """Blocks that are shuffled by byte (1) or bit (2) or not (0), then compressed.
+    """Blosc with a compressor and a shuffle: none (0), by byte (1) or by bit (2).
 
     >>> bytes(Blosc().decode(Blosc(cname="zstd").encode(b"1234"), 4))
     b'1234'
@@ -31,7 +31,7 @@ class Blosc:
     name: ClassVar[str] = "blosc"
     cname: str = "lz4"
     clevel: int = 5
-    # -1 is Java's and numcodecs' choice by item size, which TensorStore refuses.
+    # -1 lets Java and numcodecs choose by item size; TensorStore refuses it.
     shuffle: int = field(default=1, metadata={"written": {-1: 1}})
     blocksize: int = 0
 
@@ -42,7 +42,7 @@ class Blosc:
         check_range("blocksize", self.blocksize, 0, (1 << 31) - 1)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one frame; elements are as wide as those of `data`."""
+        """Return one frame; the item size is that of `data`."""
         import numcodecs.blosc
 
         if self.cname == "snappy":
@@ -53,16 +53,15 @@ class Blosc:
         return frame
 
     def stored_size(self, head: bytes, size: int) -> int:
-        """Return how many bytes a frame has that begins so."""
+        """Return the size of a frame from its first bytes."""
         if len(head) < _HEADER.size:
             return _HEADER.size if size else 0
         return int(_HEADER.unpack_from(head)[-1])
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the frame holds: it tells itself how it was made.
+        """Return the content of the frame.
 
-        numcodecs starts blosc's threads, behind a lock, in the main thread only. In Dask's threads
-        each frame is decoded by itself, so that setting is best left alone.
+        numcodecs uses Blosc's threads in the main thread only, so Dask's threads do not compete.
         """
         decoded = np.empty(_decoded_size(bytes_of(data), size), np.uint8)
         if decoded.size:
@@ -73,16 +72,16 @@ class Blosc:
 
 
 def _decoded_size(view: memoryview, size: int) -> int:
-    """Return the size that the header tells, refusing what cannot be decoded."""
+    """Return the content's size from the header; raise if the frame cannot be decoded."""
     if len(view) < _HEADER.size:
-        raise EOFError(f"a blosc header has {_HEADER.size} bytes, here are {len(view)}")
+        raise EOFError(f"expected a blosc header of {_HEADER.size} bytes, got {len(view)}")
     _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
     if plain > size:
-        raise ValueError(f"the blosc frame holds {plain} bytes, {size} were expected")
+        raise ValueError(f"the blosc frame holds {plain} bytes, expected {size}")
     if plain and packed <= _HEADER.size:
-        raise ValueError("the blosc frame is a header alone, as n5-blosc writes with shuffle -1")
+        raise ValueError("the blosc frame is only a header, as n5-blosc writes with shuffle -1")
     if packed > len(view):
-        raise EOFError(f"the blosc frame has {packed} bytes, here are {len(view)}")
+        raise EOFError(f"expected a blosc frame of {packed} bytes, got {len(view)}")
     if flags >> 5 == _SNAPPY and not flags & _COPIED:
         raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
     return int(plain)

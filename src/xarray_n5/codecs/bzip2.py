@@ -24,9 +24,9 @@ class Bzip2:
         check_range("blockSize", self.block_size, 1, 9)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one stream: Java refuses several."""
+        """Return a single stream, because Java refuses several."""
         return bz2.compress(bytes_of(data), self.block_size)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the streams hold."""
+        """Return the content of the streams."""
         return read_streams(data, size, bz2.BZ2Decompressor, b"BZh")

@@ -1,6 +1,6 @@
 """DEFLATE streams, framed as gzip or as zlib (N5 README, "gzip").
 
-libdeflate does the work: it is faster than zlib, and lets other threads run meanwhile.
+libdeflate is faster than zlib and releases the GIL.
 """
 
 from __future__ import annotations
@@ -41,20 +41,19 @@ class Gzip:
         check_boolean("useZlib", self.use_zlib)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one gzip or zlib stream, without a time or a file name."""
+        """Return one gzip or zlib stream without time and file name."""
         level = _USUAL_LEVEL if self.level == -1 else self.level
         compress = deflate.zlib_compress if self.use_zlib else deflate.gzip_compress
         return compress(bytes_of(data), level)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the stream holds, however it is framed: some writers mislabel it.
+        """Return the content of a gzip or zlib stream, whatever `use_zlib` claims.
 
-        libdeflate reads one member of a known size. Several, which Java reads as one stream, and
-        any other size are left to zlib.
+        libdeflate decodes one member of a known size; zlib decodes anything else.
         """
         view = bytes_of(data)
         decompress = deflate.gzip_decompress if view[:2] == _MAGIC else deflate.zlib_decompress
-        if size:  # libdeflate takes 0 for unknown, and believes what the stream says of itself
+        if size:  # 0 means unknown to libdeflate
             try:
                 decoded = decompress(view, size)
             except deflate.DeflateError:

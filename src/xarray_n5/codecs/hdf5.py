@@ -1,4 +1,4 @@
-"""h5py, which only users of HDF5 files need, with the filters of hdf5plugin."""
+"""Import h5py with the HDF5 filters of hdf5plugin, when they are needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from xarray_n5.errors import MissingPackageError
 
 FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-"""What h5py raises for damaged files, and for types that numpy does not have."""
+"""Errors of h5py for damaged files and unsupported types."""
 
 
 def import_h5py(purpose: str = "HDF5 files", *, filters: bool = False) -> Any:
@@ -17,7 +17,7 @@ def import_h5py(purpose: str = "HDF5 files", *, filters: bool = False) -> Any:
     Parameters
     ----------
     purpose
-        What needs it, for the error.
+        The name of what needs it, for the error.
     filters
         Whether hdf5plugin is required; otherwise it is used if it is installed.
 
@@ -42,7 +42,7 @@ def import_h5py(purpose: str = "HDF5 files", *, filters: bool = False) -> Any:
 
 @functools.cache
 def _register(hdf5plugin: Any) -> None:
-    """Register hdf5plugin's filters in place of others.
+    """Replace filters of others by those of hdf5plugin.
 
     netCDF4 sets the plugin path to filters of its own HDF5, which fail in h5py's. hdf5plugin keeps
     such filters unless it is forced to replace them.

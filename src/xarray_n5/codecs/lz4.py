@@ -1,9 +1,9 @@
-"""LZ4 blocks, in the four framings that writers of N5 use under one name.
+"""LZ4 blocks in the four framings that writers of N5 use under one name.
 
-Written is lz4-java's (LZ4BlockOutputStream): blocks behind headers of 21 bytes, each ``LZ4Block``,
-a token (method and level), then little-endian int32 of the compressed size, the original size and
-a checksum; an empty block ends the stream. Read are also the LZ4 frame format (rust-n5), a bare
-block (z5), and numcodecs' block behind its size (zarr-python).
+The framing of lz4-java (LZ4BlockOutputStream) is written: each block after a header of 21 bytes,
+``LZ4Block``, a token (method and level), then as little-endian int32 the compressed size, the
+original size and a checksum; an empty block ends the stream. The LZ4 frame format (rust-n5), a bare
+block (z5) and a block after its size (zarr-python) are read, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SMALLEST, _LARGEST = 64, 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Lz4:
-    """LZ4 in blocks of so many bytes.
+    """LZ4 in blocks of `block_size` bytes.
 
     >>> bytes(Lz4().decode(Lz4().encode(b"1234"), 4))
     b'1234'
@@ -43,11 +43,11 @@ class Lz4:
     block_size: int = 1 << 16
 
     def __post_init__(self) -> None:
-        # z5 writes a level there, so reading takes any; encode is stricter.
+        # z5 writes a level here, so any number is read; encode is stricter.
         check_range("blockSize", self.block_size, 0, (1 << 31) - 1)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return the stream that lz4-java would write."""
+        """Return a stream of lz4-java."""
         if not _SMALLEST <= self.block_size <= _LARGEST:
             raise MetadataError(
                 f"lz4's 'blockSize' is {self.block_size}, as z5 writes it, whose framing is read "
@@ -60,9 +60,9 @@ class Lz4:
         return b"".join([*blocks, _HEADER.pack(_JAVA, _STORED | level, 0, 0, 0)])
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the stream holds, in whichever framing.
+        """Return the content of a stream in any framing.
 
-        No bare block begins like the others: it would refer to bytes before its first.
+        A bare block cannot begin like the other framings: it would refer to bytes before its first.
         """
         view = bytes_of(data)
         if view[: len(_JAVA)] == _JAVA:
@@ -74,7 +74,7 @@ class Lz4:
 
 @dataclass(frozen=True, slots=True)
 class SizedLz4:
-    """One LZ4 block behind its size, a little-endian uint32: numcodecs' framing, and Zarr's.
+    """One LZ4 block after its size as little-endian uint32, as numcodecs and Zarr store it.
 
     >>> int.from_bytes(bytes(SizedLz4().encode(b"1234"))[:4], "little")
     4
@@ -87,7 +87,7 @@ class SizedLz4:
         check_range("acceleration", self.acceleration, -(1 << 31), (1 << 31) - 1)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one block behind its size."""
+        """Return one block after its size."""
         import numcodecs.lz4
 
         block: bytes = numcodecs.lz4.compress(bytes_of(data), self.acceleration)
@@ -99,11 +99,11 @@ class SizedLz4:
 
         view = bytes_of(data)
         if len(view) <= _SIZE:
-            raise EOFError(f"an LZ4 block and its size have more than {len(view)} bytes")
+            raise EOFError(f"expected an LZ4 block after its size, got {len(view)} bytes")
         stored = int.from_bytes(view[:_SIZE], "little")
         if stored > size:
-            raise ValueError(f"the LZ4 block holds {stored} bytes, {size} were expected")
-        # numcodecs refuses an empty block, which it writes itself.
+            raise ValueError(f"the LZ4 block holds {stored} bytes, expected {size}")
+        # numcodecs writes empty blocks, but refuses to read them.
         return numcodecs.lz4.decompress(view) if stored else b""
 
 
@@ -120,13 +120,13 @@ def _checksum(block: bytes | memoryview) -> int:
 
 
 def _decode_java(view: memoryview, size: int) -> bytes:
-    """Return what lz4-java's blocks hold, up to the end mark, which may be absent."""
+    """Return the content of lz4-java's blocks; the empty last block may be absent."""
     blocks: list[bytes | memoryview] = []
     left, start = size, 0
     while start + _HEADER.size <= len(view):
         magic, token, packed, original, checksum = _HEADER.unpack_from(view, start)
         if magic != _JAVA:
-            raise ValueError(f"byte {start} of the LZ4Block stream is no block header")
+            raise ValueError(f"byte {start} of the LZ4Block stream is not a block header")
         if original == 0:
             break
         start += _HEADER.size
@@ -154,7 +154,7 @@ def _decode_java_block(
 
 
 def _decode_bare(view: memoryview, size: int) -> bytes:
-    """Return what a block holds, be it alone or behind its uint32 size."""
+    """Return the content of a block, with or without its uint32 size before it."""
     if view[:4] == size.to_bytes(4, "little"):
         try:
             decoded = bytes(lz4.block.decompress(view[4:], uncompressed_size=size))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _DICTIONARY = 1 << 27
-"""The dictionary that a stream may ask for however small its content is; preset 9 has 1 << 26."""
+"""The largest dictionary that any stream may use; that of preset 9 has 1 << 26 bytes."""
 
 _LARGEST_DICTIONARY = (1 << 30) + (1 << 29)
 """The largest dictionary of liblzma's encoders."""
@@ -31,16 +31,16 @@ _MEMBERS = frozenset(
 
 
 def open_stream(size: int) -> lzma.LZMADecompressor:
-    """Return a decompressor of xz or LZMA streams, whose memory is bounded by the content's size.
+    """Return a decompressor of xz or LZMA streams for a content of `size` bytes.
 
-    A header of a few bytes can ask for a dictionary of 4 GiB.
+    Its memory is bounded: a header of a few bytes can request a dictionary of 4 GiB.
     """
     return lzma.LZMADecompressor(lzma.FORMAT_AUTO, _DICTIONARY + 2 * size)
 
 
 @dataclass(frozen=True, slots=True)
 class Lzma:
-    """LZMA in the container and with the filters that numcodecs' LZMA names."""
+    """LZMA with a container format and filters, as numcodecs' LZMA stores it."""
 
     name: ClassVar[str] = "lzma"
     format: int = lzma.FORMAT_XZ
@@ -67,19 +67,19 @@ class Lzma:
         return lzma.compress(bytes_of(data), self.format, self.check, self.preset, self.filters)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the streams hold, or the one that has no container."""
+        """Return the content of the streams; of a raw stream without container, there is one."""
         if self.format != lzma.FORMAT_RAW:
             return read_streams(data, size, functools.partial(open_stream, size), b"\xfd7zXZ\0")
         filters = self.filters or []
-        asked = max(each.get("dict_size", 0) for each in filters)
-        if asked > _DICTIONARY + 2 * size:
-            raise ValueError(f"the LZMA dictionary has {asked} bytes, for a content of {size}")
+        largest = max(each.get("dict_size", 0) for each in filters)
+        if largest > _DICTIONARY + 2 * size:
+            raise ValueError(f"the LZMA dictionary has {largest} bytes, for a content of {size}")
         new = functools.partial(lzma.LZMADecompressor, lzma.FORMAT_RAW, filters=filters)
         return read_streams(data, size, new, b"\0")
 
 
 def _check_filter(found: object) -> None:
-    """Raise MetadataError where a filter is not an object of whole numbers with an 'id'."""
+    """Raise MetadataError unless a filter is an object with an 'id' and integers."""
     if not isinstance(found, Mapping) or "id" not in found:
         raise MetadataError(f"one of 'filters' is {found!r}; expected an object with an 'id'")
     for name in found.keys() & _MEMBERS:
@@ -87,7 +87,7 @@ def _check_filter(found: object) -> None:
 
 
 def _check_chain(filters: list[dict[str, Any]]) -> None:
-    """Raise MetadataError where no stream can be made of the filters."""
+    """Raise MetadataError if liblzma refuses the chain of filters."""
     small = [{k: v if k != "dict_size" else min(v, 1 << 16) for k, v in f.items()} for f in filters]
     try:
         lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=small)

@@ -10,7 +10,7 @@ from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.lz4 import SizedLz4
 from xarray_n5.codecs.lzma import Lzma
-from xarray_n5.codecs.parameters import check_choice, check_range
+from xarray_n5.codecs.parameters import as_int, check_choice, check_range
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer, Compression
 
 CHECKSUMS = ("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3")
-"""Codecs that add four bytes to their input."""
+"""Codecs that add a checksum of four bytes."""
 
 COMPRESSORS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
-"""Codecs whose output has a size of its own."""
+"""Codecs that compress."""
 
 ALLOWED = (*CHECKSUMS, *COMPRESSORS, "shuffle")
-"""Ids of codecs from bytes to bytes. Others could run code from the file (pickle), or would need
-more than bytes."""
+"""Ids of the codecs in use. Others may run code from the file (pickle), or need more than bytes."""
 
 _CHECKSUM_SIZE = 4
 _LARGEST_ELEMENT = 1 << 20
@@ -36,7 +35,7 @@ _LARGEST_ELEMENT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Numcodecs:
-    """A codec with the members that it was written with.
+    """A codec of numcodecs, with its stored members.
 
     >>> Numcodecs({"type": "bz2", "id": "bz2", "level": 1}).encode(b"1234")[:3].tobytes()
     b'BZh'
@@ -50,7 +49,7 @@ class Numcodecs:
 
     @property
     def known(self) -> set[str]:
-        """The names of the parameters that the codec has."""
+        """The names of the codec's parameters."""
         return set(_KINDS[self.members["id"]][2])
 
     def encode(self, data: Buffer) -> Buffer:
@@ -58,7 +57,7 @@ class Numcodecs:
         return bytes_of(codec_of(self.members).encode(data))
 
     def stored_size(self, head: bytes, size: int) -> int:
-        """Return the least number of bytes that encode `size` bytes and begin like `head`."""
+        """Return the least encoded size of `size` bytes, from its first bytes."""
         codec = codec_of(self.members)
         return codec.stored_size(head, size) if isinstance(codec, Blosc) else 1
 
@@ -69,7 +68,7 @@ class Numcodecs:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """All first bytes of elements, then all second ones, and so on."""
+    """Store the first bytes of all elements, then the second ones, and so on."""
 
     name: ClassVar[str] = "shuffle"
     elementsize: int = 4
@@ -78,24 +77,24 @@ class Shuffle:
         check_range("elementsize", self.elementsize, 0, _LARGEST_ELEMENT)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return the bytes in that order."""
+        """Return the bytes shuffled."""
         import numcodecs
 
         return bytes_of(numcodecs.Shuffle(self.elementsize).encode(bytes_of(data)))
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the bytes in the order of elements."""
+        """Return the bytes unshuffled."""
         import numcodecs
 
         view = bytes_of(data)
         if len(view) > size:
-            raise ValueError(f"{len(view)} shuffled bytes, {size} were expected")
+            raise ValueError(f"expected {size} shuffled bytes, got {len(view)}")
         return bytes_of(numcodecs.Shuffle(self.elementsize).decode(view))
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A checksum of four bytes before or behind the data."""
+    """A checksum of four bytes before or after the data."""
 
     name: ClassVar[str] = "checksum"
     kind: str
@@ -118,7 +117,7 @@ class Checksum:
         return bytes_of(self._codec().encode(bytes_of(data)))
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the data, if it has the checksum."""
+        """Return the data; raise if its checksum differs."""
         view = bytes_of(data)
         if len(view) <= _CHECKSUM_SIZE:
             if size or len(view) < _CHECKSUM_SIZE:
@@ -154,25 +153,20 @@ _KINDS: dict[str, tuple[type[Compression], dict[str, Any], dict[str, str]]] = {
         for kind in CHECKSUMS
     },
 }
-"""For each id its class, numcodecs' defaults, and the fields that members become."""
+"""For each id the class, numcodecs' defaults, and the fields of the members."""
 
 
 def codec_of(members: Mapping[str, Any]) -> Compression:
-    """Return the codec that a configuration of numcodecs describes; other members are ignored.
+    """Return the codec for a configuration of numcodecs; unknown members are ignored.
 
     Raises
     ------
     MetadataError
-        If it is not a known one, or a member has a value that it cannot have.
+        If the codec is unknown or a member is invalid.
     """
     check_choice("id", members.get("id"), ALLOWED)
     if members["id"] == "jenkins_lookup3" and members.get("prefix") is not None:
         raise MetadataError("'prefix' is not supported: JSON cannot hold its bytes")
     kind, usual, names = _KINDS[members["id"]]
-    given = {to: _whole(members[key]) for key, to in names.items() if members.get(key) is not None}
+    given = {to: as_int(members[key]) for key, to in names.items() if members.get(key) is not None}
     return kind(**{**usual, **given})
-
-
-def _whole(value: object) -> object:
-    # Gson writes whole numbers as 6.0 at times.
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Checks of parameters, which are named as in JSON."""
+"""Check parameters of compressions; errors name them as in JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ if TYPE_CHECKING:
 
 
 def check_range(name: str, value: object, low: int, high: int) -> None:
-    """Raise MetadataError where a parameter is no whole number between `low` and `high`."""
+    """Raise MetadataError unless a parameter is an integer from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MetadataError(f"{name!r} is {value!r}; a whole number from {low} to {high} is needed")
+        raise MetadataError(f"{name!r} is {value!r}; expected an integer from {low} to {high}")
 
 
 def check_boolean(name: str, value: object) -> None:
-    """Raise MetadataError where a parameter is neither true nor false."""
+    """Raise MetadataError unless a parameter is a boolean."""
     if not isinstance(value, bool):
-        raise MetadataError(f"{name!r} is {value!r}; true or false is needed")
+        raise MetadataError(f"{name!r} is {value!r}; expected true or false")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise MetadataError where a parameter is not one of the names in `choices`."""
+    """Raise MetadataError unless a parameter is one of `choices`."""
     if value not in choices:
-        raise MetadataError(f"{name!r} is {value!r}; one of {', '.join(choices)} is needed")
+        raise MetadataError(f"{name!r} is {value!r}; expected one of {', '.join(choices)}")
+
+
+def as_int(value: object) -> object:
+    """Return a whole float as an int: Gson sometimes writes 6 as 6.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes as they are."""
+    """Bytes without compression."""
 
     name: ClassVar[str] = "raw"
 
@@ -20,9 +20,9 @@ class Raw:
         return data
 
     def stored_size(self, head: bytes, size: int) -> int:  # noqa: ARG002
-        """Return how many bytes hold `size` of them."""
+        """Return `size`."""
         return size
 
     def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
-        """Return `data`, of whatever length."""
+        """Return `data`, of any length."""
         return data

@@ -1,4 +1,4 @@
-"""Views of bytes, and compressed streams that stand one after another in them."""
+"""Flat views of buffers, and concatenated compressed streams."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ if TYPE_CHECKING:
 
 
 _WINDOW = 1 << 12
-"""How many bytes a stream behind the first one is given to begin with."""
+"""The first bytes that the decompressor of a later stream gets."""
 
 
 def bytes_of(data: Buffer) -> memoryview:
-    """Return a flat view of the bytes, of big-endian elements too."""
+    """Return a flat view of a buffer's bytes."""
     return np.frombuffer(data, np.uint8).data
 
 
 class Decompressor(Protocol):
-    """What zlib, bz2, lzma and lz4.frame have to read one stream with."""
+    """A decompressor of one stream, as in zlib, bz2, lzma and lz4.frame."""
 
     @property
     def eof(self) -> bool:
-        """Whether the stream's end mark has been read."""
+        """Whether the end of the stream was reached."""
 
     @property
     def unused_data(self) -> bytes | None:
-        """What stands behind the end mark."""
+        """The bytes after the end of the stream."""
 
     def decompress(self, data: Any, max_length: int, /) -> bytes:
         """Return at most `max_length` bytes."""
 
 
 def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic: bytes) -> bytes:
-    """Return what the streams in `data` hold, `size` bytes at most.
+    """Return the content of concatenated streams, at most `size` bytes.
 
-    Behind the first stream, bytes that do not begin with `magic` are ignored, as are zeros (xz's
-    padding).
+    After the first stream, zeros (the padding of xz) and bytes that do not begin with `magic` are
+    ignored.
 
     Raises
     ------
     EOFError
-        If a stream has no end mark.
+        If a stream is truncated.
     ValueError
-        If there is more: a damaged stream may run on, and its checksum stands at its end.
+        If there are more than `size` bytes, as in a damaged stream.
     """
     pieces: list[bytes] = []
     view = bytes_of(data)
@@ -57,7 +57,7 @@ def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic
         pieces.append(piece)
         left -= len(piece)
         if not left:
-            raise ValueError(f"the compressed stream holds more than the {size} bytes expected")
+            raise ValueError(f"the compressed stream holds more than the expected {size} bytes")
         if end is None:
             raise EOFError(f"the compressed stream ends early, after {size + 1 - left} bytes")
         start = _skip_zeros(view, end)
@@ -68,10 +68,10 @@ def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic
 def _read_stream(
     view: memoryview, start: int, left: int, stream: Decompressor
 ) -> tuple[bytes, int | None]:
-    """Return at most `left` bytes of a stream, and where it ends; None if that was not reached.
+    """Return at most `left` bytes of a stream, and its end, or None if it was not reached.
 
-    The first stream gets all bytes at once. Later ones get a window that grows: each decompressor
-    copies the bytes behind its end mark, which takes forever where thousands of streams follow.
+    The first stream gets all bytes at once. Later ones get a growing window, because a decompressor
+    copies all bytes after its end, which is too slow for thousands of streams.
     """
     window = len(view) if start == 0 else _WINDOW
     pieces: list[bytes] = []

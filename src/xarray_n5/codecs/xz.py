@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Xz:
-    """LZMA2 in xz's container, with a preset from 0 (fast) to 9 (small)."""
+    """xz with a preset from 0 (fast) to 9 (small)."""
 
     name: ClassVar[str] = "xz"
     preset: int = 6
@@ -26,9 +26,9 @@ class Xz:
         check_range("preset", self.preset, 0, 9)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one stream: Java refuses several."""
+        """Return a single stream, because Java refuses several."""
         return lzma.compress(bytes_of(data), preset=self.preset)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what the streams hold, in xz's container or the older one."""
+        """Return the content of xz or LZMA streams."""
         return read_streams(data, size, functools.partial(open_stream, size), b"\xfd7zXZ\0")

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE, _SKIPPABLE_FIRST = b"\x2a\x4d\x18", 5
-"""How frames begin that are skipped: 16 of them differ in the lower half of the first byte."""
+"""The magic of skippable frames, without the lower half of its first byte."""
 
 _REPEATED, _COMPRESSED = 1, 2
-"""Kinds of blocks: one byte that occurs many times, and all that is compressed."""
+"""Types of blocks: a repeated byte, and compressed ones."""
 
 _LARGEST_BLOCK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Zstd:
-    """Zstandard at a level up to 22; negative ones are faster, 0 is its default.
+    """Zstandard at a level up to 22; negative levels are faster, 0 is the default.
 
     >>> bytes(Zstd().decode(Zstd(level=19).encode(b"1234"), 4))
     b'1234'
@@ -38,28 +38,28 @@ class Zstd:
         check_range("level", self.level, -(1 << 17), 22)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one frame that tells its content's size."""
+        """Return one frame that holds its content's size."""
         import numcodecs.zstd
 
         frame: bytes = numcodecs.zstd.compress(data, self.level)
         return frame
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the frames' content, which is allocated once its size is known to fit.
+        """Return the content of the frames; its size is checked before memory is allocated.
 
-        Streaming writers leave it out: their frames are decoded into `size` bytes, no more.
+        Frames without their size, as streaming writers leave them, are decoded to `size` bytes.
         """
         view = bytes_of(data)
-        told = _content_size(bytes(view[:18]))
-        if told is not None and told > size:
-            raise ValueError(f"the zstd frame holds {told} bytes, {size} were expected")
-        if told != size:
-            told, most = _total_size(view)
-            if told is None:
+        stated = _content_size(bytes(view[:18]))
+        if stated is not None and stated > size:
+            raise ValueError(f"the zstd frame holds {stated} bytes, expected {size}")
+        if stated != size:
+            stated, most = _total_size(view)
+            if stated is None:
                 return _decode_unknown(view, size, most)
-            if told > size:
-                raise ValueError(f"the zstd frames hold {told} bytes, {size} were expected")
-        return _decode_into(view, told)
+            if stated > size:
+                raise ValueError(f"the zstd frames hold {stated} bytes, expected {size}")
+        return _decode_into(view, stated)
 
 
 def _decode_into(view: memoryview, size: int) -> memoryview:
@@ -67,7 +67,7 @@ def _decode_into(view: memoryview, size: int) -> memoryview:
     import numcodecs.zstd
 
     decoded = np.empty(size, np.uint8)
-    if size:  # numcodecs takes a content of 0 bytes for damage
+    if size:  # numcodecs refuses empty content
         try:
             numcodecs.zstd.decompress(view, decoded)
         except RuntimeError as error:
@@ -78,9 +78,9 @@ def _decode_into(view: memoryview, size: int) -> memoryview:
 
 
 def _decode_unknown(view: memoryview, size: int, most: int) -> Buffer:
-    """Return the content of frames that do not tell its size: `size` bytes, or fewer.
+    """Return the content of frames that do not state its size: `size` bytes or fewer.
 
-    numcodecs decodes fewer only without a bound; so their blocks must not allow for many more.
+    numcodecs decodes fewer only without a bound, so their blocks must not hold many more.
     """
     import numcodecs.zstd
 
@@ -91,12 +91,12 @@ def _decode_unknown(view: memoryview, size: int, most: int) -> Buffer:
             raise
     decoded: bytes = numcodecs.zstd.decompress(view)
     if len(decoded) > size:
-        raise ValueError(f"the zstd frames hold {len(decoded)} bytes, {size} were expected")
+        raise ValueError(f"the zstd frames hold {len(decoded)} bytes, expected {size}")
     return decoded
 
 
 def _is_whole(view: memoryview) -> bool:
-    """Return whether the first frame's blocks all lie within the data."""
+    """Return whether the first frame is complete."""
     try:
         _walk(view, 0)
     except EOFError:
@@ -107,26 +107,26 @@ def _is_whole(view: memoryview) -> bool:
 
 
 def _total_size(view: memoryview) -> tuple[int | None, int]:
-    """Return the size that all frames tell, None if one does not; and the most that they can hold.
+    """Return the stated size of all frames, None if one has none, and the most they can hold.
 
     Raises
     ------
     EOFError
-        If a frame is cut off.
+        If a frame is truncated.
     ValueError
         If something else follows a frame.
     """
     total: int | None = 0
     most = start = 0
     while start < len(view) or not start:
-        told, room, start = _walk(view, start)
-        total = None if told is None or total is None else total + told
+        stated, room, start = _walk(view, start)
+        total = None if stated is None or total is None else total + stated
         most += room
     return total, most
 
 
 def _walk(view: memoryview, start: int) -> tuple[int | None, int, int]:
-    """Return the size that a frame tells, the most that its blocks hold, and its end.
+    """Return a frame's stated size, the most that its blocks hold, and its end.
 
     Source: RFC 8878, 3.1.
     """
@@ -156,9 +156,9 @@ def _within(view: memoryview, end: int) -> int:
 
 
 def _content_size(header: bytes) -> int | None:
-    """Return the size that the first frame tells of its content (3.1.1.1), None if it does not.
+    """Return the stated size of the first frame (3.1.1.1), or None if it has none.
 
-    It is 0 for something else, such as a frame that is skipped.
+    It is 0 for anything else, such as a skippable frame.
     """
     if not header.startswith(_MAGIC) or len(header) == len(_MAGIC):
         return 0
@@ -167,5 +167,5 @@ def _content_size(header: bytes) -> int | None:
     length = (int(single), 2, 4, 8)[code]
     window, dictionary = int(not single), (0, 1, 2, 4)[descriptor & 0b11]
     start = len(_MAGIC) + 1 + window + dictionary
-    told = int.from_bytes(header[start : start + length], "little")
-    return told + (256 if length == 2 else 0) if length else None  # noqa: PLR2004 - RFC 8878
+    stated = int.from_bytes(header[start : start + length], "little")
+    return stated + (256 if length == 2 else 0) if length else None  # noqa: PLR2004 - RFC 8878
