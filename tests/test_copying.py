@@ -36,7 +36,7 @@ from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.copying.cast import converted
 from xarray_n5.copying.copy import begin_copy
 from xarray_n5.copying.replica import Changes
-from xarray_n5.dialects.axis_order import keys_to_turn, turn
+from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
 from xarray_n5.model.roundtrip_attrs import COPIED
 
 if TYPE_CHECKING:
@@ -408,11 +408,11 @@ def test_a_matrix_and_labels_survive(tmp_path: Path) -> None:
 def test_turned_twice_is_as_it_was(from_n5_on: bool) -> None:
     attributes = {"multiscales": [image()], "resolution": [1, 2], "offset": [3, 4]}
     if not from_n5_on:
-        attributes = turn(attributes, list(attributes))
-    keys = keys_to_turn(attributes, "a", from_n5=from_n5_on)
+        attributes = reverse_lists(attributes, list(attributes))
+    keys = keys_to_reverse(attributes, "a", from_n5=from_n5_on)
     assert set(keys) == set(attributes)
-    assert turn(attributes, keys) != attributes
-    assert turn(turn(attributes, keys), keys) == attributes
+    assert reverse_lists(attributes, keys) != attributes
+    assert reverse_lists(reverse_lists(attributes, keys), keys) == attributes
 
 
 def test_numbers_of_a_copy_are_counted(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_placement_comes_whole_from_the_first_dialect_that_knows_it() -> None:
     with pytest.warns(UserWarning, match="disagree") as caught:
         geometry = read(attributes)
     assert facts(geometry) == facts(read({"transform": COSEM}))
-    assert geometry.spoken == ("cosem", "tensorstore")
+    assert geometry.dialects == ("cosem", "tensorstore")
     texts = [str(each.message) for each in caught]
     ending = "; cosem is believed (dialect='tensorstore' listens to the other)"
     what = "/: cosem and tensorstore metadata disagree on"

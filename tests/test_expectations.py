@@ -35,7 +35,9 @@ def level_in_zarr(place: Path, path: str) -> ArrayContext:
     group = json.loads((place / ".zattrs").read_text("utf-8"))
     above = len(path.split("/")) - 1
     parents = ({},) * above + (group,)
-    return ArrayContext(shape=tuple(array["shape"]), path=path, parents=parents, format="zarr2")
+    return ArrayContext(
+        shape=tuple(array["shape"]), path=path, parents=parents, lists_x_first=False
+    )
 
 
 def test_single_levels_are_where_n5_universe_says(corpus: Path) -> None:

@@ -40,7 +40,7 @@ class Sample:
     shape: tuple[int, ...] = (3, 20, 10)
     path: str = "p/s0"
     group: dict[str, Any] = field(default_factory=dict)
-    format: str = "n5"
+    lists_x_first: bool = True
 
     def node(self) -> ArrayContext:
         """The array that has the attributes."""
@@ -49,7 +49,7 @@ class Sample:
             shape=self.shape,
             path=self.path,
             parents=(self.group, {}),
-            format=self.format,
+            lists_x_first=self.lists_x_first,
         )
 
 
@@ -188,7 +188,7 @@ SAMPLES = {
         shape=(2, 2, 3, 4, 5),
         path="p/0",
         group=NGFF,
-        format="zarr2",
+        lists_x_first=False,
     ),
     "B10 _ARRAY_DIMENSIONS": Sample(
         dialect="array_dimensions",
@@ -201,7 +201,7 @@ SAMPLES = {
         attributes={"DIMENSION_LABELS": ["y", "x"]},
         means=[("y", None, None, 0.0), ("x", None, None, 0.0)],
         shape=(4, 5),
-        format="hdf5",
+        lists_x_first=False,
     ),
 }
 
@@ -482,7 +482,7 @@ def test_a_dialect_loses_nothing_silently(geometry: Geometry, name: str) -> None
 def test_ome_ngff_holds_any_geometry(geometry: Geometry) -> None:
     known = {"µm": "micrometer", "nm": "nanometer", "s": "second"}
     axes = tuple(replace(axis, unit=known.get(str(axis.unit), axis.unit)) for axis in geometry.axes)
-    node = ArrayContext(shape=(2,) * geometry.ndim, path="p/s0", format="zarr2")
+    node = ArrayContext(shape=(2,) * geometry.ndim, path="p/s0", lists_x_first=False)
     group, own = write_pyramid([(node, Geometry(axes))], "ngff")
     again = geometry_of(replace(node, attributes=own[0], parents=(group,)))
     for axis, other in zip(axes, again.axes, strict=True):

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.levels import view_of
 from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.pyramids import view_of
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
@@ -75,7 +75,7 @@ def load_context(
         parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
         beside=like.beside if like else {},
         xml=xml_beside(container) if inside and view_of(path) else None,
-        format="n5" if container.lists_x_first else container.format.name,
+        lists_x_first=container.lists_x_first,
         dtype=metadata.dtype,
     )
     return over_base(node, found[-1], others[-1]) if coarse else node

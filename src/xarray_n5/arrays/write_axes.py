@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.context import load_context
-from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
+from xarray_n5.dialects import DIALECTS, diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.protocol import units_of_values
@@ -58,8 +58,9 @@ def describe(
     node = load_context(container, path, replace(metadata, attributes={**before, **given}))
     try:
         geometry = as_geometry(axes, len(metadata.shape))
-        reverses = container.lists_x_first
-        said = write_geometry(geometry, metadata.shape, dialect, reverses=reverses)
+        said = write_geometry(
+            geometry, metadata.shape, dialect, lists_x_first=container.lists_x_first
+        )
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     stays = _quietly(node)
@@ -68,21 +69,21 @@ def describe(
             # Names alone do not move what is there, nor turn it round.
             _check(where, geometry, stays[0])
             return metadata, set()
-        if not lost(geometry, stays[0]) and not stays[1]:
+        if not diff(geometry, stays[0]) and not stays[1]:
             return metadata, set()
     clash = [key for key in said if key in given and given[key] != said[key]]
-    own = {key for name in stays[0].spoken for key in DIALECTS[name].keys}
+    own = {key for name in stays[0].dialects for key in DIALECTS[name].keys}
     own -= {"units"} if units_of_values(before) else set()
     clash += [key for key in said if key in before and key not in own and before[key] != said[key]]
     if clash:
         raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")
     found, odd = _quietly(replace(node, attributes={**before, **given, **said}))
     stale = (
-        own & before.keys() - said.keys() - given.keys() if lost(geometry, found) or odd else set()
+        own & before.keys() - said.keys() - given.keys() if diff(geometry, found) or odd else set()
     )
     kept = {key: value for key, value in before.items() if key not in stale}
     found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
-    if dialect is None and "transform" not in {*given, *kept} and lost(geometry, found):
+    if dialect is None and "transform" not in {*given, *kept} and diff(geometry, found):
         said |= {"transform": Cosem().write(geometry, node)["transform"]}
         found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
     _check(where, geometry, found)
@@ -109,7 +110,7 @@ def _untold(geometry: Geometry) -> bool:
 
 
 def _check(where: str, geometry: Geometry, found: Geometry) -> None:
-    if gone := lost(geometry, found):
+    if gone := diff(geometry, found):
         raise MetadataError(
             f"{where}: other attributes there or on the groups around contradict {gone}; leave "
             "the axes out, or write to another path"
@@ -120,4 +121,4 @@ def _quietly(node: ArrayContext) -> tuple[Geometry, list[str]]:
     """Return what is heard of a node, and what is odd of it, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return hear(node)
+        return resolve_geometry(node)

@@ -11,9 +11,9 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects import DIALECTS, hear, lost, write_geometry
+from xarray_n5.dialects import DIALECTS, diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
-from xarray_n5.dialects.axis_order import keys_to_turn, turn
+from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.dimension_labels import DimensionLabels
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.formats.protocol import Container
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
@@ -47,6 +48,11 @@ class Original:
     """How Zarr stored the elements; nothing where it did not."""
     named: bool = True
     """Whether Zarr is to name the axes: where it does, xarray takes its fill value for a mask."""
+
+
+def lists_of(container: Container) -> str:
+    """Return the format whose order lists of axes have in a container."""
+    return "n5" if container.lists_x_first else container.format.name
 
 
 def original(attributes: Attributes, lists: str) -> Original:
@@ -71,7 +77,7 @@ def original(attributes: Attributes, lists: str) -> Original:
         if key != COPIED and not (key in added and added[key] == value)
     }
     return Original(
-        attributes=turn(kept, turned),
+        attributes=reverse_lists(kept, turned),
         lists=note.get("lists", lists),
         added=added,
         layout=layout if isinstance(layout, dict) else {},
@@ -83,11 +89,11 @@ def for_group(attributes: Attributes, path: str, lists: str, to: str) -> dict[st
     """Return a group's attributes for a container with other lists."""
     found = original(attributes, lists)
     keys = (
-        keys_to_turn(found.attributes, path, from_n5=found.lists == N5.name)
-        if _crosses(found.lists, to)
+        keys_to_reverse(found.attributes, path, from_n5=found.lists == N5.name)
+        if _crosses(found.lists, to_x_first=to == N5.name)
         else []
     )
-    return _noted(turn(found.attributes, keys), {}, keys, found.lists)
+    return _noted(reverse_lists(found.attributes, keys), {}, keys, found.lists)
 
 
 def for_array(
@@ -109,23 +115,23 @@ def for_array(
         What of Zarr's own document stands among the attributes elsewhere.
     """
     keys = (
-        keys_to_turn(
+        keys_to_reverse(
             found.attributes,
             node.path,
             from_n5=found.lists == N5.name,
-            paintera="paintera" in geometry.spoken,
+            paintera="paintera" in geometry.dialects,
         )
-        if _crosses(found.lists, node.format)
+        if _crosses(found.lists, to_x_first=node.lists_x_first)
         else []
     )
-    items = {**turn(found.attributes, keys), **told}
+    items = {**reverse_lists(found.attributes, keys), **told}
     said = _usual(geometry, node, own, foreign=found.lists != N5.name, named=found.named)
     if said.keys() & items.keys():
         said = {}
     if _misread(geometry, replace(node, attributes={**items, **said})):
         fine = not _misread(geometry, replace(node, attributes=items))
         said = {} if fine else {**said, **_loud(geometry, node, items)}
-    crossed = _crosses(found.lists, node.format)
+    crossed = _crosses(found.lists, to_x_first=node.lists_x_first)
     layout = {} if own == Zarr2.name else found.layout
     return _noted(
         {**items, **said}, {**told, **said}, keys, found.lists, crossed=crossed, layout=layout
@@ -136,10 +142,10 @@ def for_part(
     attributes: Attributes, geometry: Geometry, node: ArrayContext, own: str, *, named: bool
 ) -> dict[str, Any]:
     """Return the attributes of a part of an array: all but those of its axes, and these anew."""
-    known = {key for name in geometry.spoken for key in DIALECTS[name].keys} | {COPIED}
+    known = {key for name in geometry.dialects for key in DIALECTS[name].keys} | {COPIED}
     known -= {"units"} if units_of_values(attributes) else set()
     items = {key: value for key, value in attributes.items() if key not in known}
-    said = write_geometry(geometry, node.shape, reverses=node.format == N5.name)
+    said = write_geometry(geometry, node.shape, lists_x_first=node.lists_x_first)
     said |= _usual(geometry, node, own, foreign=False, named=named)
     unwanted = items.keys() | (set() if named or own != Zarr2.name else {NAMES})
     said = {key: value for key, value in said.items() if key not in unwanted}
@@ -148,9 +154,9 @@ def for_part(
     return {**items, **said}
 
 
-def _crosses(one: str, other: str) -> bool:
-    """Return whether lists stand the other way round in another format."""
-    return (one == N5.name) != (other == N5.name)
+def _crosses(lists: str, *, to_x_first: bool) -> bool:
+    """Return whether lists of axes are in the reverse order in another container."""
+    return (lists == N5.name) != to_x_first
 
 
 def _usual(
@@ -159,7 +165,7 @@ def _usual(
     """Return what a format's own readers look for: names in Zarr, TensorStore's lists in N5."""
     if own == Zarr2.name:
         return ArrayDimensions().write(geometry, node) if named else {}
-    if foreign and node.format == N5.name and (geometry.named or geometry.placed):
+    if foreign and node.lists_x_first and (geometry.named or geometry.placed):
         return TensorStore().write(geometry, node)
     return {}
 
@@ -179,8 +185,8 @@ def _misread(geometry: Geometry, node: ArrayContext) -> str | None:
     """Return what would be read otherwise than it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        again, _ = hear(node)
-        return lost(geometry, again)
+        again, _ = resolve_geometry(node)
+        return diff(geometry, again)
 
 
 def _noted(

@@ -14,8 +14,8 @@ from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import container_of, create_group, open_group, open_node
 from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
-from xarray_n5.copying.attributes import for_group
-from xarray_n5.copying.destination import Destination, lists_of
+from xarray_n5.copying.attributes import for_group, lists_of
+from xarray_n5.copying.destination import Destination
 from xarray_n5.copying.replica import Changes, replica
 from xarray_n5.datasets.select import levels_of
 from xarray_n5.dialects.protocol import ArrayContext
@@ -179,12 +179,12 @@ def _replicas(
     how = target.how
     above = {node.path: node.metadata.attributes for node in target.around()}
     above |= {join(target.path, inner): told for inner, told in groups.items()}
-    lists = target.lists
+    x_first = how.container.lists_x_first
     found: dict[str, Replica] = {}
     for inner, array in arrays.items():
         path = join(target.path, inner)
         node = ArrayContext(
-            shape=array.shape, path=path, parents=_parents(path, above), format=lists
+            shape=array.shape, path=path, parents=_parents(path, above), lists_x_first=x_first
         )
         base = join(inner.rpartition("/")[0], "s0")
         if base in found and base != inner:

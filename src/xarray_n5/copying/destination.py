@@ -10,6 +10,7 @@ import numpy as np
 from xarray_n5.arrays.group import open_array
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import check_alone, groups_around
+from xarray_n5.copying.attributes import lists_of
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.replica import Replica
-    from xarray_n5.formats.protocol import Container
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
 
@@ -138,11 +138,6 @@ class Destination:
             if not same or not is_written(there, holes=each.holes) or not _alike(each, there):
                 return False
         return True
-
-
-def lists_of(container: Container) -> str:
-    """Return the format whose order lists of axes have in a container."""
-    return "n5" if container.lists_x_first else container.format.name
 
 
 def is_written(array: Array, *, holes: bool = False) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from xarray_n5.arrays.array import io_of
 from xarray_n5.arrays.create import as_dtype, check_storable, chunk_shape, completed
 from xarray_n5.codecs import resolve
-from xarray_n5.copying.attributes import NAMES, for_array, for_part, original
+from xarray_n5.copying.attributes import NAMES, for_array, for_part, lists_of, original
 from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.attributes import told_of
@@ -94,7 +94,7 @@ def replica(array: Array, node: ArrayContext, form: Format, changes: Changes) ->
         warnings.simplefilter("ignore")  # what is odd of it stays as it is
         geometry = array.geometry(node=around)
     shape = array.shape
-    before = _before(array, around.format)
+    before = _before(array)
     same = changes.dtype is None
     if changes.region is not None:
         box = _checked(changes.region, array)
@@ -192,9 +192,9 @@ def _masked(array: Array, form: Format) -> Attributes:
     return {"_FillValue": value}
 
 
-def _before(array: Array, lists: str) -> Original:
-    """Return what an array was before it was ever copied into another format."""
-    found = original(array.attrs, lists)
+def _before(array: Array) -> Original:
+    """Return an array's attributes and layout before it was ever copied into another format."""
+    found = original(array.attrs, lists_of(io_of(array).container))
     form = io_of(array).format
     if not form.native_to_xarray:
         return found

@@ -288,7 +288,7 @@ def _forget(array: Array, dim: str, how: WriteOptions) -> None:
             axes=Geometry(axes),
         )
         return
-    keys = {key for name in geometry.spoken for key in DIALECTS[name].keys}
+    keys = {key for name in geometry.dialects for key in DIALECTS[name].keys}
     array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
 
 

@@ -136,7 +136,7 @@ def _variable(
     if image.numbers:
         lazy = LazyStack(image, options.missing)
     # What is not in the coordinates stays in the attributes.
-    told = geometry.spoken if geometry.affine is None else ()
+    told = geometry.dialects if geometry.affine is None else ()
     known = {key for name in told for key in DIALECTS[name].keys}
     if units_of_values(array.attrs):
         known -= {"units"}

@@ -69,7 +69,7 @@ def open_dataset(
 def _of_one_level(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
     """Return a pyramid's attributes without those of other levels, and those now in coordinates."""
     geometries = [image.geometry for image in images.values()]
-    told = {name for each in geometries if each.affine is None for name in each.spoken}
+    told = {name for each in geometries if each.affine is None for name in each.dialects}
     gone = _OF_ALL_LEVELS.union(*(DIALECTS[name].keys for name in told))
     return {key: value for key, value in attributes.items() if key not in gone}
 

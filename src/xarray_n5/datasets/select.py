@@ -14,7 +14,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import container_of
 from xarray_n5.datasets.conventions import packing_of
 from xarray_n5.datasets.images import PART, Image, numbered, together
-from xarray_n5.dialects.levels import images_in
+from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.roundtrip_attrs import is_dataset
 

@@ -19,13 +19,13 @@ from xarray_n5.dialects.defaults import default_attributes, default_pyramid
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.funlib import Funlib
 from xarray_n5.dialects.imagej import ImageJ
-from xarray_n5.dialects.levels import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
+from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.alerts import ODD, warn
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIALECTS",
+    "ArrayContext",
     "Dialect",
-    "Node",
     "PyramidDialect",
     "check_pyramid",
+    "diff",
     "geometry_of",
-    "hear",
-    "lost",
     "register_dialect",
+    "resolve_geometry",
     "write_geometry",
     "write_pyramid",
 ]
@@ -102,13 +102,13 @@ def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) 
     ValueError
         If there is no such dialect.
     """
-    geometry, complaints = hear(node, dialect)
+    geometry, complaints = resolve_geometry(node, dialect)
     for text in complaints:
         warn(f"{node.path or '/'}: {text}")
     return geometry
 
 
-def hear(
+def resolve_geometry(
     node: ArrayContext, dialect: str | Iterable[str] | None = None
 ) -> tuple[Geometry, list[str]]:
     """Return the geometry of an array, and what is odd about its attributes."""
@@ -137,7 +137,7 @@ def write_geometry(
     shape: tuple[int, ...],
     dialect: str | Iterable[str] | None = None,
     *,
-    reverses: bool = True,
+    lists_x_first: bool = True,
 ) -> dict[str, Any]:
     """Return the attributes that describe an array's geometry.
 
@@ -154,19 +154,19 @@ def write_geometry(
         The array's shape, in C order.
     dialect
         The dialects to write instead.
-    reverses
-        Whether the format lists axes in the reverse of numpy's order, as N5 does.
+    lists_x_first
+        Whether the container's lists of axes are in the reverse of NumPy's order, as in N5.
 
     Raises
     ------
     ValueError
         If a dialect that was asked for is unknown, or all of them cannot say it.
     """
-    node = ArrayContext(shape=shape, format="n5" if reverses else "zarr2")
+    node = ArrayContext(shape=shape, lists_x_first=lists_x_first)
     if dialect is not None:
         _, (attributes,) = write_pyramid([(node, geometry)], dialect, group=False)
         return attributes
-    return default_attributes(geometry, node, reverses=reverses)
+    return default_attributes(geometry, node)
 
 
 def write_pyramid(
@@ -220,7 +220,7 @@ def check_pyramid(
             warnings.simplefilter("ignore")
             base = nodes[0] if group and node is not nodes[0] else None
             again = geometry_of(replace(node, base=base))
-        if gone := lost(geometry, again):
+        if gone := diff(geometry, again):
             raise ValueError(f"{what} metadata cannot tell {gone}")
 
 
@@ -262,7 +262,7 @@ def _clash(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
     return next((key for key in other if one.get(key, other[key]) != other[key]), None)
 
 
-def lost(geometry: Geometry, again: Geometry) -> str | None:
+def diff(geometry: Geometry, again: Geometry) -> str | None:
     """Return what a geometry says that another one, read from attributes, does not say."""
     if geometry.affine is not None and geometry.affine != again.affine:
         return f"the affine transform {geometry.affine}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects.levels import view_of
+from xarray_n5.dialects.pyramids import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _OTHERS = frozenset(
 _LISTS = ("scale", "translation")
 
 
-def keys_to_turn(
+def keys_to_reverse(
     attributes: Mapping[str, Any], path: str, *, from_n5: bool, paintera: bool = False
 ) -> list[str]:
     """Return the attributes of a node whose lists stand the other way round in another format.
@@ -46,10 +46,10 @@ def keys_to_turn(
     return keys
 
 
-def turn(attributes: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def reverse_lists(attributes: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """Return attributes with some of them turned round; turned twice, they are what they were.
 
-    >>> turn({"resolution": [4, 4, 40], "title": "em"}, ["resolution"])
+    >>> reverse_lists({"resolution": [4, 4, 40], "title": "em"}, ["resolution"])
     {'resolution': [40, 4, 4], 'title': 'em'}
     """
     found = dict(attributes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.dialects.levels import (
+from xarray_n5.dialects.pyramids import (
     axes_at_level,
     axes_under,
     factors_if_any,

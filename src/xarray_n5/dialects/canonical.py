@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.dialects.levels import axis, listings, over
+from xarray_n5.dialects.pyramids import axis, listings, over
 from xarray_n5.dialects.transforms import matrix, per_axis, turned
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn

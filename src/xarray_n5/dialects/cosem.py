@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import axis, factors_in, factors_of, listings, over, steps
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.origins import by_axis, moved
+from xarray_n5.dialects.pyramids import axis, factors_in, factors_of, listings, over, steps
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry, names
+from xarray_n5.model.axes import Axis, Geometry, centre_shift, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Cosem:
             steps = [whole_number(each.step) for each in axes[::-1]]
             resolution = {"dimensions": steps, "unit": axes[0].unit}
             return {"transform": transform} | in_si_units({"pixelResolution": resolution})
-        if node.format != "n5":
+        if not node.lists_x_first:
             return {"transform": transform}
         return {"transform": transform} | Neuroglancer().write(_bare(geometry), node)
 
@@ -150,7 +150,7 @@ def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> 
             own,
             scale=own.step * factor,
             offset=own.offset
-            + (under.step * (factor - 1) / 2 if own.offset == under.offset else 0.0),
+            + (centre_shift(under.step, factor) if own.offset == under.offset else 0.0),
         )
         if own.scale is not None
         else own

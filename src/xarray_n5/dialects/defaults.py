@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
-from xarray_n5.dialects.levels import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff, can_show
+from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.axes import Axis, Geometry, kind_of
 
@@ -23,14 +23,14 @@ _SAME = 1e-9
 """By which part of a step two levels may lie apart, for rounding."""
 
 
-def default_attributes(geometry: Geometry, node: ArrayContext, *, reverses: bool) -> dict[str, Any]:
+def default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
     """Return the attributes of an array alone.
 
     Where a format lists axes as numpy does, names as xarray reads them and COSEM's ``transform``,
     which tells its order.
     """
     placed = geometry.placed or any(axis.unit for axis in geometry.axes)
-    if not reverses:
+    if not node.lists_x_first:
         attributes = ArrayDimensions().write(geometry, node)
         return attributes | (_transform(geometry, node) if placed else {})
     attributes = in_si_units(verbatim := TensorStore().write(geometry, node))
@@ -57,7 +57,7 @@ def default_pyramid(
     numbers are final. In Zarr names as xarray has them, OME-NGFF, and COSEM's ``transform``,
     which keeps units as they are spelt.
     """
-    if levels[0][0].format != "n5":
+    if not levels[0][0].lists_x_first:
         axes = levels[0][1].axes
         shown = can_show([axis.kind or kind_of(axis.name, axis.unit) for axis in axes])
         own = [ArrayDimensions().write(g, node) | _transform(g, node) for node, g in levels]

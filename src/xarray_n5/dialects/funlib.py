@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import axis
 from xarray_n5.dialects.protocol import is_of_funlib
+from xarray_n5.dialects.pyramids import axis
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry, names
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import axis
+from xarray_n5.dialects.pyramids import axis
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry

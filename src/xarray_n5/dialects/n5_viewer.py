@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.dialects.levels import (
+from xarray_n5.dialects.origins import moved
+from xarray_n5.dialects.pyramids import (
     alike,
     axes_at_level,
     axes_under,
@@ -24,7 +25,6 @@ from xarray_n5.dialects.levels import (
     resolution_in,
     steps,
 )
-from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.transforms import matrix
 from xarray_n5.dialects.values import numbers, texts
 from xarray_n5.model.axes import Geometry

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import (
+from xarray_n5.dialects.origins import moved
+from xarray_n5.dialects.pyramids import (
     axes_at_level,
     base_and_factors,
     check_level,
@@ -16,7 +17,6 @@ from xarray_n5.dialects.levels import (
     factors_of,
     steps,
 )
-from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Axis, Geometry, names

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.dialects.levels import axis, listings, over
 from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.pyramids import axis, listings, over
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn
@@ -70,7 +70,7 @@ class Ngff:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
                 found = _as_far_as_known(found, image)
-            if node.format == "n5" and found.ndim > 1 and not _in_c_order(described, node):
+            if node.lists_x_first and found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
         return None
@@ -81,7 +81,7 @@ class Ngff:
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return version 0.4's attributes of a pyramid's group, in N5 order for N5."""
-        in_c_order = levels[0][0].format != "n5"
+        in_c_order = not levels[0][0].lists_x_first
 
         def ordered(geometry: Geometry) -> tuple[Axis, ...]:
             named = geometry.with_names().axes
@@ -150,7 +150,7 @@ def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
 
     What an axis without a scale is said to have, since all must have one, readers here pass over.
     """
-    node = ArrayContext(shape=(0,) * geometry.ndim, path=name, format="zarr2")
+    node = ArrayContext(shape=(0,) * geometry.ndim, path=name, lists_x_first=False)
     (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
     regular = [axis.name for axis in geometry.axes if axis.scale is not None]
     metadata = {"method": _METHOD, "regular": regular}
@@ -202,7 +202,7 @@ def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, 
         listed = image["coordinateSystems"][0]["axes"]
     if listed is None:
         # In N5, bioformats2raw wrote the source's order, and nowhere which that is.
-        fixed = ndim == len(_FIXED) and node.format != "n5"
+        fixed = ndim == len(_FIXED) and not node.lists_x_first
         return [(name, None, None) for name in _FIXED] if fixed else None
     found = [
         (each["name"], each.get("type"), each.get("unit"))

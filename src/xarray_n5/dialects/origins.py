@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.levels import resolution_in
+from xarray_n5.dialects.pyramids import resolution_in
 from xarray_n5.dialects.values import numbers
 from xarray_n5.model.units import ratio, written_unit
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import (
+from xarray_n5.dialects.protocol import is_of_funlib
+from xarray_n5.dialects.pyramids import (
     axes_at_level,
     base_and_factors,
     check_level,
     factors_if_any,
     steps,
 )
-from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.values import numbers, whole_number
-from xarray_n5.model.axes import Geometry
+from xarray_n5.model.axes import Geometry, centre_shift
 from xarray_n5.model.units import ratio
 
 if TYPE_CHECKING:
@@ -73,15 +73,15 @@ class Paintera:
             said["offset"] = at("offset")
         if starts is not None and factors is not None and "offset" in own:
             # An array's own offset is where it lies, whatever its level.
-            shifts = [step * (factor - 1) / 2 for step, factor in zip(scales, factors, strict=True)]
+            shifts = list(map(centre_shift, scales, factors))
             starts = tuple(start - shift for start, shift in zip(starts, shifts, strict=True))
         axes = axes_at_level(("",) * ndim, (unit,) * ndim, scales, factors, starts)
         geometry = Geometry(axes, said)
-        return geometry if node.format == "n5" else geometry.transpose()
+        return geometry if node.lists_x_first else geometry.transpose()
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes of a single array; axes have no names there."""
-        ordered = geometry if node.format == "n5" else geometry.transpose()
+        ordered = geometry if node.lists_x_first else geometry.transpose()
         return _unit(geometry) | {
             "resolution": steps(ordered),
             "offset": [whole_number(axis.offset) for axis in ordered.axes[::-1]],
@@ -91,7 +91,7 @@ class Paintera:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: resolution and offset of its base level."""
         node, base = levels[0]
-        ordered = base if node.format == "n5" else base.transpose()
+        ordered = base if node.lists_x_first else base.transpose()
         offsets = [whole_number(axis.base[1]) for axis in ordered.axes[::-1]]
         attributes = {"multiScale": True, "resolution": steps(ordered), "offset": offsets}
         return attributes | _unit(base)

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.levels import SAME
+from xarray_n5.dialects.pyramids import SAME
 from xarray_n5.errors import printable
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.units import unit_of
@@ -38,9 +38,9 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
     if named:
         result = _renamed(result, named[0])
         against += [_against_names(named[0], other) for other in named[1:]]
-    spoken = tuple(name for name, _ in said)
     result, hidden = _without_hidden_names(result)
-    return replace(result, spoken=spoken), [text for text in against if text] + hidden
+    result = replace(result, dialects=tuple(name for name, _ in said))
+    return result, [*filter(None, against), *hidden]
 
 
 def _without_hidden_names(geometry: Geometry) -> tuple[Geometry, list[str]]:

@@ -35,8 +35,8 @@ class ArrayContext:
     """The sizes of one-dimensional arrays beside it, by name."""
     xml: bytes | None = None
     """What is in the XML file beside a container of BigDataViewer."""
-    format: str = "n5"
-    """The container's format: some lists stand in another order elsewhere."""
+    lists_x_first: bool = True
+    """Whether the container's lists of axes are in N5 order, which matters to some dialects."""
     dtype: np.dtype[Any] | None = None
     """The type of the array's elements, where it is known."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import axes_at_level, base_and_factors
 from xarray_n5.dialects.protocol import is_of_funlib
+from xarray_n5.dialects.pyramids import axes_at_level, base_and_factors
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import written_unit

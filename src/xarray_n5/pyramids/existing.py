@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import foreign_key
-from xarray_n5.dialects.levels import images_in
+from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.writing.completed import NOT_UNFINISHED
 

@@ -12,7 +12,7 @@ import numpy as np
 from xarray_n5.dialects.transforms import per_axis, turned
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
 from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def axes_at_level(
     for name, unit, scale, factor, offset in zip(
         names, units, scales, factors or (1.0,) * ndim, offsets or (0.0,) * ndim, strict=True
     ):
-        shift = 0.0 if scale is None else scale * (factor - 1) / 2
+        shift = 0.0 if scale is None else centre_shift(scale, factor)
         step = None if scale is None else scale * factor
         made.append(axis(name, unit, step, offset + shift, factor))
     return tuple(made[::-1])
@@ -148,10 +148,9 @@ def axes_under(
     if split is not None and min(split[0]) > 0:
         return axes_at_level(names, units, split[0], factors, split[1]), None
     ndim = len(names)
-    times = np.array(factors or (1.0,) * ndim)
-    level = np.eye(ndim + 1)
-    level[:ndim, :ndim] *= times
-    level[:ndim, ndim] = (times - 1) / 2
+    times = factors or (1.0,) * ndim
+    level = np.diag([*times, 1.0])
+    level[:ndim, ndim] = [centre_shift(1.0, factor) for factor in times]
     bare = tuple(axis(*each, None) for each in zip(names, units, strict=True))
     return bare[::-1], turned(rows @ level)
 
