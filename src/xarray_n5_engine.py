@@ -180,9 +180,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray import DataTree
 
-        from xarray_n5.datasets.engine import aligned
+        from xarray_n5.datasets.engine import align_tree
 
-        return DataTree.from_dict(aligned(self.open_groups_as_dict(filename_or_obj, **kwargs)))
+        return DataTree.from_dict(align_tree(self.open_groups_as_dict(filename_or_obj, **kwargs)))
 
 
 # xarray would find these by itself, were there no unknown ones to be refused by their names.
@@ -201,7 +201,7 @@ def _settings(
 ) -> dict[str, Any]:
     """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
     import xarray_n5  # noqa: F401
-    from xarray_n5.datasets.build import Options
+    from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.datasets.suggestions import refuse_options
 
     _, *parameters = N5BackendEntrypoint.open_dataset_parameters or ()
@@ -212,7 +212,7 @@ def _settings(
         "form": form,
         "drop": [drop] if isinstance(drop, str) else drop or (),
         "decoders": decoders,
-        "options": Options(**options),
+        "options": DatasetOptions(**options),
     }
 
 

@@ -122,7 +122,7 @@ def test_views_that_nothing_joins_are_arrays_each(views: Path) -> None:
     tree: Any = xr.open_datatree(views, engine="n5")
     assert "/setup0/timepoint1/s0" in tree.groups
     assert tree["setup1/timepoint2/s0"]["y"].values.tolist() == [1, 2, 3, 4]
-    with pytest.raises(ValueError, match="differ in shape, type, place or levels"):
+    with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
         xr.open_dataset(views, engine="n5", level=0)
 
 
@@ -371,7 +371,7 @@ def test_views_with_more_levels_do_not_hide_them(tmp_path: Path, more: str) -> N
     for path in ("setup0/timepoint0/s0", "setup1/timepoint0/s0"):
         put(tmp_path, path)
     put(tmp_path, f"{more}/timepoint0/s1")
-    with pytest.raises(ValueError, match="differ in shape, type, place or levels"):
+    with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
         xr.open_dataset(tmp_path, engine="n5", level=1)
     tree = xr.open_datatree(tmp_path, engine="n5")
     assert f"/{more}/s1" in tree.groups
@@ -437,7 +437,7 @@ def test_two_spellings_of_a_unit_are_one(tmp_path: Path) -> None:
         put(tmp_path, name, pixelResolution={"dimensions": [4, 4, 40], "unit": unit})
     assert xr.open_dataset(tmp_path, engine="n5").z.attrs == {"units": "nm"}
     put(tmp_path, "c", pixelResolution={"dimensions": [4, 4, 40], "unit": "um"})
-    with pytest.raises(ValueError, match="different places"):
+    with pytest.raises(ValueError, match="coordinates 'z' differ"):
         xr.open_dataset(tmp_path, engine="n5")
 
 

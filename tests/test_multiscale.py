@@ -684,7 +684,7 @@ def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -
     class Stopped(Exception):  # noqa: N818
         """Stands for what stops a process between its last two steps."""
 
-    def stop(_: WriteMarker) -> None:
+    def stop(_: WriteMarker, **options: Any) -> None:  # noqa: ARG001
         raise Stopped
 
     with monkeypatch.context() as patched:

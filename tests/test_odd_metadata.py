@@ -200,7 +200,7 @@ def test_attributes_of_every_kind_are_still_read_from_the_note(tmp_path: Path) -
 def test_a_name_with_a_slash_is_kept_by_a_dataset_and_changed_in_a_tree(tmp_path: Path) -> None:
     container = node(tmp_path / "c.n5", **CUBE, axes=["a/b", "a_b", "z"], resolution=[1, 2, 3])
     assert xr.open_dataset(container, engine="n5", group="a")["a"].dims == ("z", "a_b", "a/b")
-    with pytest.warns(UserWarning, match="not names in a tree"):
+    with pytest.warns(UserWarning, match="not valid names in a tree"):
         tree = xr.open_datatree(container, engine="n5")
     assert tree["a"].dataset["a"].dims == ("z", "a_b", "a_b_")
 

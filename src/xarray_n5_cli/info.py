@@ -70,10 +70,10 @@ def _attributes(node: Array | Group) -> list[tuple[str, str]]:
 def _images(group: Group) -> list[tuple[str, str]]:
     """Return a line for each image that several groups form, as in BigDataViewer."""
     from xarray_n5.arrays.repr import times
-    from xarray_n5.datasets.images import together
+    from xarray_n5.datasets.images import combined_images
 
     rows = []
-    for name, levels in together(group, dialect=None, inherit=False).items():
+    for name, levels in combined_images(group, dialect=None, inherit=False).items():
         first = next(iter(levels.values()))
         axes = ", ".join(str(axis.name) for axis in first.named().axes)
         text = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"

@@ -17,7 +17,7 @@ from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
 from xarray_n5.copying.attributes import for_group, lists_of
 from xarray_n5.copying.destination import Destination
 from xarray_n5.copying.replica import Changes, replica
-from xarray_n5.datasets.select import levels_of
+from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import NodeNotFoundError, ResumeError
 from xarray_n5.model.metadata import GroupMetadata
@@ -26,7 +26,7 @@ from xarray_n5.model.paths import join, new_path
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.transaction import Transaction, compute_alone, resume_end
-from xarray_n5.writing.write import now, writer_name
+from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -70,7 +70,7 @@ def level_path(
 ) -> str:
     """Return the path of a level of a pyramid."""
     group = open_group(source, path, storage_options=options)
-    levels = levels_of(group, group.arrays())
+    levels = pyramid_levels(group, group.arrays())
     if level in levels:
         return levels[str(level)].path
     number = int(level) if str(level).lstrip("-").isdigit() else len(levels)
@@ -212,7 +212,7 @@ def _begin(
     paths = [plan.request.path for plan in plans.values()]
     for other in _unfinished(mark, paths, whole=True) if how.mode == "w" else ():
         other.end()  # all that it was about is replaced
-    mark.begin({"by": writer_name(), "began": now(), "copied": paths})
+    mark.begin({**provenance(), "copied": paths})
     transaction = Transaction(plans, mark).begin()
     for inner, attributes in told.items():
         path = join(target.path, inner)

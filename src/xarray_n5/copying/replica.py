@@ -15,7 +15,7 @@ from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, for_array, for_part, lists_of, original
 from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.datasets.attributes import told_of
+from xarray_n5.datasets.encoded import cf_attributes
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, Content
@@ -179,7 +179,7 @@ def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
 
 def _masked(array: Array, form: Format) -> Attributes:
     """Return a fill value that masks for xarray as an attribute, where the format is not Zarr."""
-    fill = told_of(array).get("_FillValue")
+    fill = cf_attributes(array).get("_FillValue")
     if form.native_to_xarray or fill is None or "_FillValue" in array.attrs:
         return {}
     value = fill.item() if isinstance(fill, np.generic) else fill

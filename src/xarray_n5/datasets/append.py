@@ -12,10 +12,10 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
 from xarray_n5.dask.to_n5 import to_n5
-from xarray_n5.datasets.build import Options, build
-from xarray_n5.datasets.conventions import packing_of
-from xarray_n5.datasets.encoding import axis_of, encode_into
-from xarray_n5.datasets.ngff import still_true
+from xarray_n5.datasets.build import build
+from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoding import encode_like, regular_axis
+from xarray_n5.datasets.ngff import without_moved
 from xarray_n5.datasets.region import (
     check_alignment,
     check_not_there,
@@ -27,8 +27,7 @@ from xarray_n5.datasets.region import (
     places_of,
     without_unchanged,
 )
-from xarray_n5.datasets.select import pick
-from xarray_n5.datasets.write import marker_of
+from xarray_n5.datasets.select import select_images
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import NodeExistsError
@@ -39,7 +38,7 @@ from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.transaction import Transaction, resume_end
-from xarray_n5.writing.write import now, writer_name
+from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.datasets.attributes import Packed
+    from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
     from xarray_n5.writing.request import WriteOptions
 
@@ -71,7 +70,7 @@ def update(
         If the dataset does not fit.
     """
     group = group_to_fill(path, how, append_dim)
-    marker = marker_of(how, path, dataset, append_dim, region)
+    marker = how.marker(path, dataset, append_dim, region)
     began = (marker.facts() or marker.planned() if how.resume else None) or {}
     if began.get("done"):
         return resume_end(marker, began)
@@ -89,12 +88,12 @@ def update(
     merging = "merge" if append_dim is not None else how.partial_chunks
     how = replace(how, partial_chunks=merging)
     check_types(written, stored)
-    packed = encode_into(written, stored, packing_of(how.format))
+    packed = encode_like(written, stored, convention_of(how.format))
     beside = _beside(dataset, stored, arrays, group, places, append_dim)
     packed = {name: each for name, each in packed.items() if name not in beside}
     packed = _checked(packed, stored, arrays, places, how)
     _check_sources(packed, arrays, appending=append_dim is not None)
-    facts: dict[str, Any] = {"by": writer_name(), "began": now()}
+    facts: dict[str, Any] = {**provenance()}
     if append_dim is not None:
         facts |= _growth(stored, arrays, append_dim, places[append_dim])
         facts |= _moved(dataset, stored, append_dim) if append_dim in beside else {}
@@ -123,11 +122,11 @@ def update(
     return transaction
 
 
-def _widen(arrays: Mapping[str, Array], packed: Mapping[str, Packed]) -> None:
+def _widen(arrays: Mapping[str, Array], packed: Mapping[str, EncodedVariable]) -> None:
     """Make room for strings that are longer than those that are stored."""
     for name, each in packed.items():
         array = arrays[name]
-        if each.is_text and each.data.shape[-1] > array.shape[-1]:
+        if each.is_string and each.data.shape[-1] > array.shape[-1]:
             array.refresh().resize((*array.shape[:-1], each.data.shape[-1]))
 
 
@@ -151,28 +150,28 @@ def _beside(
 def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
     """Return a group as a Dataset, and the array of each variable."""
     group.nodes(iter(group), strict=True)  # what cannot be read would not grow with the others
-    images = pick(group, level=None, dialect=None, inherit=False)
+    images = select_images(group)
     if stacked := [name for name, image in images.items() if image.numbers]:
         raise ValueError(
             f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
             "write into them one by one with xarray_n5.open_array"
         )
-    stored = build(images, dict(group.attrs), (), {}, Options())
+    stored = build(images, dict(group.attrs))
     return stored, {name: image.first for name, image in images.items()}
 
 
 def _checked(
-    packed: Mapping[str, Packed],
+    packed: Mapping[str, EncodedVariable],
     stored: xr.Dataset,
     arrays: Mapping[str, Array],
     places: Mapping[str, slice],
     how: WriteOptions,
-) -> dict[str, Packed]:
+) -> dict[str, EncodedVariable]:
     """Return what is written as wide as it is stored; raise where it would mean something else."""
     parents = _parents(stored, arrays)
     found = {}
     for name, each in packed.items():
-        found[name] = packing_of(how.format).fit(name, each, arrays[name])
+        found[name] = convention_of(how.format).fit(name, each, arrays[name])
         check_numbers(name, found[name], arrays[name], parents.get(name))
         where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
         check_alignment(found[name], arrays[name], where, how)
@@ -180,7 +179,7 @@ def _checked(
 
 
 def _check_sources(
-    packed: Mapping[str, Packed], arrays: Mapping[str, Array], *, appending: bool
+    packed: Mapping[str, EncodedVariable], arrays: Mapping[str, Array], *, appending: bool
 ) -> None:
     """Raise where a variable is computed from values that are overwritten."""
     for each in packed.values():
@@ -233,7 +232,7 @@ def _grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
     places = facts["places"]
     dim, values = places["dim"], np.array(places["values"], places["type"])
     attributes = {**places["attributes"], "_ARRAY_DIMENSIONS": [dim]}
-    attributes[packing_of(how.format).note] = {"axes": []}
+    attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
     to_n5(
         values,
         how.container,
@@ -252,7 +251,7 @@ def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slic
     found = []
     for dim, place in places.items():
         if dim in dataset.variables and stored[dim].dtype.kind in "iuf" and stored[dim].size:
-            axis = axis_of(stored, dim)
+            axis = regular_axis(stored, dim)
             numbers = np.arange(place.start, place.stop)
             if axis and not np.array_equal(
                 axis.offset + axis.step * numbers, dataset[dim].to_numpy()
@@ -265,7 +264,7 @@ def _forget_images(group: Group, moved: Sequence[str]) -> None:
     """Take out of a group what it says of images that have other places now."""
     images = group.attrs.get("multiscales")
     if moved and images and "multiscales" not in without_variables(group.attrs):
-        kept = still_true(images, moved)
+        kept = without_moved(images, moved)
         group.attrs.change({"multiscales": kept} if kept else {}, [] if kept else ["multiscales"])
 
 
@@ -276,7 +275,7 @@ def _forget(array: Array, dim: str, how: WriteOptions) -> None:
         return
     note = dict(note_of(array.attrs))
     note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
-    array.attrs[packing_of(how.format).note] = note
+    array.attrs[convention_of(how.format).roundtrip_key] = note
     axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):
         create_array(
@@ -292,13 +291,13 @@ def _forget(array: Array, dim: str, how: WriteOptions) -> None:
     array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
 
 
-def _as_grown(array: Array, packed: Packed, growth: Sequence[int] | None) -> Array:
+def _as_grown(array: Array, packed: EncodedVariable, growth: Sequence[int] | None) -> Array:
     """Return an array with the shape that it will have: longer, or with room for longer strings."""
     shape = list(array.shape)
     if growth is not None:
         axis, size = growth
         shape[axis] = size
-    if packed.is_text:
+    if packed.is_string:
         shape[-1] = max(shape[-1], packed.data.shape[-1])
     return array.with_shape(tuple(shape))
 
@@ -306,7 +305,7 @@ def _as_grown(array: Array, packed: Packed, growth: Sequence[int] | None) -> Arr
 def _request(
     array: Array,
     dims: tuple[Any, ...],
-    packed: Packed,
+    packed: EncodedVariable,
     places: Mapping[str, slice],
     how: WriteOptions,
     append_dim: str | None,

@@ -1,4 +1,4 @@
-"""Images as one xarray Dataset: variables that are read when they are used, and coordinates."""
+"""Build a Dataset from images: variables that are read lazily, and their coordinates."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.codecs import to_json
-from xarray_n5.datasets.attributes import NAMELESS, is_native, told_of
+from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.decoding import decode
-from xarray_n5.datasets.lazy import LazyArray, LazyStack, LazyText
-from xarray_n5.datasets.unpacking import unpack_attributes
+from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, is_native
+from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
@@ -23,7 +23,7 @@ from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, to
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Collection, Container, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array, AxisOrder
     from xarray_n5.arrays.chunk_io import Missing
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How the arrays of a container become variables."""
+class DatasetOptions:
+    """The options of the xarray engine: how arrays become variables."""
 
     axis_order: AxisOrder = "C"
     dialect: str | Sequence[str] | None = None
@@ -47,152 +47,174 @@ class Options:
     dims: Sequence[str] | None = None
     inherit: bool = False
 
-    @property
-    def looking(self) -> dict[str, Any]:
-        """How arrays are asked for their axes."""
-        return {"dialect": self.dialect, "inherit": self.inherit}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """An image, and the names under which it becomes a variable."""
+
+    name: str
+    image: Image
+    geometry: Geometry
+    """The image's axes, all of them named."""
+    dims: tuple[str, ...]
+    """The dimensions; none for a scalar."""
+    is_string: bool
+    """Whether the last dimension is that of characters."""
 
 
 def build(
     images: Mapping[str, Image],
     attributes: dict[str, Any],
-    drop: Container[str],
-    decoders: Mapping[str, bool | None],
-    options: Options,
-    room: Room | None = None,
+    options: DatasetOptions | None = None,
+    *,
+    drop: Container[str] = (),
+    decoders: Mapping[str, bool | None] | None = None,
+    budget: Room | None = None,
 ) -> xr.Dataset:
-    """Return images as variables of one Dataset, whose coordinates take the `room` that is left.
+    """Return images as variables of one Dataset.
+
+    Parameters
+    ----------
+    images, attributes
+        The images by name, and the attributes of their group.
+    options
+        How arrays become variables.
+    drop
+        Names of variables to leave out.
+    decoders
+        The decoders of xarray that the user turned on or off.
+    budget
+        How many samples may still get coordinates.
 
     Raises
     ------
     ValueError
-        If their sizes or places differ.
+        If the images differ in sizes or coordinates.
     """
-    # An axis that nobody named must not take the name of an array.
-    geometries = {name: image.named(options.dims, images.keys()) for name, image in images.items()}
-    dims = {
-        name: () if _is_number(images[name]) else dims_of(geometry)
-        for name, geometry in geometries.items()
-    }
-    keys = {
-        name: _written_as(name) if _is_variable(image.first) else _key(name, dims, images)
-        for name, image in images.items()
-    }
-    images = {name: image for name, image in images.items() if keys[name] not in drop}
-    _check_sizes(images, dims)
-    variables: dict[str, xr.Variable] = {}
-    room = Room() if room is None else room
+    options = DatasetOptions() if options is None else options
+    budget = Room() if budget is None else budget
+    sources = {key: each for key, each in _sources(images, options).items() if key not in drop}
+    _check_sizes(sources.values())
     coords: dict[str, xr.Variable] = {}
-    for name, image in images.items():
-        variables[keys[name]] = _variable(image, dims[name], geometries[name], options)
-        if dims[name] in {(), (name,)}:
-            continue
-        outer = dims[name][::-1] if image.turned else dims[name]
-        places = {
-            dim: xr.Variable((dim,), np.array(numbers))
-            for dim, numbers in zip(outer, image.numbers, strict=False)
-        }
-        # Coordinates that arrays share are in memory once.
-        shared = sum(coords[dim].size for dim in dims[name] if dim in coords)
-        there = Room(room.left + shared)
-        places |= coords_of(geometries[name], image.shape, options.origin, there)
-        told = told_by(image.first.attrs)
-        if told is not None:
-            # Who wrote it knows which of the axes had a coordinate.
-            places = {dim: values for dim, values in places.items() if dim in told}
-        room.take(sum(places[dim].size for dim in places.keys() - coords.keys()))
-        for dim, values in places.items():
-            if not _at_one_place(coords.setdefault(dim, values), values):
-                raise ValueError(_clash(image.first, f"their {dim!r} lies at different places"))
-    encoded = any("_ARRAY_DIMENSIONS" in image.first.attrs for image in images.values())
-    attributes = unpack_attributes(without_variables(attributes), "the group")
-    decoded, kept, named = decode(variables, attributes, decoders, encoded=encoded)
+    for source in sources.values():
+        _add_coordinates(source, coords, options, budget)
+    decoded, kept, coordinates = decode(
+        {key: _variable(source, options) for key, source in sources.items()},
+        decode_attributes(without_variables(attributes), "the group"),
+        decoders or {},
+        encoded=any("_ARRAY_DIMENSIONS" in each.image.attributes for each in sources.values()),
+    )
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
-    return dataset.set_coords((own | set(named)) & set(dataset.variables))
+    return dataset.set_coords((own | set(coordinates)) & set(dataset.variables))
 
 
-def _at_one_place(one: xr.Variable, other: xr.Variable) -> bool:
-    """Return whether coordinates are the same, be their unit spelt in two ways."""
+def _sources(images: Mapping[str, Image], options: DatasetOptions) -> dict[Any, _Source]:
+    """Return images by the names of their variables."""
+    found: dict[Any, _Source] = {}
+    for name, image in images.items():
+        # A default name of an axis must not be that of an array.
+        geometry = image.named(options.dims, images.keys())
+        attributes, array = image.attributes, image.first
+        # N5 has no arrays without axes.
+        scalar = image.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []
+        dims = () if scalar else dims_of(geometry)
+        key: Any = name
+        if note_of(attributes) or is_native(array, attributes):
+            key = None if name == NAMELESS else name
+        elif name in dims and dims != (name,):
+            # xarray would take it for a coordinate.
+            key = f"{name}_data"
+            while key in images:
+                key += "_"
+        string = is_text(attributes) and array.dtype == np.uint8 and array.ndim > 0
+        found[key] = _Source(name=name, image=image, geometry=geometry, dims=dims, is_string=string)
+    return found
+
+
+def _check_sizes(sources: Collection[_Source]) -> None:
+    sizes: dict[str, int] = {}
+    for source in sources:
+        # The length of strings is different in each variable.
+        shared = source.dims[:-1] if source.is_string else source.dims
+        for dim, size in zip(shared, source.image.shape, strict=False):
+            if sizes.setdefault(dim, size) != size:
+                why = f"their {dim!r} has {sizes[dim]} and {size} samples"
+                raise ValueError(_clash(source.image.first, why))
+
+
+def _add_coordinates(
+    source: _Source, coords: dict[str, xr.Variable], options: DatasetOptions, budget: Room
+) -> None:
+    """Add the coordinates of an image's axes, or check that they are the ones that exist."""
+    image, dims = source.image, source.dims
+    if dims in {(), (source.name,)}:
+        return
+    outer = dims[::-1] if image.transposed else dims
+    found = {
+        dim: xr.Variable((dim,), np.array(numbers))
+        for dim, numbers in zip(outer, image.numbers, strict=False)
+    }
+    # Coordinates that images share are in memory once.
+    shared = sum(coords[dim].size for dim in dims if dim in coords)
+    found |= coords_of(source.geometry, image.shape, options.origin, Room(budget.left + shared))
+    listed = told_by(image.attributes)
+    if listed is not None:
+        # The writer of the Dataset recorded which axes had a coordinate.
+        found = {dim: values for dim, values in found.items() if dim in listed}
+    budget.take(sum(found[dim].size for dim in found.keys() - coords.keys()))
+    for dim, values in found.items():
+        if not _are_same(coords.setdefault(dim, values), values):
+            raise ValueError(_clash(image.first, f"their coordinates {dim!r} differ"))
+
+
+def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
+    """Return whether coordinates are the same, even if their unit is spelt in two ways."""
+    if one is other:
+        return True
     units = [unit_of(each.attrs.get("units")) or each.attrs.get("units") for each in (one, other)]
     return units[0] == units[1] and bool(one.equals(other))  # type: ignore[no-untyped-call]
 
 
-def _key(name: str, dims: Mapping[str, tuple[str, ...]], taken: Container[str]) -> str:
-    """Return what a variable is called: its array's name, unless one of several axes has that."""
-    if name not in dims[name] or dims[name] == (name,):
-        return name
-    key = f"{name}_data"
-    while key in taken:
-        key += "_"
-    return key
-
-
-def _variable(
-    image: Image, dims: tuple[str, ...], geometry: Geometry, options: Options
-) -> xr.Variable:
-    array = image.first
-    lazy: LazyArray | LazyStack = (LazyText if _is_text(array) else LazyArray)(array.bare())
+def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
+    image, array = source.image, source.image.first
+    lazy: LazyArray | LazyStack
     if image.numbers:
         lazy = LazyStack(image, options.missing)
-    # What is not in the coordinates stays in the attributes.
-    told = geometry.dialects if geometry.affine is None else ()
-    known = {key for name in told for key in DIALECTS[name].keys}
-    if units_of_values(array.attrs):
-        known -= {"units"}
-    known = (known - set(meant_by_users(array.attrs))) | {"_ARRAY_DIMENSIONS"}
-    attributes = {key: value for key, value in image.attributes.items() if key not in known}
-    if geometry.affine is not None:
-        attributes.setdefault("affine", [number for row in geometry.affine for number in row])
-    attributes = unpack_attributes(attributes, array.path or "/")
-    if "_FillValue" in (told_there := told_of(array)):
-        attributes.setdefault("_FillValue", told_there["_FillValue"])
-    axes = dims or ("_",) * len(lazy.shape)
+    else:
+        lazy = (LazyCharacters if source.is_string else LazyArray)(array.bare())
+    # A scalar is an array with one sample along each axis.
+    axes = source.dims or ("_",) * len(lazy.shape)
     variable = xr.Variable(
         axes,
         LazilyIndexedArray(lazy),
-        attributes,
+        _attributes(source),
         {
             "source": array.url,
             "chunks": image.chunks,
-            "preferred_chunks": dict(zip(dims, image.chunks, strict=False)),
+            "preferred_chunks": dict(zip(source.dims, image.chunks, strict=False)),
             "n5_compression": to_json(array.metadata.compression),
             "dtype": lazy.dtype,
-            "dialect": dict(geometry.sources),
+            "dialect": dict(source.geometry.sources),
         },
     )
-    return variable.isel(dict.fromkeys(axes, 0)) if axes and not dims else variable
+    return variable.isel(dict.fromkeys(axes, 0)) if axes and not source.dims else variable
 
 
-def _is_variable(array: Array) -> bool:
-    """Return whether an array was written as a variable of its name."""
-    return bool(note_of(array.attrs)) or is_native(array)
-
-
-def _is_text(array: Array) -> bool:
-    """Return whether an array's numbers are characters, as its note says, and can be."""
-    return is_text(array.attrs) and array.dtype == np.uint8 and array.ndim > 0
-
-
-def _written_as(name: str) -> Any:
-    return None if name == NAMELESS else name
-
-
-def _is_number(image: Image) -> bool:
-    """Return whether an array is a variable without axes, which N5 cannot have."""
-    return image.shape == (1,) and image.first.attrs.get("_ARRAY_DIMENSIONS") == []
-
-
-def _check_sizes(images: Mapping[str, Image], dims: Mapping[str, tuple[str, ...]]) -> None:
-    sizes: dict[str, int] = {}
-    for name, image in images.items():
-        # How long the texts of a variable may be is its own affair.
-        shared = dims[name][:-1] if _is_text(image.first) else dims[name]
-        for dim, size in zip(shared, image.shape, strict=False):
-            if sizes.setdefault(dim, size) != size:
-                raise ValueError(
-                    _clash(image.first, f"their {dim!r} has {sizes[dim]} and {size} samples")
-                )
+def _attributes(source: _Source) -> dict[str, Any]:
+    """Return a variable's attributes: without those that became coordinates, decoded."""
+    array, stored, geometry = source.image.first, source.image.attributes, source.geometry
+    spoken = geometry.dialects if geometry.affine is None else ()
+    used = {key for name in spoken for key in DIALECTS[name].keys} - {*meant_by_users(stored)}
+    used -= {"units"} if units_of_values(stored) else set()
+    used |= {"_ARRAY_DIMENSIONS"}
+    kept = {key: value for key, value in stored.items() if key not in used}
+    if geometry.affine is not None:
+        kept.setdefault("affine", [number for row in geometry.affine for number in row])
+    decoded = decode_attributes(kept, array.path or "/")
+    if (fill := cf_attributes(array, stored).get("_FillValue")) is not None:
+        decoded.setdefault("_FillValue", fill)
+    return decoded
 
 
 def _clash(array: Array, why: str) -> str:

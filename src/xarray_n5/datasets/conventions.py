@@ -1,11 +1,11 @@
-"""How each format holds what xarray has and N5 has not: types, places, masks, attributes."""
+"""Conventions by which variables of a Dataset become arrays of a format."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from xarray_n5.datasets.conventions_n5 import Noted
-from xarray_n5.datasets.conventions_zarr import Native
+from xarray_n5.datasets.conventions_n5 import N5Convention
+from xarray_n5.datasets.conventions_zarr import ZarrConvention
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
@@ -13,41 +13,48 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.datasets.attributes import Packed
+    from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.formats.protocol import Format
 
 
-class Packing(Protocol):
-    """Rules by which variables become arrays."""
+class Convention(Protocol):
+    """How types, coordinates and attributes of xarray are stored in a format that lacks them."""
 
-    note: ClassVar[str]
-    """The attribute for what only those need to know who read a Dataset again."""
-    in_axes: ClassVar[bool]
-    """Whether regular coordinates may stand in the axes of arrays; else all are arrays."""
-    cut: ClassVar[tuple[type[str | bytes], ...]]
-    """Which texts lose NULs at their ends."""
+    roundtrip_key: ClassVar[str]
+    """The attribute with what only this package needs to restore a Dataset."""
+    coordinates_in_axes: ClassVar[bool]
+    """Whether regular coordinates are stored in the axes of arrays; else all are arrays."""
+    null_padded: ClassVar[tuple[type[str | bytes], ...]]
+    """The types of strings that lose NULs at their end."""
 
-    def encode(self, variables: Mapping[Hashable, xr.Variable]) -> dict[Hashable, xr.Variable]:
-        """Return variables as xarray encodes them all together."""
+    def encode_together(
+        self, variables: Mapping[Hashable, xr.Variable]
+    ) -> dict[Hashable, xr.Variable]:
+        """Encode what xarray's coders must see of all variables at once."""
 
-    def pack(self, name: str, variable: xr.Variable) -> Packed:
-        """Return an encoded variable as it is stored; MetadataError where it cannot be."""
+    def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
+        """Encode a variable; raise MetadataError if the format cannot hold it."""
 
-    def pack_group(
+    def group_attributes(
         self, attributes: Mapping[Any, Any], where: str, *, empty: bool
     ) -> dict[str, Any]:
-        """Return the attributes of a Dataset's group, be it `empty` of arrays."""
+        """Encode the attributes of a Dataset, which may be `empty` of arrays."""
 
-    def described(self, packed: Packed, told: Collection[str], *, placed: bool) -> dict[str, Any]:
-        """Return an array's attributes: its axes are `placed`, and alone tell some coordinates."""
+    def array_attributes(
+        self, encoded: EncodedVariable, axis_coords: Collection[str], *, placed: bool
+    ) -> dict[str, Any]:
+        """Return an array's attributes; `placed` if its axes hold scales and offsets.
 
-    def fit(self, name: str, packed: Packed, array: Array) -> Packed:
-        """Return what goes into an array that exists as that holds it; ValueError where not."""
+        `axis_coords` are the coordinates that are stored in the axes only.
+        """
+
+    def fit(self, name: str, encoded: EncodedVariable, array: Array) -> EncodedVariable:
+        """Convert strings to the width of an array; raise ValueError if they are longer."""
 
 
-_NATIVE, _NOTED = Native(), Noted()
+_N5, _ZARR = N5Convention(), ZarrConvention()
 
 
-def packing_of(form: Format) -> Packing:
-    """Return the rules of a format."""
-    return _NATIVE if form.native_to_xarray else _NOTED
+def convention_of(form: Format) -> Convention:
+    """Return the convention for a format."""
+    return _ZARR if form.native_to_xarray else _N5

@@ -1,4 +1,4 @@
-"""Datasets as xarray's own Zarr v2 has them: each variable an array of its very type."""
+"""Datasets in Zarr v2 as xarray's Zarr engine stores them, with a note that it hides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.datasets.attributes import Packed, heard, to_json
+from xarray_n5.datasets.attributes import dialect_keys, exact_attributes
+from xarray_n5.datasets.encoded import EncodedVariable
 from xarray_n5.datasets.xarray_internals import encode_zarr_variable
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.roundtrip_attrs import HIDDEN, NOTES
@@ -20,91 +21,96 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
 
-_KINDS = "biufcSU"
-"""The types of a stored variable, beside texts of any length."""
+_KINDS = "biufcSUO"
+"""The kinds of types that Zarr v2 holds; objects are strings of any length."""
 
+_TOO_WIDE = frozenset({"float128", "complex256"})
 
 _SCALES = frozenset({"scale_factor", "add_offset"})
-"""Attributes whose very type makes that of the values."""
+"""Attributes whose own type decides that of the decoded values."""
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class ZarrConvention:
     """Types, axes and fill values are Zarr's own; names of dimensions make arrays a Dataset."""
 
-    note: ClassVar[str] = HIDDEN
-    in_axes: ClassVar[bool] = False
-    cut: ClassVar[tuple[type[str | bytes], ...]] = (bytes,)
+    roundtrip_key: ClassVar[str] = HIDDEN
+    coordinates_in_axes: ClassVar[bool] = False
+    null_padded: ClassVar[tuple[type[str | bytes], ...]] = (bytes,)
 
-    def encode(self, variables: Mapping[Hashable, xr.Variable]) -> dict[Hashable, xr.Variable]:
-        """Return variables as they are: xarray encodes them one by one."""
+    def encode_together(
+        self, variables: Mapping[Hashable, xr.Variable]
+    ) -> dict[Hashable, xr.Variable]:
+        """Return variables unchanged: for Zarr, xarray encodes them one by one."""
         return dict(variables)
 
-    def pack(self, name: str, variable: xr.Variable) -> Packed:
-        """Return a variable as xarray's Zarr writer encodes it."""
-        encoded: Any = encode_zarr_variable(_as_long_as_it_is(variable), name=name)
+    def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
+        """Encode a variable as xarray's Zarr writer does."""
+        encoded: Any = encode_zarr_variable(_without_stored_width(variable), name=name)
         data, attributes = encoded.data, dict(encoded.attrs)
         if data.dtype.kind in "SU" and data.dtype.itemsize <= 1:
-            # Zarr has no texts without length, and xarray joins those of one byte to one text.
+            # Zarr has no strings of length 0, and xarray joins those of one byte into one string.
             data = data.astype("S2" if data.dtype.kind == "S" else "U1")
-        if data.dtype.kind not in f"{_KINDS}O" or data.dtype.name in {"float128", "complex256"}:
+        if data.dtype.kind not in _KINDS or data.dtype.name in _TOO_WIDE:
             raise MetadataError(
                 f"Zarr cannot hold variable {name!r} of type {data.dtype}; convert it with astype()"
             )
         fill = attributes.pop("_FillValue", None)
-        return Packed(
+        if fill is not None and data.dtype.kind != "O":
+            fill = np.array(fill, data.dtype)[()]
+        return EncodedVariable(
             data,
             tuple(map(str, encoded.dims)),
             _attributes(attributes, f"variable {name!r}", {}),
             dict(encoded.encoding),
-            None if fill is None else _filling(fill, data.dtype),
+            fill,
         )
 
-    def pack_group(
+    def group_attributes(
         self, attributes: Mapping[Any, Any], where: str, *, empty: bool
     ) -> dict[str, Any]:
-        """Return a group's attributes; where it has no arrays, it says that it is a Dataset."""
+        """Encode a group's attributes; without arrays, note that it is a Dataset."""
         note = {"dataset": True} if empty else {}
         return _attributes(attributes, where, note, of_group=True)
 
-    def described(
+    def array_attributes(
         self,
-        packed: Packed,
-        told: Collection[str],  # noqa: ARG002
+        encoded: EncodedVariable,
+        axis_coords: Collection[str],  # noqa: ARG002
         *,
         placed: bool,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """Return the attributes of an array."""
-        return {**packed.attributes, "_ARRAY_DIMENSIONS": list(packed.dims)}
+        """Return an array's attributes, with the names of its dimensions."""
+        return {**encoded.attributes, "_ARRAY_DIMENSIONS": list(encoded.dims)}
 
-    def fit(self, name: str, packed: Packed, array: Array) -> Packed:
-        """Return texts of fixed size in the size that is there; raise where they are longer."""
-        data, there = packed.data, array.dtype
-        if there.kind == data.dtype.kind == "O" or there.kind not in "SUO":
-            return packed
-        if there.kind == "O" and data.dtype.kind == "U":
-            return replace(packed, data=data.astype(object))
-        if data.dtype.kind == "O" and there.kind == "U":
+    def fit(self, name: str, encoded: EncodedVariable, array: Array) -> EncodedVariable:
+        """Convert strings to the stored type; raise ValueError if they are longer."""
+        data, stored = encoded.data, array.dtype
+        if stored.kind == data.dtype.kind == "O" or stored.kind not in "SUO":
+            return encoded
+        if stored.kind == "O" and data.dtype.kind == "U":
+            return replace(encoded, data=data.astype(object))
+        if data.dtype.kind == "O" and stored.kind == "U":
             data = np.asarray(data).astype(str)
-        if data.dtype.kind != there.kind or data.dtype.itemsize > there.itemsize:
+        if data.dtype.kind != stored.kind or data.dtype.itemsize > stored.itemsize:
             raise ValueError(
-                f"{name!r} is stored as texts of type {there}, which cannot hold those of type "
-                f"{data.dtype}; write all of it anew with mode='w', or as objects"
+                f"{name!r} is stored as strings of type {stored}, which cannot hold those of type "
+                f"{data.dtype}; rewrite it with mode='w', or as objects"
             )
-        return replace(packed, data=data.astype(there))
+        return replace(encoded, data=data.astype(stored))
 
 
-def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
-    """Return texts without what a file said of them: their size, or that they were characters.
+def _without_stored_width(variable: xr.Variable) -> xr.Variable:
+    """Return strings without the width, or the character encoding, that a file gave them.
 
-    xarray would cut them, or store their bytes. numpy's own texts of any length become objects,
+    xarray would cut them, or store their bytes. NumPy's variable-width strings become objects,
     which keep a NUL at their end.
     """
     found, encoding = variable.copy(deep=False), dict(variable.encoding)
     if variable.dtype.kind == "T":
         found = found.astype(object)
     opened = "n5_compression" in encoding and variable.dtype.kind in "OUT"
-    if opened or _is_size(encoding.get("dtype"), variable.dtype):
+    if opened or _is_other_width(encoding.get("dtype"), variable.dtype):
         encoding.pop("dtype", None)
     for key in ("_Encoding", "char_dim_name") if opened else ():
         encoding.pop(key, None)
@@ -112,52 +118,42 @@ def _as_long_as_it_is(variable: xr.Variable) -> xr.Variable:
     return found
 
 
-def _is_size(asked: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether what is asked for are texts of such a kind, in another size perhaps."""
+def _is_other_width(requested: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether a requested type is strings of the same kind, perhaps of another width."""
     kinds = {"T": "TSU", "S": "S", "U": "U"}.get(dtype.kind, "")
-    return asked not in {None, str} and np.dtype(asked).kind in kinds
+    return requested not in {None, str} and np.dtype(requested).kind in kinds
 
 
 def _attributes(
     attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any], *, of_group: bool = False
 ) -> dict[str, Any]:
-    """Return attributes as JSON, those that it cannot hold in a note, which xarray does not show.
+    """Return attributes as JSON; those that it cannot hold go into a note that xarray hides.
 
-    The note also lists those that a dialect would take for metadata of axes. An array's `units`
-    are known to be those of its values; those of a group are not.
+    The note also lists attributes that a dialect would take for metadata of axes. An array's
+    `units` are known to be those of its values; those of a group are not.
     """
     plain: dict[str, Any] = {}
-    noted: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if not isinstance(key, str):
-            raise TypeError(f"{where}: the attribute {key!r} has a name that is no text")
+    hidden: dict[str, Any] = {}
+    for key, exact in exact_attributes(attributes, where).items():
+        if key in NOTES or key == "_ARRAY_DIMENSIONS":
+            hidden[key] = exact
+            continue
         try:
-            exact = to_json(value)
-        except TypeError as error:
-            raise MetadataError(f"{where}: the attribute {key!r} is {value!r}: {error}") from error
-        try:
-            if key in NOTES or key == "_ARRAY_DIMENSIONS":
-                noted[key] = exact
-            else:
-                plain |= as_json({key: value}, where)
-                if key in _SCALES and plain[key] != exact:
-                    noted[key] = exact
+            plain |= as_json({key: attributes[key]}, where)
         except MetadataError:
-            noted[key] = exact
-    misread = plain.keys() & heard()
-    own = sorted(key for key in misread if of_group or not _is_unit(key, plain[key]))
-    whole = {
+            hidden[key] = exact
+            continue
+        if key in _SCALES and plain[key] != exact:
+            hidden[key] = exact
+    ambiguous = plain.keys() & dialect_keys()
+    own = sorted(key for key in ambiguous if of_group or not _is_unit(key, plain[key]))
+    note = {
         **note,
-        **({"attributes": noted} if noted else {}),
+        **({"attributes": hidden} if hidden else {}),
         **({"own": own} if own else {}),
     }
-    return plain | ({HIDDEN: whole} if whole else {})
+    return plain | ({HIDDEN: note} if note else {})
 
 
 def _is_unit(key: str, value: Any) -> bool:
     return key == "units" and isinstance(value, str)
-
-
-def _filling(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as a number of the array's type."""
-    return value if dtype.kind == "O" else np.array(value, dtype)[()]

@@ -1,4 +1,4 @@
-"""xarray's own decoding of times, scales and fill values, where it is wanted."""
+"""Decode times, scales and fill values with xarray's decoders."""
 
 from __future__ import annotations
 
@@ -17,47 +17,41 @@ if TYPE_CHECKING:
 def decode(
     variables: Mapping[str, xr.Variable],
     attributes: dict[str, Any],
-    asked: Mapping[str, bool | None],
+    decoders: Mapping[str, bool | None],
     *,
     encoded: bool,
 ) -> tuple[Mapping[str, xr.Variable], Mapping[str, Any], Iterable[str]]:
-    """Return variables, attributes and names of coordinates, decoded as xarray decodes them.
+    """Decode variables; return them, the remaining attributes and the names of coordinates.
 
-    What xarray cannot decode stays as it is, with a warning, unless decoding was asked for.
+    By default, only what xarray wrote (`encoded`) is decoded: a foreign ``_FillValue`` or
+    ``scale_factor`` means whatever its writer meant by it. Variables that cannot be decoded stay
+    as stored, with a warning, unless a decoder was requested.
     """
-    chosen = _decoders(asked, encoded)
-    if not any(chosen.values()):
-        return variables, attributes, ()
-    decoder: Any = decode_cf_variables
-    whole = dict(variables)
-    for name, variable in variables.items():
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of the others, which it does not see alone
-                decoder({name: variable.copy(deep=False)}, {}, **chosen)
-        except ODD as error:
-            if any(asked.values()):
-                raise
-            del whole[name]
-            warn(
-                f"{name!r} is left as it is stored: its attributes {list(variable.attrs)} cannot "
-                f"be decoded ({error})"
-            )
-    decoded, kept, named = decoder(whole, attributes, **chosen)
-    return {**variables, **decoded}, kept, named
-
-
-def _decoders(asked: Mapping[str, bool | None], encoded: bool) -> dict[str, Any]:
-    """Return xarray's decoders: what was asked for, else all of them where xarray wrote the file.
-
-    A foreign ``_FillValue`` or ``scale_factor`` means whatever its writer meant by it.
-    """
-    unset: dict[str, Any] = {
+    chosen: dict[str, Any] = {
         "concat_characters": encoded,
         "mask_and_scale": encoded,
         "decode_times": encoded,
         "decode_coords": encoded,
         "use_cftime": None,
         "decode_timedelta": None if encoded else False,
+        **{key: value for key, value in decoders.items() if value is not None},
     }
-    return {**unset, **{key: value for key, value in asked.items() if value is not None}}
+    if not any(chosen.values()):
+        return variables, attributes, ()
+    decoder: Any = decode_cf_variables
+    decodable = dict(variables)
+    for name, variable in variables.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of references to other variables
+                decoder({name: variable.copy(deep=False)}, {}, **chosen)
+        except ODD as error:
+            if any(decoders.values()):
+                raise
+            del decodable[name]
+            warn(
+                f"{name!r} stays as stored: its attributes {list(variable.attrs)} cannot be "
+                f"decoded ({error})"
+            )
+    decoded, kept, coordinates = decoder(decodable, attributes, **chosen)
+    return {**variables, **decoded}, kept, coordinates

@@ -1,4 +1,4 @@
-"""Datasets as arrays that N5 can hold: checked and encoded, and nothing of them written yet."""
+"""Plan how the variables of a Dataset are stored: encoded and checked, nothing is written."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dask.base import is_dask_collection
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.arrays.create import chunk_shape
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.attributes import NAMELESS, Packed
-from xarray_n5.datasets.lossless import CF, check_first, check_strings, check_values
+from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
+from xarray_n5.datasets.lossless import CF, check_new, check_strings, check_update
 from xarray_n5.datasets.naming import check_names
 from xarray_n5.datasets.suggestions import refuse_encodings
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates
@@ -24,229 +24,148 @@ from xarray_n5.model.axes import Axis, Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
+    from collections.abc import Set as AbstractSet
 
-    from xarray_n5.datasets.conventions import Packing
+    from xarray_n5.datasets.conventions import Convention
 
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout"}
-"""What may be asked for of a variable."""
+"""The encodings of a variable that users may give."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A variable as it is to be stored, checked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariablePlan:
+    """A variable, encoded, and how its array is stored."""
 
-    packed: Packed
+    encoded: EncodedVariable
     geometry: Geometry
-    """Its axes; those of which nothing is known have names alone."""
-    told: tuple[str, ...]
-    """The dimensions whose coordinate is in the axes, and nowhere else."""
+    """The array's axes; of unknown ones only the names."""
+    axis_coords: tuple[str, ...]
+    """The dimensions whose coordinate is stored in the axes only."""
     chunks: tuple[int, ...] | None
     compression: Any
-    asked: bool = False
-    """Whether the compression is asked for, and not that of a file it was opened from."""
+    explicit: bool = False
+    """Whether the user chose the compression, rather than the file that it was opened from."""
     layout: Mapping[str, Any] | None = None
-    """How the format stores elements, where that is asked for."""
-    irregular: tuple[str, ...] = ()
-    """The dimensions whose coordinates are numbers or times that no axis tells."""
+    """How the format stores elements, if the user or a fill value says so."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether the axes hold scales and offsets."""
+        return any(axis.scale is not None for axis in self.geometry.axes)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be written into one group; nothing of it is written yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """A Dataset, encoded, and the group that it is stored in."""
 
     path: str
-    variables: Mapping[str, Stored]
+    variables: Mapping[str, VariablePlan]
     attributes: Mapping[str, Any]
-    data: frozenset[str] = frozenset()
-    """The variables that are no coordinates."""
+    data_vars: frozenset[str]
+    """The variables that are not coordinates."""
+    irregular: frozenset[str]
+    """The dimensions whose coordinate is numbers or times that no scale and offset give."""
 
 
-def plan(
+def plan_group(
     dataset: xr.Dataset,
     path: str,
-    packing: Packing,
+    convention: Convention,
     encoding: Encoding | None = None,
     *,
-    beside: bool = False,
-) -> Plan:
-    """Return how a dataset is stored, having checked all that can be.
+    shared: bool = False,
+) -> GroupPlan:
+    """Encode and check a Dataset.
 
     Parameters
     ----------
-    dataset
-        What is to be stored.
-    path
-        The group that it goes into.
-    packing
-        The rules by which variables become arrays.
+    dataset, path
+        The Dataset and the group for it.
+    convention
+        How variables become arrays.
     encoding
-        What is asked for, by variable.
-    beside
-        Whether it goes beside other arrays: then every coordinate is an array of its own, which
-        holds for all of them, whatever their axes say.
+        The encodings that the user chose, by variable.
+    shared
+        Whether other arrays stay in the group. Then each coordinate is an array, which holds for
+        all of them, whatever their axes say.
 
     Raises
     ------
     MetadataError
-        If something in it cannot be held.
+        If the format cannot hold something.
     TypeError, ValueError, KeyError
-        If a name is no text, or an encoding is unknown or for no variable.
+        If a name is not a string, or an encoding is unknown or for no variable.
     """
     check_names(dataset)
-    asked = _checked(encoding or {}, dataset)
+    chosen = _checked_encodings(encoding or {}, dataset)
     variables, attributes = encode_dataset_coordinates(dataset)
-    attributes = without_variables(attributes)  # xarray's Zarr engine shows what is ours
-    own: dict[Hashable, xr.Variable] = {}
-    for name, variable in variables.items():
-        own[name] = variable.copy(deep=False)
-        known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
-        own[name].encoding = asked.get(name, known)
-        own[name] = _with_checked_strings(own[name], str(name), packing.cut)
-    axes = {str(dim): axis_of(dataset, str(dim)) for dim in dataset.dims}
-    several = {d for n, each in dataset.variables.items() for d in each.dims if each.dims != (n,)}
-    alone = {
-        dim
-        for dim, axis in axes.items()
-        if axis
-        and packing.in_axes
-        and not beside
-        and dim in several
-        and dim not in asked
-        and _is_axis_alone(dataset, dim, axis)
+    prepared = {
+        name: _prepared(name, variable, chosen, convention) for name, variable in variables.items()
     }
-    irregular = tuple(
-        dim
-        for dim, axis in axes.items()
-        if axis is None and dim in dataset.variables and dataset[dim].dtype.kind in "iufMmO"
-    )
-    stored = {}
-    for key, variable in packing.encode(own).items():
+    axes = {str(dim): regular_axis(dataset, str(dim)) for dim in dataset.dims}
+    in_axes: set[str] = set()
+    if convention.coordinates_in_axes and not shared:
+        in_axes = _coordinates_in_axes(dataset, axes, chosen)
+    plans = {}
+    for key, variable in convention.encode_together(prepared).items():
         name = NAMELESS if key is None else str(key)
-        if name not in alone:
-            packed = _packed(name, variable, packing, dataset.dims)
-            packed = check_first(own[key], packed, name)
-            stored[name] = replace(
-                _stored(name, packed, axes, alone, strict=key in asked), irregular=irregular
-            )
-    where = f"group {path or '/'!r}"
-    described = packing.pack_group(attributes, where, empty=not stored)
-    return Plan(path, stored, described, frozenset(map(str, dataset.data_vars)))
+        if name not in in_axes:
+            encoded = _encode(name, variable, convention, dataset.dims)
+            encoded = check_new(prepared[key], encoded, name)
+            plans[name] = _plan_variable(name, encoded, axes, in_axes, explicit=key in chosen)
+    return GroupPlan(
+        path=path,
+        variables=plans,
+        attributes=convention.group_attributes(
+            without_variables(attributes),  # xarray's Zarr engine shows what this package wrote
+            f"group {path or '/'!r}",
+            empty=not plans,
+        ),
+        data_vars=frozenset(map(str, dataset.data_vars)),
+        irregular=frozenset(
+            dim
+            for dim, axis in axes.items()
+            if axis is None and dim in dataset.variables and dataset[dim].dtype.kind in "iufMmO"
+        ),
+    )
 
 
-def _with_checked_strings(
-    variable: xr.Variable, name: str, cut: tuple[type[str | bytes], ...]
-) -> xr.Variable:
-    """Return a variable whose blocks of strings, if Dask's, are checked when they are computed."""
-    if variable.dtype.kind != "O" or not is_dask_collection(variable.data):
-        return variable
-    checked = variable.data.map_blocks(check_strings, name, cut, dtype=object)
-    return variable.copy(deep=False, data=checked)
+def encode_like(
+    dataset: xr.Dataset, stored: xr.Dataset, convention: Convention
+) -> dict[str, EncodedVariable]:
+    """Encode variables as the stored ones of the same names are encoded.
 
-
-def encode_into(dataset: xr.Dataset, stored: xr.Dataset, packing: Packing) -> dict[str, Packed]:
-    """Return a dataset's variables encoded as those of the same names are, into which they go."""
+    Raises
+    ------
+    ValueError
+        If a stored encoding cannot hold the values.
+    """
     variables, _ = encode_dataset_coordinates(dataset)
-    own: dict[Hashable, xr.Variable] = {}
+    prepared: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
-        own[name] = variable.copy(deep=False)
-        there = stored.variables[name].encoding
-        kept = CF - {"char_dim_name"}
-        own[name].encoding = {key: value for key, value in there.items() if key in kept}
-        if own[name].dtype.kind == "f":
-            # Where nothing stands for NaN, NaN does; xarray would have that noted.
-            own[name].encoding.setdefault("_FillValue", None)
-        own[name].attrs.pop("coordinates", None)
+        prepared[name] = variable.copy(deep=False)
+        existing, kept = stored.variables[name].encoding, CF - {"char_dim_name"}
+        prepared[name].encoding = {key: existing[key] for key in kept & existing.keys()}
+        if variable.dtype.kind == "f":
+            # Without a fill value, NaN is stored as NaN; xarray would add one.
+            prepared[name].encoding.setdefault("_FillValue", None)
+        prepared[name].attrs.pop("coordinates", None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what would be encoded in another way is refused later
-        packed = {
-            name: _packed(str(name), variable, packing)
-            for name, variable in packing.encode(own).items()
+        warnings.simplefilter("ignore")  # another encoding is refused later
+        encoded = {
+            name: _encode(str(name), variable, convention)
+            for name, variable in convention.encode_together(prepared).items()
         }
     return {
-        str(name): check_values(dataset[name].variable, each, str(name))
-        for name, each in packed.items()
+        str(name): check_update(dataset[name].variable, each, str(name))
+        for name, each in encoded.items()
     }
 
 
-def _packed(
-    name: str, variable: xr.Variable, packing: Packing, taken: Container[Hashable] = ()
-) -> Packed:
-    if variable.dtype.kind == "O" and not is_dask_collection(variable.data):
-        check_strings(variable.data, name, packing.cut)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
-            packed = packing.pack(name, variable)
-    except ValueError as error:
-        if isinstance(error, MetadataError):
-            raise
-        raise MetadataError(
-            f"variable {name!r} cannot be held: {error}; convert it to numbers, or to texts with "
-            "astype(str)"
-        ) from error
-    while packed.is_text and packed.dims[-1] in taken:
-        # What characters lie along is nobody else's dimension.
-        packed = replace(packed, dims=(*packed.dims[:-1], f"{packed.dims[-1]}_"))
-    return packed
-
-
-def _stored(
-    name: str,
-    packed: Packed,
-    axes: Mapping[str, Axis | None],
-    alone: set[str],
-    *,
-    strict: bool,
-) -> Stored:
-    geometry = Geometry(
-        tuple(
-            axis
-            if (axis := axes.get(dim)) is not None and packed.dims != (name,)
-            else Axis(name=dim)
-            for dim in packed.dims
-        )
-    )
-    encoding = packed.encoding
-    try:
-        compression = resolve(encoding.get("compression", encoding.get("n5_compression", "gzip")))
-        chunks = _chunks(packed, encoding.get("chunks"), strict=strict)
-    except (TypeError, ValueError) as error:
-        raise MetadataError(f"variable {name!r}: {error}") from error
-    told = tuple(dim for dim in packed.dims if dim in alone)
-    asked = strict or "n5_compression" not in encoding
-    return Stored(packed, geometry, told, chunks, compression, asked, _layout(name, packed))
-
-
-def _layout(name: str, packed: Packed) -> Mapping[str, Any] | None:
-    """Return how the format is asked to store elements."""
-    asked = dict(packed.encoding.get("layout") or {})
-    if "fill_value" in asked:
-        raise MetadataError(
-            f"variable {name!r}: the layout's 'fill_value' would be that of a mask to xarray; "
-            "give '_FillValue' in the encoding"
-        )
-    return asked if packed.fill is None else {**asked, "fill_value": packed.fill}
-
-
-def _chunks(packed: Packed, asked: Any, *, strict: bool) -> tuple[int, ...] | None:
-    """Return the chunk shape to write: that asked for, or that of the file, where it fits."""
-    shape, ndim = packed.data.shape, packed.data.ndim
-    if asked is None or not packed.dims:
-        return None
-    if isinstance(asked, str | int):
-        return chunk_shape(asked, shape)  # type: ignore[arg-type]
-    sides = tuple(asked)
-    if len(sides) == ndim - 1 and packed.is_text:
-        sides = (*sides, shape[-1])  # characters have an axis more
-    if len(sides) != ndim and not strict:
-        return None
-    return chunk_shape(sides, shape)
-
-
-def axis_of(dataset: xr.Dataset, dim: str) -> Axis | None:
-    """Return the axis that a dimension's coordinate tells, if that is regular numbers."""
+def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
+    """Return the axis that gives a dimension's coordinate, if that is regular numbers."""
     found = dataset.variables.get(dim)
     if found is None or found.dims != (dim,) or found.dtype.kind not in "iuf" or not found.size:
         return None
@@ -256,8 +175,42 @@ def axis_of(dataset: xr.Dataset, dim: str) -> Axis | None:
     return axis if axis.scale is not None and axis.scale > 0 else None
 
 
-def _is_axis_alone(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
-    """Return whether a coordinate is exactly what its axis gives again."""
+def _prepared(
+    name: Hashable,
+    variable: xr.Variable,
+    chosen: Mapping[Hashable, dict[str, Any]],
+    convention: Convention,
+) -> xr.Variable:
+    """Return a variable with the encodings that count; blocks of strings are checked later."""
+    found = variable.copy(deep=False)
+    if variable.dtype.kind == "O" and is_dask_collection(variable.data):
+        types = convention.null_padded
+        checked = variable.data.map_blocks(check_strings, str(name), types, dtype=object)
+        found = variable.copy(deep=False, data=checked)
+    known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
+    found.encoding = chosen.get(name, known)
+    return found
+
+
+def _coordinates_in_axes(
+    dataset: xr.Dataset, axes: Mapping[str, Axis | None], chosen: Container[Hashable]
+) -> set[str]:
+    """Return the dimensions whose coordinate the axes of other variables give exactly."""
+    used = {
+        dim
+        for name, variable in dataset.variables.items()
+        for dim in variable.dims
+        if variable.dims != (name,)
+    }
+    return {
+        dim
+        for dim, axis in axes.items()
+        if axis and dim in used and dim not in chosen and _is_exact(dataset, dim, axis)
+    }
+
+
+def _is_exact(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
+    """Return whether a coordinate is exactly the one that its axis gives."""
     found = dataset.variables[dim]
     if set(found.encoding) & (CF - {"dtype"}):
         return False
@@ -265,20 +218,95 @@ def _is_axis_alone(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
     return again is not None and found.dtype == again.dtype and bool(again.identical(found))  # type: ignore[no-untyped-call]
 
 
-def _checked(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:
-    """Return encodings that are asked for; unknown ones, or for no variable, are refused."""
+def _encode(
+    name: str, variable: xr.Variable, convention: Convention, dims: Container[Hashable] = ()
+) -> EncodedVariable:
+    """Encode a variable; the dimension of its characters is none of the Dataset's `dims`."""
+    if variable.dtype.kind == "O" and not is_dask_collection(variable.data):
+        check_strings(variable.data, name, convention.null_padded)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
+            encoded = convention.encode(name, variable)
+    except MetadataError:
+        raise
+    except ValueError as error:
+        raise MetadataError(
+            f"variable {name!r} cannot be stored: {error}; convert it to numbers, or to strings "
+            "with astype(str)"
+        ) from error
+    while encoded.is_string and encoded.dims[-1] in dims:
+        encoded = replace(encoded, dims=(*encoded.dims[:-1], f"{encoded.dims[-1]}_"))
+    return encoded
+
+
+def _plan_variable(
+    name: str,
+    encoded: EncodedVariable,
+    axes: Mapping[str, Axis | None],
+    in_axes: AbstractSet[str],
+    *,
+    explicit: bool,
+) -> VariablePlan:
+    known = {} if encoded.dims == (name,) else axes
+    encoding = encoded.encoding
+    try:
+        compression = resolve(encoding.get("compression", encoding.get("n5_compression", "gzip")))
+        chunks = _chunks(encoded, encoding.get("chunks"), explicit=explicit)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"variable {name!r}: {error}") from error
+    return VariablePlan(
+        encoded=encoded,
+        geometry=Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims)),
+        axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
+        chunks=chunks,
+        compression=compression,
+        explicit=explicit or "n5_compression" not in encoding,
+        layout=_layout(name, encoded),
+    )
+
+
+def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
+    layout = dict(encoded.encoding.get("layout") or {})
+    if "fill_value" in layout:
+        raise MetadataError(
+            f"variable {name!r}: xarray would take the layout's 'fill_value' for a mask; give "
+            "'_FillValue' in the encoding"
+        )
+    if encoded.fill_value is not None:
+        layout["fill_value"] = encoded.fill_value
+    return layout or None
+
+
+def _chunks(encoded: EncodedVariable, chunks: Any, *, explicit: bool) -> tuple[int, ...] | None:
+    """Return the chunk shape: the user's choice, or that of the file if it fits."""
+    shape = encoded.data.shape
+    if chunks is None or not encoded.dims:
+        return None
+    if isinstance(chunks, str | int):
+        return chunk_shape(chunks, shape)  # type: ignore[arg-type]
+    sides = tuple(chunks)
+    if encoded.is_string and len(sides) == len(shape) - 1:
+        sides = (*sides, shape[-1])  # the characters have an axis of their own
+    if len(sides) != len(shape) and not explicit:
+        return None
+    return chunk_shape(sides, shape)
+
+
+def _checked_encodings(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:
+    """Return the user's encodings; raise if one is unknown, or for no variable."""
     for name, own in encoding.items():
         if not isinstance(own, Mapping):
-            raise ValueError(_no_mapping(name, own, dataset))  # noqa: TRY004
+            raise ValueError(_not_a_mapping(name, own, dataset))  # noqa: TRY004
         if name not in dataset.variables:
             raise KeyError(f"the encoding is for {name!r}, none of {list(dataset.variables)}")
         refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
     return {name: dict(own) for name, own in encoding.items()}
 
 
-def _no_mapping(name: object, own: object, dataset: xr.Dataset) -> str:
-    said = f"the encoding of {name!r} is {own!r}; it must be castable to a dict"
+def _not_a_mapping(name: object, own: object, dataset: xr.Dataset) -> str:
+    message = f"the encoding of {name!r} is {own!r}; it must be castable to a dict"
     if name not in _ENCODINGS or name in dataset.variables:
-        return said
+        return message
     variable = next(iter(dataset.data_vars), "a")
-    return f"{said}, and is given by variable: encoding={{{variable!r}: {{{name!r}: ...}}}}"
+    return f"{message}, and is given by variable: encoding={{{variable!r}: {{{name!r}: ...}}}}"

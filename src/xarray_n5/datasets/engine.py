@@ -1,7 +1,8 @@
-"""The xarray engine's work: nodes of a container as Datasets, indexed lazily."""
+"""The work of the xarray engine: open nodes of a container as lazily indexed Datasets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
@@ -10,8 +11,8 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.group import open_node
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.images import PART, together
-from xarray_n5.datasets.select import alone, is_like_dataset, pick
+from xarray_n5.datasets.images import PART, combined_images, single_image
+from xarray_n5.datasets.select import is_like_dataset, select_images
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset
@@ -20,15 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.datasets.build import Options
+    from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.datasets.images import Image
-
 
 _MOST = 1 << 28
 """How many samples of a whole tree get coordinates: 2 GiB of them."""
 
 _OF_ALL_LEVELS = frozenset({"multiscales", "downsamplingFactors", "scales"})
-"""Attributes of a pyramid's group that say which levels there are."""
+"""Attributes of a pyramid's group that list its levels."""
 
 
 def open_dataset(
@@ -39,9 +39,9 @@ def open_dataset(
     form: str | None,
     drop: Iterable[str],
     decoders: Mapping[str, bool | None],
-    options: Options,
+    options: DatasetOptions,
 ) -> xr.Dataset:
-    """Return an array, or the arrays directly in a group, as a Dataset.
+    """Open an array, or the arrays directly in a group, as a Dataset.
 
     Raises
     ------
@@ -51,27 +51,22 @@ def open_dataset(
         If the arrays of a group cannot share a Dataset.
     """
     node = _open(url, path, storage_options, form, options)
-    unwanted = frozenset(drop)
-    images = pick(node, level=options.level, dims=options.dims, without=unwanted, **options.looking)
-    if options.dims is not None and all(len(options.dims) != len(i.shape) for i in images.values()):
-        axes = (", ".join(dims_of(image.named())) for image in images.values())
-        raise ValueError(
-            f"dims has {len(options.dims)} names for the axes {' or '.join(axes)} in {node.url!r}"
-        )
+    drop = frozenset(drop)
+    images = select_images(
+        node,
+        level=options.level,
+        dims=options.dims,
+        without=drop,
+        dialect=options.dialect,
+        inherit=options.inherit,
+    )
+    _check_dims(images, options, node)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
         attributes = _of_one_level(attributes, images)
-    dataset = build(images, attributes, unwanted, decoders, options)
+    dataset = build(images, attributes, options, drop=drop, decoders=decoders)
     dataset.encoding["source"] = node.url
     return dataset
-
-
-def _of_one_level(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
-    """Return a pyramid's attributes without those of other levels, and those now in coordinates."""
-    geometries = [image.geometry for image in images.values()]
-    told = {name for each in geometries if each.affine is None for name in each.dialects}
-    gone = _OF_ALL_LEVELS.union(*(DIALECTS[name].keys for name in told))
-    return {key: value for key, value in attributes.items() if key not in gone}
 
 
 def open_groups(
@@ -82,13 +77,13 @@ def open_groups(
     form: str | None,
     drop: Iterable[str],
     decoders: Mapping[str, bool | None],
-    options: Options,
+    options: DatasetOptions,
 ) -> dict[str, xr.Dataset]:
-    """Return every array below a node as a Dataset of its own, by path, and groups' attributes.
+    """Open every array below a node as a Dataset, by path, and the attributes of groups.
 
     Levels of a pyramid differ in size under the same names, so no two arrays share a Dataset;
     but views of BigDataViewer and channels that are alike are one image, a Dataset a level.
-    Groups without arrays or attributes are left out: in N5 any directory is one.
+    Groups without arrays or attributes are left out: in N5, any directory is a group.
 
     Raises
     ------
@@ -98,62 +93,24 @@ def open_groups(
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
     root = _open(url, path, storage_options, form, options, whole=True)
-    unwanted = frozenset(drop)
-    room = Room(_MOST)
-
-    def dataset(name: str, image: Image) -> xr.Dataset:
-        built = _in_tree(build({name: image}, {}, unwanted, decoders, options, room))
-        built.encoding["source"] = image.first.url
-        return built
-
-    done: set[str] = set()
-
-    def visit(node: Array | Group, place: str, *, part: bool) -> dict[str, xr.Dataset]:
-        if isinstance(node, Array):
-            if node.path in done:
-                return {}
-            return {place: dataset(node.name, alone(node, **options.looking))}
-        stem = place.rstrip("/")
-        below: dict[str, xr.Dataset] = {}
-        if is_dataset(node.attrs) or is_like_dataset(node):
-            arrays = pick(node, level=None, without=unwanted, **options.looking)
-            whole = build(arrays, dict(node.attrs), unwanted, decoders, options, room)
-            whole = _in_tree(whole)
-            for name, group in node.groups().items():
-                below |= visit(group, f"{stem}/{name}", part=False)
-            return {place: whole, **below}
-        joined = {} if part else together(node, without=unwanted, **options.looking)
-        for name, levels in joined.items():
-            at = f"{stem}/{name}".rstrip("/")
-            below |= {f"{at}/{level}": dataset(level, image) for level, image in levels.items()}
-            done.update(a.path for image in levels.values() for a in image.arrays.values())
-        for name, child in node.children(without=unwanted).items():
-            inner = name in joined or ("" in joined and PART.fullmatch(name) is not None)
-            below |= visit(child, f"{stem}/{name}", part=part or inner)
-        attributes = dict(node.attrs)
-        # Of the groups that an image was made of, those that hold nothing else are no nodes.
-        here = xr.Dataset(attrs=attributes)
-        here.encoding["source"] = node.url
-        own = {place: here} if below or not part else {}
-        return {**own, **below} if attributes or below else {}
-
-    return visit(root, "/", part=False) or {"/": xr.Dataset()}
+    tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
+    return tree.open(root, "/") or {"/": xr.Dataset()}
 
 
-def aligned(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
-    """Return Datasets by path as a tree can hold them: children align with their parents.
+def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Return Datasets by path as a DataTree can hold them: children align with their parents.
 
-    Where a Dataset below does not align with one above, the variables of the one above become
-    nodes of their own, as arrays of other groups are; nothing is left out.
+    If a Dataset does not align with one above, the variables of the one above become nodes of
+    their own, as arrays of other groups are; nothing is left out.
     """
     found = dict(groups)
     sized = [path for path, dataset in groups.items() if dataset.sizes]
     for path in sized:
         stem = path.rstrip("/")
         below = [each for each in sized if each.startswith(f"{stem}/") and each != path]
-        if all(_fits(groups[each], groups[path]) for each in below):
+        if all(_aligns(groups[each], groups[path]) for each in below):
             continue
-        for name, dataset in _variables_apart(found.pop(path)).items():
+        for name, dataset in _split(found.pop(path)).items():
             inner = f"{stem}/{name}" if name else path
             while inner in found:
                 inner += "_"
@@ -161,7 +118,104 @@ def aligned(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     return found
 
 
-def _fits(dataset: xr.Dataset, above: xr.Dataset) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tree:
+    """How the nodes of a tree are opened, and which arrays have been."""
+
+    drop: frozenset[str]
+    decoders: Mapping[str, bool | None]
+    options: DatasetOptions
+    budget: Room = field(default_factory=lambda: Room(_MOST))
+    done: set[str] = field(default_factory=set)
+
+    def open(
+        self, node: Array | Group, path: str, *, is_part: bool = False
+    ) -> dict[str, xr.Dataset]:
+        """Open a node and all below it; `is_part` if it is part of an image."""
+        if isinstance(node, Array):
+            if node.path in self.done:
+                return {}
+            image = single_image(node, dialect=self.options.dialect, inherit=self.options.inherit)
+            return {path: self._image(node.name, image)}
+        if is_dataset(node.attrs) or is_like_dataset(node):
+            return self._open_dataset(node, path)
+        return self._open_group(node, path, is_part=is_part)
+
+    def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
+        images = select_images(
+            group,
+            without=self.drop,
+            dialect=self.options.dialect,
+            inherit=self.options.inherit,
+        )
+        found = {path: self._build(images, dict(group.attrs))}
+        for name, inner in group.groups().items():
+            found |= self.open(inner, f"{path.rstrip('/')}/{name}")
+        return found
+
+    def _open_group(self, group: Group, path: str, *, is_part: bool) -> dict[str, xr.Dataset]:
+        stem = path.rstrip("/")
+        below: dict[str, xr.Dataset] = {}
+        combined = {} if is_part else self._combined(group)
+        for name, levels in combined.items():
+            at = f"{stem}/{name}".rstrip("/")
+            below |= {f"{at}/{level}": self._image(level, image) for level, image in levels.items()}
+            self.done.update(a.path for image in levels.values() for a in image.arrays.values())
+        for name, child in group.children(without=self.drop).items():
+            of_image = name in combined or ("" in combined and PART.fullmatch(name) is not None)
+            below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
+        attributes = dict(group.attrs)
+        if not attributes and not below:
+            return {}
+        if is_part and not below:
+            return {}  # an image has all that the group holds
+        here = xr.Dataset(attrs=attributes)
+        here.encoding["source"] = group.url
+        return {path: here, **below}
+
+    def _combined(self, group: Group) -> dict[str, dict[str, Image]]:
+        options = self.options
+        return combined_images(
+            group, without=self.drop, dialect=options.dialect, inherit=options.inherit
+        )
+
+    def _image(self, name: str, image: Image) -> xr.Dataset:
+        dataset = self._build({name: image}, {})
+        dataset.encoding["source"] = image.first.url
+        return dataset
+
+    def _build(self, images: Mapping[str, Image], attributes: dict[str, Any]) -> xr.Dataset:
+        return _without_slashes(
+            build(
+                images,
+                attributes,
+                self.options,
+                drop=self.drop,
+                decoders=self.decoders,
+                budget=self.budget,
+            )
+        )
+
+
+def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Array | Group) -> None:
+    """Raise if the names of dimensions fit none of the images."""
+    dims = options.dims
+    if dims is not None and all(len(dims) != len(image.shape) for image in images.values()):
+        axes = (", ".join(dims_of(image.named())) for image in images.values())
+        raise ValueError(
+            f"dims has {len(dims)} names for the axes {' or '.join(axes)} in {node.url!r}"
+        )
+
+
+def _of_one_level(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
+    """Return a pyramid's attributes without those of other levels, and those now in coordinates."""
+    geometries = [image.geometry for image in images.values()]
+    spoken = {name for each in geometries if each.affine is None for name in each.dialects}
+    used = _OF_ALL_LEVELS.union(*(DIALECTS[name].keys for name in spoken))
+    return {key: value for key, value in attributes.items() if key not in used}
+
+
+def _aligns(dataset: xr.Dataset, above: xr.Dataset) -> bool:
     try:
         xr.align(dataset, above, join="exact", copy=False)
     except ValueError:
@@ -169,7 +223,7 @@ def _fits(dataset: xr.Dataset, above: xr.Dataset) -> bool:
     return True
 
 
-def _variables_apart(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
+def _split(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
     """Return a Dataset for each variable with its coordinates, and the attributes at ""."""
     apart = {
         "data" if name is None else str(name): dataset[[name]].drop_attrs(deep=False)
@@ -184,8 +238,8 @@ def _variables_apart(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
     return found
 
 
-def _in_tree(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a Dataset whose names a DataTree takes for names, not for paths."""
+def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
+    """Rename what a DataTree would take for paths."""
     names = {*dataset.dims, *dataset.variables}
     new: dict[str, str] = {}
     for name in sorted(each for each in names if isinstance(each, str) and "/" in each):
@@ -194,7 +248,7 @@ def _in_tree(dataset: xr.Dataset) -> xr.Dataset:
             new[name] += "_"
     if not new:
         return dataset
-    warn(f"{list(new)} are not names in a tree; they are called {list(new.values())}")
+    warn(f"{list(new)} are not valid names in a tree; they are renamed {list(new.values())}")
     return dataset.rename(new)
 
 
@@ -203,7 +257,7 @@ def _open(
     path: str,
     storage_options: Mapping[str, Any] | None,
     form: str | None,
-    options: Options,
+    options: DatasetOptions,
     *,
     whole: bool = False,
 ) -> Array | Group:

@@ -1,10 +1,11 @@
-"""Which arrays of a group are one image: levels of a pyramid, channels, BigDataViewer's views."""
+"""Images: arrays of a group that are one variable, such as channels or BigDataViewer's views."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Kind
 
 _SETUP = re.compile(r"setup(\d+)")
@@ -34,47 +36,42 @@ PART = re.compile(r"(?:(?:setup|timepoint|c)\d+|t\d{5,})")
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Image:
-    """An array, or several of one shape at one place, with axes of their own outside of theirs."""
+    """An array, or several arrays of one shape that are stacked along outer axes."""
 
     arrays: Mapping[tuple[int, ...], Array]
-    """The arrays by their places along those axes; one alone is at ``()``."""
+    """The arrays by their positions along the outer axes; a single one is at ``()``."""
     geometry: Geometry
     """All axes, in the order of :attr:`shape`."""
     numbers: tuple[tuple[int, ...], ...] = ()
-    """What stands along those axes: numbers of timepoints, of setups, of channels."""
+    """The labels along the outer axes: the numbers of timepoints, setups or channels."""
 
-    @property
+    @cached_property
     def first(self) -> Array:
         """One of the arrays, which are all alike."""
         return next(iter(self.arrays.values()))
 
-    @property
-    def outer(self) -> tuple[int, ...]:
-        """The sizes of the axes that :attr:`numbers` stand along."""
-        return tuple(map(len, self.numbers))
+    @cached_property
+    def transposed(self) -> bool:
+        """Whether the order of all axes is reversed."""
+        return self.first.axis_order == "F"
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The whole shape."""
-        return self._whole(self.outer, self.first.shape)
+        """The shape of the whole image."""
+        outer, inner = tuple(map(len, self.numbers)), self.first.shape
+        return (*inner, *outer[::-1]) if self.transposed else (*outer, *inner)
 
-    @property
+    @cached_property
     def chunks(self) -> tuple[int, ...]:
         """The shape of a stored chunk."""
-        return self._whole((1,) * len(self.numbers), self.first.chunks)
+        outer, inner = (1,) * len(self.numbers), self.first.chunks
+        return (*inner, *outer) if self.transposed else (*outer, *inner)
 
-    @property
-    def coords(self) -> dict[str, tuple[int, ...]]:
-        """The numbers along each axis, by its name."""
-        ordered = self.geometry.transpose() if self.turned else self.geometry
-        named = zip(ordered.axes, self.numbers, strict=False)
-        return {str(axis.name): numbers for axis, numbers in named}
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes that all arrays have alike."""
+    @cached_property
+    def attributes(self) -> Mapping[str, Any]:
+        """The attributes that all arrays share."""
         shared = dict(self.first.attrs)
         for array in self.arrays.values():
             if array is not self.first:
@@ -82,44 +79,54 @@ class Image:
                 shared = {k: v for k, v in shared.items() if k in own and own[k] == v}
         return shared
 
+    @property
+    def outer_axes(self) -> tuple[str, ...]:
+        """The names of the outer axes, in the order of :attr:`numbers`."""
+        axes = self.geometry.axes[::-1] if self.transposed else self.geometry.axes
+        return tuple(str(axis.name) for axis in axes[: len(self.numbers)])
+
     def named(
         self, dims: Sequence[str] | None = None, avoid: AbstractSet[str] = frozenset()
     ) -> Geometry:
-        """Return the geometry with a name for every axis: those of `dims`, its own, or defaults.
+        """Return the geometry with a name for every axis: from `dims`, its own, or a default.
 
-        Defaults are for axes in numpy's order, also where the image is turned round.
+        Defaults are for axes in C order, also where the image is transposed.
         """
         called = self.geometry.called(dims)
-        if not self.turned:
+        if not self.transposed:
             return called.with_names(avoid)
         return called.transpose().with_names(avoid).transpose()
 
-    @property
-    def turned(self) -> bool:
-        """Whether all axes are the other way round."""
-        return self.first.axis_order == "F"
 
-    def _whole(self, outer: tuple[int, ...], inner: tuple[int, ...]) -> tuple[int, ...]:
-        return (*inner, *outer[::-1]) if self.turned else (*outer, *inner)
+def single_image(
+    array: Array,
+    *,
+    dialect: str | Sequence[str] | None,
+    inherit: bool,
+    like: ArrayContext | None = None,
+) -> Image:
+    """Return an array as an image; `like` is the context of another array of its group."""
+    context = array.node(inherit=inherit, like=like)
+    return Image({(): array}, array.geometry(dialect, node=context))
 
 
-def together(
+def combined_images(
     group: Group,
     *,
     dialect: str | Sequence[str] | None,
     inherit: bool,
     without: Container[str] = (),
 ) -> dict[str, dict[str, Image]]:
-    """Return the images that the groups in a group make up together: levels by name, by place.
+    """Return the images that the groups in a group form, level by level.
 
-    A container of BigDataViewer is one image with axes t and setup where its views are alike;
-    else each setup is one with an axis t. Groups c0, c1, ... are one with an axis c. What does
-    not fit together, or cannot be read, is left out, to be opened array by array.
+    A container of BigDataViewer is one image with axes t and setup if its views are alike;
+    otherwise each setup is one with an axis t. Groups c0, c1, ... are one with an axis c. Arrays
+    that differ, or cannot be read, are left out.
 
     Returns
     -------
     dict
-        At "", an image of the whole group; at a setup's name, one of that setup.
+        By level, at "" for an image of the whole group, or at a setup's name for one of the setup.
     """
     names = [name for name in group if name not in without]
     dims, members = _members(group, names)
@@ -130,19 +137,19 @@ def together(
     geometries = _geometries(group, members, levels, dialect=dialect, inherit=inherit)
     if whole := _stacked(levels, geometries, dims):
         return {"": whole}
-    apart = {}
+    found = {}
     for number, name in numbered(names, _SETUP).items():
         own = {
-            level: {place: array for place, array in arrays.items() if place[-1] == number}
+            level: {at: array for at, array in arrays.items() if at[-1] == number}
             for level, arrays in levels.items()
         }
         if image := _stacked({k: v for k, v in own.items() if v}, geometries, ("t",)):
-            apart[name] = image
-    return apart
+            found[name] = image
+    return found
 
 
 def numbered(names: Iterable[str], pattern: re.Pattern[str]) -> dict[int, str]:
-    """Return the names that are a word and a number, by the number, in its order."""
+    """Return the names that match a pattern, by the number in them and in its order."""
     found = {name: pattern.fullmatch(name) for name in names}
     return dict(sorted((int(match[1]), name) for name, match in found.items() if match))
 
@@ -150,45 +157,39 @@ def numbered(names: Iterable[str], pattern: re.Pattern[str]) -> dict[int, str]:
 def _members(
     group: Group, names: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[tuple[int, ...], str]]:
-    """Return the axes that groups in a group stand along, and the groups' paths by their places."""
+    """Return the axes along which groups are stacked, and their paths by their positions."""
     if times := numbered(names, _VIEWS):
-        return ("t", "setup"), _views(group, times)
+        return ("t", "setup"), _nested(group, times, _VIEW)
     if setups := numbered(names, _SETUP):
-        found: dict[tuple[int, ...], str] = {}
-        nodes = group.nodes(setups.values())
-        for number, name in setups.items():
-            setup = nodes.get(name)
-            if setup is None or isinstance(setup, Array):
-                return ("t", "setup"), {}
-            times = numbered(setup, _TIMEPOINT)
-            found |= {(time, number): f"{name}/{inner}" for time, inner in times.items()}
-        return ("t", "setup"), found
+        nested = _nested(group, setups, _TIMEPOINT)
+        return ("t", "setup"), {(time, setup): path for (setup, time), path in nested.items()}
     if times := numbered(names, _TIMEPOINT):
         return ("t",), {(number,): name for number, name in times.items()}
     channels = numbered(names, _CHANNEL)
-    whole = len(channels) == len(names)
-    return ("c",), {(number,): name for number, name in channels.items() if whole}
+    complete = len(channels) == len(names)
+    return ("c",), {(number,): name for number, name in channels.items() if complete}
 
 
-def _views(group: Group, times: Mapping[int, str]) -> dict[tuple[int, ...], str]:
-    """Return BigDataViewer's views in HDF5, whose timepoints come first."""
+def _nested(
+    group: Group, outer: Mapping[int, str], pattern: re.Pattern[str]
+) -> dict[tuple[int, ...], str]:
+    """Return the paths of numbered groups in numbered groups; none if one of those is no group."""
     found: dict[tuple[int, ...], str] = {}
-    nodes = group.nodes(times.values())
-    for time, name in times.items():
+    nodes = group.nodes(outer.values())
+    for number, name in outer.items():
         node = nodes.get(name)
         if node is None or isinstance(node, Array):
             return {}
-        setups = numbered(node, _VIEW)
-        found |= {(time, number): f"{name}/{inner}" for number, inner in setups.items()}
+        found |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, pattern).items()}
     return found
 
 
 def _levels_below(
     group: Group, members: Mapping[tuple[int, ...], str]
 ) -> dict[str, dict[tuple[int, ...], Array]]:
-    """Return the arrays ``s0``, ``s1``, ... in several groups: by level, by the group's place.
+    """Return the arrays ``s0``, ``s1``, ... in several groups: by level, by the group's position.
 
-    There are none where one of them cannot be read: it must not pass for one that is not stored.
+    There are none if one of them cannot be read: it must not be taken for a missing one.
     """
     if not members:
         return {}
@@ -196,8 +197,9 @@ def _levels_below(
     first = group.nodes([name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
-    inner = "{}/cells" if _VIEWS.match(name) else "s{}"
-    numbers = list(numbered(first, _NUMBER if _VIEWS.match(name) else _LEVEL))
+    of_views = _VIEWS.match(name)
+    inner = "{}/cells" if of_views else "s{}"
+    numbers = list(numbered(first, _NUMBER if of_views else _LEVEL))
     levels: dict[str, dict[tuple[int, ...], Array]] = {}
     while numbers:
         # Other members may have more levels than the first.
@@ -208,14 +210,14 @@ def _levels_below(
             for number in numbers
         }
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # who opens the tree array by array hears of it
+            warnings.simplefilter("ignore")  # they are repeated when the arrays are opened
             found = group.nodes(wanted)
         if found.keys() != wanted.keys():
             return {}
         for path, node in found.items():
             if isinstance(node, Array):
-                level, place = wanted[path]
-                levels.setdefault(level, {})[place] = node
+                level, at = wanted[path]
+                levels.setdefault(level, {})[at] = node
         numbers = numbers[-1:] if f"s{numbers[-1]}" in levels else []
     return dict(sorted(levels.items(), key=lambda each: int(each[0][1:])))
 
@@ -228,36 +230,34 @@ def _geometries(
     dialect: str | Sequence[str] | None,
     inherit: bool,
 ) -> dict[str, Geometry]:
-    """Return the geometry of each array by its path; all groups around are read in one batch.
+    """Return the geometry of each array by its path; all groups above are read in one batch.
 
-    The same complaints are made of the first array alone.
+    Only the first array's warnings are shown: those of the others repeat them.
     """
-    inner = {path: path.rpartition("/")[0] for path in members.values()}
-    around = group.nodes({*inner, *filter(None, inner.values())})
-    attributes = {path: dict(node.attrs) for path, node in around.items()}
+    outer = {path: path.rpartition("/")[0] for path in members.values()}
+    nodes = group.nodes({*outer, *filter(None, outer.values())})
+    attributes = {path: dict(node.attrs) for path, node in nodes.items()}
     first = next(iter(next(iter(levels.values())).values())).node(inherit=inherit)
-    # Above the members of a group is the group itself, and what is above that is known.
+    # The groups from this one upwards are the same for all members.
     above = first.parents[len(next(iter(members.values())).split("/")) :]
     found: dict[str, Geometry] = {}
     base: Mapping[tuple[int, ...], Array] = levels.get("s0", {})
     for arrays in levels.values():
-        for place, array in arrays.items():
-            path = members[place]
-            near = [attributes.get(path, {})]
-            near += [attributes.get(inner[path], {})] if inner[path] else []
+        for at, array in arrays.items():
+            path = members[at]
+            near = [attributes.get(each, {}) for each in (path, outer[path]) if each]
             parents = (*near, *above)
             if inherit:
                 parents = (inherited(parents), *parents[1:])
             metadata = array.metadata
-            node = replace(
-                first.other(array.path, metadata.attributes, metadata.shape), parents=parents
-            )
-            if base.get(place, array) is not array:
-                node = over_base(node, base[place].metadata, base[place].path)
+            context = first.other(array.path, metadata.attributes, metadata.shape)
+            context = replace(context, parents=parents)
+            if base.get(at, array) is not array:
+                context = over_base(context, base[at].metadata, base[at].path)
             with warnings.catch_warnings():
                 if found:
                     warnings.simplefilter("ignore")
-                found[array.path] = array.geometry(dialect, node=node)
+                found[array.path] = array.geometry(dialect, node=context)
     return found
 
 
@@ -266,33 +266,40 @@ def _stacked(
     geometries: Mapping[str, Geometry],
     dims: tuple[str, ...],
 ) -> dict[str, Image]:
-    """Return one image for each level, or nothing where the arrays are not alike.
+    """Return one image for each level, or none if the arrays are not alike.
 
-    All levels must have the same members: what is stored nowhere reads as zeros, but what is
-    stored in another level only does not.
+    All levels must have the same members: a missing member reads as zeros, which one that is
+    stored in another level is not.
     """
     if len({frozenset(arrays) for arrays in levels.values()}) != 1:
         return {}
-    images = {}
-    for level, arrays in levels.items():
-        first = next(iter(arrays.values()))
-        inner, turned = geometries[first.path], first.axis_order == "F"
-        for array in arrays.values():
-            same = (array.shape, array.dtype) == (first.shape, first.dtype)
-            if not same or geometries[array.path] != inner:
-                return {}
-        if {axis.name for axis in inner.axes} & set(dims):
-            return {}
-        places = [place[: len(dims)] for place in arrays]
-        numbers = tuple(tuple(sorted(set(each))) for each in zip(*places, strict=True))
-        outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
-        at = [{number: spot for spot, number in enumerate(each)} for each in numbers]
-        images[level] = Image(
-            {
-                tuple(spots[number] for spots, number in zip(at, place, strict=False)): array
-                for place, array in arrays.items()
-            },
-            inner.below(outer) if not turned else inner.transpose().below(outer).transpose(),
-            numbers,
-        )
-    return images
+    images = {level: _stack(arrays, geometries, dims) for level, arrays in levels.items()}
+    return {} if None in images.values() else images  # type: ignore[return-value]
+
+
+def _stack(
+    arrays: Mapping[tuple[int, ...], Array],
+    geometries: Mapping[str, Geometry],
+    dims: tuple[str, ...],
+) -> Image | None:
+    first = next(iter(arrays.values()))
+    inner = geometries[first.path]
+    for array in arrays.values():
+        same = (array.shape, array.dtype) == (first.shape, first.dtype)
+        if not same or geometries[array.path] != inner:
+            return None
+    if {axis.name for axis in inner.axes} & set(dims):
+        return None
+    positions = [at[: len(dims)] for at in arrays]
+    numbers = tuple(tuple(sorted(set(each))) for each in zip(*positions, strict=True))
+    outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
+    in_c_order = first.axis_order == "C"
+    index = [{number: i for i, number in enumerate(each)} for each in numbers]
+    return Image(
+        {
+            tuple(i[number] for i, number in zip(index, at, strict=False)): array
+            for at, array in arrays.items()
+        },
+        inner.below(outer) if in_c_order else inner.transpose().below(outer).transpose(),
+        numbers,
+    )

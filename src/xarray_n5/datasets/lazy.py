@@ -1,4 +1,4 @@
-"""Stored arrays as xarray indexes them: read when they are used, where they are used."""
+"""Stored arrays as xarray indexes them lazily."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LazyArray(BackendArray):
-    """An array that reads what xarray asks for, when it asks for it."""
+    """A stored array, read when it is indexed."""
 
     def __init__(self, array: Array) -> None:
         self.stored = array
@@ -30,7 +30,7 @@ class LazyArray(BackendArray):
         self.dtype = array.dtype
 
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects: each chunk that it touches is read once."""
+        """Return what `key` selects; each chunk that it touches is read once."""
         if isinstance(key, VectorizedIndexer):
             return np.asarray(self.stored.vindex[key.tuple])
         return np.asarray(self.stored[key.tuple])
@@ -40,7 +40,7 @@ class LazyArray(BackendArray):
         return await asyncio.to_thread(self.__getitem__, key)
 
 
-class LazyText(LazyArray):
+class LazyCharacters(LazyArray):
     """An array of characters, stored as the numbers of their bytes."""
 
     def __init__(self, array: Array) -> None:
@@ -53,19 +53,20 @@ class LazyText(LazyArray):
 
 
 class LazyStack(BackendArray):
-    """The arrays of an image as one; what is not stored is a missing chunk.
+    """The arrays of an image, stacked along its outer axes; a missing array is missing chunks.
 
     Parameters
     ----------
     image
-        Arrays of one shape, and what stands along the axes outside of theirs.
+        Arrays of one shape, and the numbers along the outer axes.
     missing
         As in :func:`open_array`.
     """
 
     def __init__(self, image: Image, missing: str) -> None:
-        self.storeds = {place: array.bare() for place, array in image.arrays.items()}
-        self.coords, self.turned, self.missing = image.coords, image.turned, missing
+        self.arrays = {at: array.bare() for at, array in image.arrays.items()}
+        self.numbers, self.outer_axes = image.numbers, image.outer_axes
+        self.transposed, self.missing = image.transposed, missing
         self.shape, self.inner = image.shape, image.first.shape
         self.dtype = image.first.dtype
 
@@ -78,31 +79,30 @@ class LazyStack(BackendArray):
         )
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        count = len(self.coords)
+        count = len(self.numbers)
         outer, inner = key[:count], key[count:]
-        if self.turned:
+        if self.transposed:
             outer, inner = key[: -count - 1 : -1], key[:-count]
-        along = zip(self.coords.values(), outer, strict=True)
-        chosen = [np.arange(len(numbers))[index] for numbers, index in along]
-        within = [s for i, n in zip(inner, self.inner, strict=True) for s in _sizes(i, n)]
-        result = np.zeros((*(each.size for each in chosen), *within), self.dtype)
-        for spot in np.ndindex(result.shape[:count]):
-            place = tuple(int(each.flat[at]) for each, at in zip(chosen, spot, strict=True))
-            if place in self.storeds:
-                result[spot] = self.storeds[place][inner]
+        chosen = [np.arange(len(n))[index] for n, index in zip(self.numbers, outer, strict=True)]
+        sizes = [s for i, n in zip(inner, self.inner, strict=True) for s in _sizes(i, n)]
+        result = np.zeros((*(each.size for each in chosen), *sizes), self.dtype)
+        for target in np.ndindex(result.shape[:count]):
+            at = tuple(int(each.flat[i]) for each, i in zip(chosen, target, strict=True))
+            if at in self.arrays:
+                result[target] = self.arrays[at][inner]
             elif self.missing == "error":
-                raise self._missing(place)
-        left = [size for each in chosen for size in each.shape]
-        result = result.reshape(*left, *within)
-        if not self.turned:
+                raise self._missing(at)
+        kept = [size for each in chosen for size in each.shape]
+        result = result.reshape(*kept, *sizes)
+        if not self.transposed:
             return result
-        return result.transpose(*range(len(left), result.ndim), *reversed(range(len(left))))
+        return result.transpose(*range(len(kept), result.ndim), *reversed(range(len(kept))))
 
-    def _missing(self, place: tuple[int, ...]) -> MissingChunkError:
-        named = zip(self.coords.items(), place, strict=True)
-        at = ", ".join(f"{name}={numbers[spot]}" for (name, numbers), spot in named)
-        url = next(iter(self.storeds.values())).url
-        return MissingChunkError("decode", url, at, "no such array is stored beside this one")
+    def _missing(self, at: tuple[int, ...]) -> MissingChunkError:
+        along = zip(self.outer_axes, self.numbers, at, strict=True)
+        named = ", ".join(f"{name}={numbers[i]}" for name, numbers, i in along)
+        url = next(iter(self.arrays.values())).url
+        return MissingChunkError("decode", url, named, "no such array is stored beside this one")
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects, read in another thread."""
@@ -110,7 +110,7 @@ class LazyStack(BackendArray):
 
 
 def _sizes(index: Any, length: int) -> tuple[int, ...]:
-    """Return the sizes of what an index selects from an axis: none for a number."""
+    """Return the sizes of what an index selects along an axis: none for an integer."""
     if isinstance(index, slice):
         return (len(range(*index.indices(length))),)
     return tuple(np.shape(index))

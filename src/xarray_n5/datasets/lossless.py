@@ -1,4 +1,4 @@
-"""Whether packed numbers tell the values that they stand for."""
+"""Check that encoded numbers decode to the values that they were made of."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_varia
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from xarray_n5.datasets.attributes import Packed
+    from xarray_n5.datasets.encoded import EncodedVariable
 
 CF = frozenset(
     {
@@ -26,131 +26,154 @@ CF = frozenset(
         *CF_RELATED_DATA,
     }
 )
-"""What xarray's own coders take."""
+"""The encodings that xarray's own coders take."""
+
+_ROUNDING = 1e-6
+"""The relative error of float32."""
 
 
-def check_values(variable: xr.Variable, packed: Packed, name: str) -> Packed:
-    """Return a packed variable; raise where its whole numbers do not tell the values.
+def check_update(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
+    """Check that integers in an array's existing encoding decode to the new values.
 
-    Scales may round, to half a step. Blocks of Dask are looked at when they are computed.
+    Scales may round, to half a step. Blocks of Dask are checked when they are computed.
 
     Raises
     ------
     ValueError
-        Naming the variable.
+        Naming the variable and the first value that would change.
     """
-    if packed.data.dtype.kind not in "iu" or variable.dtype.kind not in "iufMm":
-        return packed
-    if variable.dtype == packed.data.dtype and not set(packed.told) & CF:
-        return packed
-    told = {key: value for key, value in packed.told.items() if key in CF}
-    if variable.dtype.kind in "Mm" and "units" not in told:
-        return packed  # bounds, in the units of their times
-    # xarray leaves it to whoever computes a block to make it of the type that it promises.
-    check = functools.partial(_same_values, name=name, told=told, dtype=packed.data.dtype)
-    if not is_dask_collection(packed.data):
-        check(packed.data, np.asarray(variable.data).reshape(packed.data.shape))
-        return packed
-    meta = np.empty((0,) * packed.data.ndim, packed.data.dtype)
-    before = variable.data.reshape(packed.data.shape).rechunk(packed.data.chunks)
-    return replace(packed, data=da.map_blocks(check, packed.data, before, meta=meta))
+    if encoded.data.dtype.kind not in "iu" or variable.dtype.kind not in "iufMm":
+        return encoded
+    if variable.dtype == encoded.data.dtype and not encoded.cf_attributes.keys() & CF:
+        return encoded
+    attributes = {key: value for key, value in encoded.cf_attributes.items() if key in CF}
+    if variable.dtype.kind in "Mm" and "units" not in attributes:
+        return encoded  # bounds, in the units of their times
+    check = functools.partial(
+        _check_updated, name=name, attributes=attributes, dtype=encoded.data.dtype
+    )
+    return _check_blocks(variable, encoded, check)
 
 
-def check_first(variable: xr.Variable, packed: Packed, name: str) -> Packed:
-    """Return a packed variable that is written for the first time; raise where values are wrapped.
+def check_new(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
+    """Check that new integers did not wrap: NaN without ``_FillValue``, or values out of range.
 
-    That is so where NaN has no ``_FillValue``, or where numbers are beyond the type that the
-    encoding asks for. Scales may round, and a value may be the fill value itself.
+    Scales may round, and a value may be the fill value itself. Blocks of Dask are checked when they
+    are computed.
 
     Raises
     ------
     MetadataError
-        Naming the variable.
+        Naming the variable and the first value that would change.
     """
-    if packed.data.dtype.kind not in "iu" or variable.dtype.kind not in "iuf":
-        return packed
-    # What stands among the attributes is about numbers that are encoded already.
+    if encoded.data.dtype.kind not in "iu" or variable.dtype.kind not in "iuf":
+        return encoded
+    # Attributes that the variable has itself describe numbers that are encoded already.
     keys = CF - {"units", "calendar"} - {str(key) for key in variable.attrs}
-    told = {key: value for key, value in packed.told.items() if key in keys}
-    if variable.dtype == packed.data.dtype and not told:
-        return packed
-    check = functools.partial(_not_wrapped, name=name, told=told, dtype=packed.data.dtype)
-    if not is_dask_collection(packed.data):
-        check(packed.data, np.asarray(variable.data).reshape(packed.data.shape))
-        return packed
-    meta = np.empty((0,) * packed.data.ndim, packed.data.dtype)
-    before = variable.data.reshape(packed.data.shape).rechunk(packed.data.chunks)
-    return replace(packed, data=da.map_blocks(check, packed.data, before, meta=meta))
+    attributes = {key: value for key, value in encoded.cf_attributes.items() if key in keys}
+    if variable.dtype == encoded.data.dtype and not attributes:
+        return encoded
+    check = functools.partial(
+        _check_not_wrapped, name=name, attributes=attributes, dtype=encoded.data.dtype
+    )
+    return _check_blocks(variable, encoded, check)
 
 
-def _not_wrapped(
-    packed: np.ndarray,
-    before: np.ndarray,
-    *,
-    name: str,
-    told: Mapping[str, Any],
-    dtype: np.dtype[Any],
-) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        packed = packed.astype(dtype)
-    step = abs(float(told.get("scale_factor", 1)))
-    same = np.zeros(packed.shape, bool)
-    for hidden in ((), ("_FillValue", "missing_value")):
-        kept = {key: value for key, value in told.items() if key not in hidden}
-        stored = xr.Variable([f"d{axis}" for axis in range(packed.ndim)], packed, kept)
-        again = decode_cf_variable(name, stored, decode_times=False).to_numpy()
-        if before.dtype.kind == "f" or again.dtype.kind == "f":
-            wide = again.astype("f8")
-            near = np.abs(wide - before) <= 0.5 * step * (1 + 1e-6) + 1e-6 * np.abs(wide)
-            same |= near | (np.isnan(wide) & np.isnan(before.astype("f8")))
-        else:
-            same |= again == before
-    if not same.all():
-        at = tuple(int(each[0]) for each in np.nonzero(~same))
-        raise MetadataError(
-            f"variable {name!r} holds {before[at]}, which {dtype} with {told or 'no fill value'} "
-            f"cannot hold: it would be read back as {again[at]}; give it another dtype, "
-            "_FillValue or scale_factor in its encoding"
-        )
-    return packed
-
-
-def check_strings(data: np.ndarray, name: str, cut: tuple[type[str | bytes], ...]) -> np.ndarray:
-    """Return strings; raise where one ends with NUL, which nothing tells from its padding."""
-    for text in np.ravel(data):
-        if isinstance(text, cut) and text[-1:] in {"\0", b"\0"}:
+def check_strings(data: np.ndarray, name: str, types: tuple[type[str | bytes], ...]) -> np.ndarray:
+    """Return strings; raise if one ends with NUL, which could not be told from padding."""
+    for value in np.ravel(data):
+        if isinstance(value, types) and value[-1:] in {"\0", b"\0"}:
             raise MetadataError(
-                f"variable {name!r} holds {text!r}: NUL at the end of a string would be lost; "
+                f"variable {name!r} holds {value!r}: NUL at the end of a string would be lost; "
                 "strip it, or store the bytes as numbers"
             )
     return data
 
 
-def _same_values(
-    packed: np.ndarray,
-    before: np.ndarray,
+def _check_blocks(
+    variable: xr.Variable,
+    encoded: EncodedVariable,
+    check: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> EncodedVariable:
+    """Apply a check of encoded numbers and values: now to NumPy's, in the graph to Dask's."""
+    data = encoded.data
+    if not is_dask_collection(data):
+        check(data, np.asarray(variable.data).reshape(data.shape))
+        return encoded
+    values = variable.data.reshape(data.shape).rechunk(data.chunks)
+    meta = np.empty((0,) * data.ndim, data.dtype)
+    return replace(encoded, data=da.map_blocks(check, data, values, meta=meta))
+
+
+def _check_updated(
+    data: np.ndarray,
+    values: np.ndarray,
     *,
     name: str,
-    told: Mapping[str, Any],
+    attributes: Mapping[str, Any],
     dtype: np.dtype[Any],
 ) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        packed = packed.astype(dtype)
-    dims = [f"d{axis}" for axis in range(packed.ndim)]
-    stored = xr.Variable(dims, packed, told)
-    decoder: Any = decode_cf_variable
-    again = decoder(name, stored, decode_timedelta=before.dtype.kind == "m").to_numpy()
-    if before.dtype.kind == "f" or again.dtype.kind == "f":
-        # Half a step, and what float32 makes of it.
-        step = abs(float(told.get("scale_factor", 1)))
-        near = np.abs(again - before.astype("f8")) <= 0.5 * step * (1 + 1e-6) + 1e-6 * np.abs(again)
-        same = near | (np.isnan(again.astype("f8")) & np.isnan(before.astype("f8")))
-    else:
-        same = (again == before) | ((again != again) & (before != before))  # NaT  # noqa: PLR0124
+    data = _as_promised(data, dtype)
+    decoded = _decode(name, data, attributes, decode_timedelta=values.dtype.kind == "m")
+    same = _are_same(decoded, values, attributes)
     if not same.all():
-        at = tuple(int(each[0]) for each in np.nonzero(~same))
+        at = _first(~same)
         raise ValueError(
-            f"{name!r} holds {before[at]}, which would be read back as {again[at]} as it is stored "
-            f"({packed.dtype}, {told}); write all of it anew with another encoding"
+            f"{name!r} holds {values[at]}, which would be read back as {decoded[at]} as it is "
+            f"stored ({data.dtype}, {attributes}); rewrite it with another encoding"
         )
-    return packed
+    return data
+
+
+def _check_not_wrapped(
+    data: np.ndarray,
+    values: np.ndarray,
+    *,
+    name: str,
+    attributes: Mapping[str, Any],
+    dtype: np.dtype[Any],
+) -> np.ndarray:
+    data = _as_promised(data, dtype)
+    same = np.zeros(data.shape, bool)
+    decoded = data
+    for ignored in ((), ("_FillValue", "missing_value")):
+        kept = {key: value for key, value in attributes.items() if key not in ignored}
+        decoded = _decode(name, data, kept, decode_times=False)
+        same |= _are_same(decoded, values, attributes)
+    if not same.all():
+        at = _first(~same)
+        raise MetadataError(
+            f"variable {name!r} holds {values[at]}, which {dtype} with "
+            f"{attributes or 'no fill value'} cannot hold: it would be read back as "
+            f"{decoded[at]}; give it another dtype, _FillValue or scale_factor in its encoding"
+        )
+    return data
+
+
+def _as_promised(data: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Convert a block to its array's type, which xarray leaves to whoever computes it."""
+    with np.errstate(invalid="ignore"):
+        return data.astype(dtype)
+
+
+def _decode(name: str, data: np.ndarray, attributes: Mapping[str, Any], **how: Any) -> np.ndarray:
+    stored = xr.Variable([f"d{axis}" for axis in range(data.ndim)], data, attributes)
+    decoded: np.ndarray = decode_cf_variable(name, stored, **how).to_numpy()
+    return decoded
+
+
+def _are_same(decoded: np.ndarray, values: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
+    """Compare decoded values with the original ones: floats to half a step of their scale."""
+    same: np.ndarray
+    if values.dtype.kind == "f" or decoded.dtype.kind == "f":
+        one, other = decoded.astype("f8"), values.astype("f8")
+        step = abs(float(attributes.get("scale_factor", 1)))
+        near = 0.5 * step * (1 + _ROUNDING) + _ROUNDING * np.abs(one)
+        same = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
+    else:
+        same = (decoded == values) | ((decoded != decoded) & (values != values))  # NaT  # noqa: PLR0124
+    return same
+
+
+def _first(where: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(each[0]) for each in np.nonzero(where))

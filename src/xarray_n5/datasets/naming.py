@@ -1,4 +1,4 @@
-"""What variables, dimensions and groups may be called."""
+"""Check the names of variables, dimensions and groups."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _LONGEST_NAME = 255
-"""How many bytes file systems allow a name."""
+"""The number of bytes that file systems allow in a name."""
 
 
 def check_names(dataset: xr.Dataset) -> None:
-    """Raise where a variable or a dimension cannot be called so, or is none of numpy's."""
+    """Raise if a variable or dimension cannot have its name, or a variable its type."""
     for name, variable in dataset.variables.items():
         if name is not None and not isinstance(name, str):
             raise TypeError(f"the variable {name!r} must have a string or None for a name")
@@ -27,22 +27,18 @@ def check_names(dataset: xr.Dataset) -> None:
             check_name(name, "variable")
         dims = variable.dims
         if len(set(dims)) != len(dims) or not all(isinstance(dim, str) and dim for dim in dims):
-            raise ValueError(f"the dimensions of {name!r} are {dims}; different texts are needed")
+            raise ValueError(
+                f"expected different strings as the dimensions of {name!r}, got {dims}"
+            )
         if not isinstance(variable.dtype, np.dtype):
             raise MetadataError(
-                f"variable {name!r} has the type {variable.dtype}, which is pandas' own; convert "
-                "it with astype() to one of numpy's"
+                f"variable {name!r} has the pandas type {variable.dtype}; convert it to a NumPy "
+                "type with astype()"
             )
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise where a directory cannot have a name.
-
-    Raises
-    ------
-    ValueError
-        Naming it.
-    """
+    """Raise ValueError if a name cannot be that of a directory."""
     try:
         proper = new_path(name, ["attributes.json"]) == name and "/" not in name
     except PathError as error:

@@ -10,8 +10,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.group import open_group
-from xarray_n5.datasets.attributes import told_of
-from xarray_n5.datasets.unpacking import unpack_attributes
+from xarray_n5.datasets.attributes import decode_attributes
+from xarray_n5.datasets.encoded import cf_attributes
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.model.chunking import align, check_region
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.datasets.attributes import Packed
+    from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.writing.request import WriteOptions
 
 _SCALED = frozenset({"scale_factor", "add_offset"})
@@ -239,7 +239,7 @@ def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:
 
 
 def check_numbers(
-    name: str, packed: Packed, array: Array, parent: Mapping[str, Any] | None = None
+    name: str, packed: EncodedVariable, array: Array, parent: Mapping[str, Any] | None = None
 ) -> None:
     """Raise where numbers would mean something else in the array that is there.
 
@@ -247,8 +247,8 @@ def check_numbers(
     """
     if packed.data.dtype != array.dtype:
         raise ValueError(f"{name!r} is stored as {array.dtype}, not as {packed.data.dtype}")
-    before = unpack_attributes(told_of(array), array.url)
-    after = unpack_attributes(packed.told, name)
+    before = decode_attributes(cf_attributes(array), array.url)
+    after = decode_attributes(packed.cf_attributes, name)
     for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
         have, want = (_plain(each.get(key)) for each in (before, after))
         if parent and key in {"units", "calendar"} and "None" in {have, want}:
@@ -271,7 +271,9 @@ def _cure(name: str, key: str, want: str) -> str:
     )
 
 
-def check_alignment(packed: Packed, array: Array, start: list[int], how: WriteOptions) -> None:
+def check_alignment(
+    packed: EncodedVariable, array: Array, start: list[int], how: WriteOptions
+) -> None:
     """Raise where the region, or Dask's blocks, cut stored chunks, if they must not."""
     if how.partial_chunks == "error":
         sides = (packed.data.shape, array.shape, array.chunks)

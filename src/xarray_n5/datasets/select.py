@@ -1,4 +1,4 @@
-"""Which images a Dataset is opened from: an array, a level of a pyramid, the arrays of a group."""
+"""Select the images that become one Dataset: an array, a level of a pyramid, a group's arrays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import container_of
-from xarray_n5.datasets.conventions import packing_of
-from xarray_n5.datasets.images import PART, Image, numbered, together
+from xarray_n5.datasets.images import PART, Image, combined_images, numbered, single_image
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.roundtrip_attrs import is_dataset
@@ -22,116 +21,70 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.dialects.protocol import ArrayContext
 
 Level: TypeAlias = "int | str | Mapping[str, float]"
 
 _LEVEL = re.compile(r"s(\d+)")
 _NUMBER = re.compile(r"(\d+)")
 
-_SAME = 1e-9
-"""By which part of it a distance may be too long, for rounding."""
+_ROUNDING = 1e-9
+"""The relative error that a distance may have."""
 
 
-def alone(
-    array: Array,
-    *,
-    dialect: str | Sequence[str] | None,
-    inherit: bool,
-    like: ArrayContext | None = None,
-) -> Image:
-    """Return an array as an image; what is around it is that of another one, where it is known."""
-    around = array.node(inherit=inherit, like=like)
-    return Image({(): array}, array.geometry(dialect, node=around))
-
-
-def pick(
+def select_images(
     node: Array | Group,
     *,
-    level: Level | None,
-    dialect: str | Sequence[str] | None,
-    inherit: bool,
-    without: Container[str] = (),
+    level: Level | None = None,
     dims: Sequence[str] | None = None,
+    without: Container[str] = (),
+    dialect: str | Sequence[str] | None = None,
+    inherit: bool = False,
 ) -> dict[str, Image]:
-    """Return what becomes one Dataset, by name: an array, a level, or the arrays of a group.
+    """Return the images that become one Dataset, by name.
+
+    Parameters
+    ----------
+    node
+        An array, the group of a pyramid, or a group of arrays.
+    level
+        The level of a pyramid: its number, its name, or the distance between samples by dimension.
+    dims
+        The user's names of dimensions.
+    without
+        The names of arrays to leave out.
+    dialect, inherit
+        As in :meth:`Array.geometry`.
 
     Raises
     ------
     NodeNotFoundError
-        If a group has no arrays, or not the level that is asked for.
+        If a group has no arrays, or not that level.
     ValueError
-        If there are several levels, and none is asked for.
+        If there are several levels, and `level` is None.
     """
     how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
     if isinstance(node, Array):
         if level is not None:
             raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
-        return {node.name: alone(node, **how)}
+        return {node.name: single_image(node, **how)}
     arrays = node.arrays(without=without)
-    if level is None and not arrays and is_dataset(node.attrs):
-        return {}  # groups below it are what they are called, and no parts of an image
-    if arrays and level is None:
-        shared = next(iter(arrays.values())).node(inherit=inherit)
-        sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
-        shared = replace(shared, beside=sizes)
-        return {name: alone(array, like=shared, **how) for name, array in arrays.items()}
-    if level is not None and (found := levels_of(node, arrays)):
-        # All levels are asked for their axes only where distances are to be compared.
-        if isinstance(level, Mapping):
-            images = {name: alone(array, **how) for name, array in found.items()}
-            name = _fitting(images, level, dims, node.url)
-            return {found[name].name: images[name]}
-        chosen = found[_numbered(list(found), level, node.url)]
-        return {chosen.name: alone(chosen, **how)}
-    levels = {} if arrays else _joined(node, without=without, **how)
-    if level is None and not levels:
-        inner = ", ".join(node) or "nothing"
-        hint = f"the group holds {inner}; name an array or its group with group="
-        raise NodeNotFoundError(node.url, "", "array", hint)
-    if level is None and len(levels) > 1:
-        raise ValueError(
-            f"{node.url!r} is an image with the levels {', '.join(levels)}; open one of them with "
-            "level=0, or all with xarray.open_datatree"
-        )
-    if isinstance(level, Mapping):
-        name = _fitting(levels, level, dims, node.url)
-    else:
-        name = _numbered(list(levels), 0 if level is None else level, node.url)
+    if level is None and arrays:
+        return images_of_arrays(arrays, **how)
+    if level is None and is_dataset(node.attrs):
+        return {}  # its groups are other Datasets, not parts of an image
+    if level is not None and (found := pyramid_levels(node, arrays)):
+        return _image_of_level(found, level, dims, node.url, **how)
+    levels = {} if arrays else _combined_levels(node, without=without, **how)
+    if level is None:
+        _check_single_level(node, levels)
+    name = _level_name(levels, 0 if level is None else level, dims, node.url)
     return {name: levels[name]}
 
 
-def is_like_dataset(group: Group) -> bool:
-    """Return whether arrays of Zarr name dimensions, whose sizes agree: xarray's do."""
-    arrays = {} if packing_of(container_of(group).format).in_axes else group.arrays()
-    sizes: dict[str, int] = {}
-    for array in arrays.values():
-        dims = array.attrs.get("_ARRAY_DIMENSIONS")
-        if not isinstance(dims, list) or len(dims) != array.ndim:
-            return False
-        if not all(isinstance(dim, str) for dim in dims):
-            return False
-        if any(sizes.setdefault(d, s) != s for d, s in zip(dims, array.shape, strict=True)):
-            return False
-    return bool(arrays)
+def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays that are levels of a pyramid, the finest first.
 
-
-def _joined(group: Group, **how: Any) -> dict[str, Image]:
-    """Return the levels of the image that the groups in a group make up, if they do."""
-    joined = together(group, **how)
-    if "" not in joined and any(map(PART.fullmatch, group)):
-        apart = f"; {', '.join(joined)} are images" if joined else ""
-        raise ValueError(
-            f"the images in {group.url!r} differ in shape, type, place or levels{apart}: name one "
-            "with group=, or open all with xarray.open_datatree"
-        )
-    return joined.get("", {})
-
-
-def levels_of(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a pyramid's levels, the finest first: of the arrays in a group those that are ones.
-
-    The group's ``multiscales`` list them; else they are called ``s0``, ``s1``, ... or, by
+    The group's ``multiscales`` list them; otherwise they are called ``s0``, ``s1``, ... or, by
     bioformats2raw, ``0``, ``1``, ...
     """
     for image in images_in(group.attrs):
@@ -147,61 +100,147 @@ def levels_of(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {}
 
 
-def _numbered(names: Sequence[str], level: object, where: str) -> str:
-    """Return the name of the level that is asked for by its name or its place, -1 the coarsest."""
+def level_by_number(names: Sequence[str], level: object, where: str) -> str:
+    """Return the name of a level that is given by name or number, where -1 is the coarsest.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no such level.
+    """
     if isinstance(level, str):
-        place = names.index(level) if level in names else len(names)
+        number = names.index(level) if level in names else len(names)
     elif isinstance(level, SupportsIndex) and not isinstance(level, bool):
-        place = operator.index(level)
+        number = operator.index(level)
     else:
         raise TypeError(
-            f"level is {level!r}; a number, a name or distances by dimension are needed"
+            f"expected a number, a name or distances by dimension as level, got {level!r}"
         )
-    if -len(names) <= place < len(names):
-        return names[place]
-    held = f"the levels are {', '.join(names)}" if names else "there is no pyramid"
-    raise NodeNotFoundError(where, str(level), "level", held)
+    if -len(names) <= number < len(names):
+        return names[number]
+    found = f"the levels are {', '.join(names)}" if names else "there is no pyramid"
+    raise NodeNotFoundError(where, str(level), "level", found)
 
 
-def _fitting(
+def is_like_dataset(group: Group) -> bool:
+    """Return whether all arrays have the dimension names of xarray's Zarr, and sizes that agree."""
+    native = container_of(group).format.native_to_xarray
+    arrays = group.arrays() if native else {}
+    sizes: dict[str, int] = {}
+    for array in arrays.values():
+        dims = array.attrs.get("_ARRAY_DIMENSIONS")
+        if not isinstance(dims, list) or len(dims) != array.ndim:
+            return False
+        if not all(isinstance(dim, str) for dim in dims):
+            return False
+        if any(sizes.setdefault(d, s) != s for d, s in zip(dims, array.shape, strict=True)):
+            return False
+    return bool(arrays)
+
+
+def images_of_arrays(
+    arrays: Mapping[str, Array],
+    *,
+    dialect: str | Sequence[str] | None = None,
+    inherit: bool = False,
+) -> dict[str, Image]:
+    """Return the arrays of a group as images; the groups above are read once."""
+    context = next(iter(arrays.values())).node(inherit=inherit)
+    sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
+    context = replace(context, beside=sizes)
+    return {
+        name: single_image(array, like=context, dialect=dialect, inherit=inherit)
+        for name, array in arrays.items()
+    }
+
+
+def _image_of_level(
+    levels: Mapping[str, Array],
+    level: Level,
+    dims: Sequence[str] | None,
+    where: str,
+    **how: Any,
+) -> dict[str, Image]:
+    """Return one of the levels as an image; the axes of all are read only to compare distances."""
+    if isinstance(level, Mapping):
+        images = {name: single_image(array, **how) for name, array in levels.items()}
+        name = _level_by_distance(images, level, dims, where)
+        return {levels[name].name: images[name]}
+    array = levels[level_by_number(list(levels), level, where)]
+    return {array.name: single_image(array, **how)}
+
+
+def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
+    """Return the levels of the image that the groups in a group form, or none."""
+    found = combined_images(group, **how)
+    if "" not in found and any(map(PART.fullmatch, group)):
+        apart = f"; {', '.join(found)} are images" if found else ""
+        raise ValueError(
+            f"the images in {group.url!r} differ in shape, type, position or levels{apart}: open "
+            "one with group=, or all of them with xarray.open_datatree"
+        )
+    return found.get("", {})
+
+
+def _check_single_level(group: Group, levels: Mapping[str, Image]) -> None:
+    if not levels:
+        inner = ", ".join(group) or "nothing"
+        hint = f"the group holds {inner}; name an array or its group with group="
+        raise NodeNotFoundError(group.url, "", "array", hint)
+    if len(levels) > 1:
+        raise ValueError(
+            f"{group.url!r} is an image with the levels {', '.join(levels)}; open one of them with "
+            "level=0, or all with xarray.open_datatree"
+        )
+
+
+def _level_name(
+    levels: Mapping[str, Image], level: Level, dims: Sequence[str] | None, where: str
+) -> str:
+    if isinstance(level, Mapping):
+        return _level_by_distance(levels, level, dims, where)
+    return level_by_number(list(levels), level, where)
+
+
+def _level_by_distance(
     levels: Mapping[str, Image],
     wanted: Mapping[str, float],
     dims: Sequence[str] | None,
     where: str,
 ) -> str:
-    """Return the name of the coarsest level whose samples lie at most so far apart, or the finest.
+    """Return the name of the coarsest level with the wanted distances or less, or the finest.
 
     Parameters
     ----------
     levels
         The levels of a pyramid, the finest first.
     wanted
-        Distances by dimension, in the units of their coordinates.
+        Distances between samples by dimension, in the units of the coordinates.
     dims
-        What the caller calls the dimensions.
+        The user's names of dimensions.
     where
-        The pyramid's place, for errors.
+        The pyramid's location, for errors.
 
     Raises
     ------
     NodeNotFoundError
         If there is no pyramid.
     ValueError
-        If a dimension is none of the pyramid's, or has no coordinate.
+        If the pyramid lacks a dimension, or its coordinate.
     """
     if not levels:
         raise NodeNotFoundError(where, str(dict(wanted)), "level", "there is no pyramid")
     if not wanted or not all(map(_is_distance, wanted.values())):
-        raise ValueError(f"level is {dict(wanted)}; a positive distance by dimension is needed")
+        raise ValueError(f"expected positive distances by dimension as level, got {dict(wanted)}")
     chosen = next(iter(levels))
     for name, image in levels.items():
         axes = {axis.name: axis for axis in image.named(dims).axes}
         for dim in wanted:
             if dim not in axes or axes[dim].scale is None:
                 raise ValueError(
-                    f"{where}: level {name!r} has no places along {dim!r}: {list(axes)}"
+                    f"{where}: level {name!r} has no coordinates along {dim!r}: {list(axes)}"
                 )
-        if all(abs(axes[dim].step) <= size * (1 + _SAME) for dim, size in wanted.items()):
+        if all(abs(axes[dim].step) <= size * (1 + _ROUNDING) for dim, size in wanted.items()):
             chosen = name
     return chosen
 

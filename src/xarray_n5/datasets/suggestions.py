@@ -1,4 +1,4 @@
-"""What is asked for under a name that means nothing here, and what is meant by it perhaps."""
+"""Refuse unknown options, and suggest the ones that were probably meant."""
 
 from __future__ import annotations
 
@@ -15,47 +15,43 @@ _ENCODINGS = {
     **dict.fromkeys(["compressor", "compressors", "zlib", "complevel"], "compression"),
     **dict.fromkeys(["filters", "order", "dimension_separator"], "layout"),
 }
-"""Encodings of other engines, and what stands for them."""
+"""Encodings of other engines, and ours for the same."""
 
 _OPTIONS = {
     "safe_chunks": "partial_chunks='merge' allows regions that cut stored chunks",
-    "overwrite": "mode='w' replaces what is there",
-    **dict.fromkeys(["path", "component"], "group= is the place in the container"),
+    "overwrite": "mode='w' replaces existing arrays",
+    **dict.fromkeys(["path", "component"], "group= is the path in the container"),
     "zarr_format": "format='zarr2' writes Zarr v2, as a name that ends in .zarr does",
-    "consolidated": "consolidated metadata are kept true where they are, and not made",
+    "consolidated": "existing consolidated metadata is updated, never created",
 }
-"""Options of other functions, and what stands for them."""
+"""Options of other functions, and how to get the same here."""
 
 
 def refuse_unknown(function: Callable[..., Any], given: Iterable[str], encoding: str) -> None:
-    """Raise where options came to a function's last parameter, which takes what is none of it."""
-    known = [*signature(function).parameters][:-1]
-    refuse_options(f"{function.__name__}()", given, known, encoding)
+    """Raise TypeError for options that were caught by the last parameter of a function."""
+    if given := list(given):
+        known = [*signature(function).parameters][:-1]
+        refuse_options(f"{function.__name__}()", given, known, encoding)
 
 
 def refuse_options(
     what: str, given: Iterable[str], known: Iterable[str], encoding: str | None = None
 ) -> None:
-    """Raise where options are none of those that a function takes.
+    """Raise TypeError for the first of the unknown options, and suggest a known one.
 
     Parameters
     ----------
     what
         The function, for the message.
     given, known
-        Names of options that it was given in vain, and of those that it takes.
+        The names of the unknown options, and of those that the function takes.
     encoding
-        Where it takes encodings: how one of a variable stands there, with ``...`` for itself.
-
-    Raises
-    ------
-    TypeError
-        Naming the first, and what may be meant.
+        How an encoding is given to the function, with ``...`` in its place; None if it takes none.
     """
     for name in given:
         if encoding and name in {"chunks", "compression", "layout", *_ENCODINGS}:
-            asked = f"{{{_ENCODINGS.get(name, name)!r}: ...}}"
-            hint = f"; it is given by variable: {encoding.replace('...', asked, 1)}"
+            inner = f"{{{_ENCODINGS.get(name, name)!r}: ...}}"
+            hint = f"; it is given by variable: {encoding.replace('...', inner, 1)}"
         elif encoding and name in _OPTIONS:
             hint = f"; {_OPTIONS[name]}"
         else:
@@ -64,13 +60,7 @@ def refuse_options(
 
 
 def refuse_encodings(name: object, unknown: Iterable[str], known: Iterable[str]) -> None:
-    """Raise where encodings of a variable are none.
-
-    Raises
-    ------
-    ValueError
-        Naming them, and what may be meant.
-    """
+    """Raise ValueError for the first of the unknown encodings of a variable."""
     for each in unknown:
         meant = f"; did you mean {_ENCODINGS[each]!r}?" if each in _ENCODINGS else near(each, known)
         hint = meant or f"; known are {', '.join(sorted(known))}"

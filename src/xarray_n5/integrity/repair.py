@@ -18,7 +18,7 @@ from xarray_n5.integrity.report import report as report_on
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import QUARANTINE, join
 from xarray_n5.writing.resume import inside
-from xarray_n5.writing.write import now, writer_name
+from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +143,7 @@ def _mark(array: Array, chunks: list[Index]) -> None:
     mark = mark.as_found(before)
     listed = {*left, *(tuple(index) for index in before.get("chunks", ()))}
     if listed:
-        mark.begin({"chunks": sorted(listed), "by": writer_name(), "began": now()})
+        mark.begin({"chunks": sorted(listed), **provenance()})
 
 
 def _lies_in(index: Index, box: tuple[range, ...] | None) -> bool:

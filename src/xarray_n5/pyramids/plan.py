@@ -13,8 +13,7 @@ from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.create import check_storable, completed
 from xarray_n5.arrays.group import create_group
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.overwrite import check_free, existing
-from xarray_n5.datasets.write import check_path, marker_of
+from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.dialects import check_pyramid, write_pyramid
 from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.model.metadata import ArrayMetadata
@@ -34,7 +33,7 @@ from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.transaction import Transaction, resume_end
-from xarray_n5.writing.write import now, writer_name
+from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,12 +86,11 @@ class Pyramid:
     def write(self) -> xr.DataTree:
         """Check everything, create the group and the arrays, and fill them one after another."""
         how = self.how
-        marker = marker_of(how, self.path, self._token(), self.compression, len(self.names))
+        marker = how.marker(self.path, self._token(), self.compression, len(self.names))
         began = marker.facts() if how.resume else None
         if began and began.get("done"):
             return resume_end(marker, began).compute()
-        check_path(self.path, how)
-        group = existing(self.path, how)
+        group = find_group(self.path, how)
         around, own = self._attributes()
         old, gone = self._check_room(group, marker, around, again=began is not None)
         self._check_described(group, around, own, gone, again=began is not None)
@@ -106,7 +104,7 @@ class Pyramid:
             for other in unfinished(marker):
                 if other != marker:
                     other.end()
-        facts = {"by": writer_name(), "began": now(), "pyramid": len(self.names)}
+        facts = {**provenance(), "pyramid": len(self.names)}
         marker.begin({**facts, **(began or {})})
         complete_base(self.base.stored, own[0])
         transaction = Transaction(plans, marker).begin()
@@ -158,8 +156,6 @@ class Pyramid:
         What N5's readers look for on a group may be a user's in other formats.
         """
         if group is None:
-            if self.path:
-                check_free(self.path, self.how)
             return [], set()
         others = [other for other in unfinished(marker) if other != marker]
         if others and self.how.resume:

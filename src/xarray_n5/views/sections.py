@@ -7,8 +7,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.datasets.images import together
-from xarray_n5.datasets.select import levels_of
+from xarray_n5.datasets.images import combined_images
+from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
@@ -102,13 +102,13 @@ def _levels(node: Array | Group) -> list[Array]:
     if isinstance(node, Array):
         return [node]
     arrays = node.arrays()
-    if levels := list(levels_of(node, arrays).values()):
+    if levels := list(pyramid_levels(node, arrays).values()):
         return levels
     if arrays:
         hint = f"it holds {', '.join(arrays)}: name one"
         raise NodeNotFoundError(node.url, "", "pyramid", hint)
     # Of views that are no one image, each setup may be one.
-    joined = together(node, dialect=None, inherit=False)
+    joined = combined_images(node, dialect=None, inherit=False)
     for images in joined.values():
         return [image.first for image in images.values()]
     groups = ", ".join(sorted(node))

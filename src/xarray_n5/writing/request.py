@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import xarray as xr
-from dask.base import is_dask_collection
+from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.formats.open import open_container
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
@@ -107,6 +108,12 @@ class WriteOptions:
             "write_empty_chunks": self.write_empty_chunks,
             "edge_chunks": self.edge_chunks,
         }
+
+    def marker(self, path: str, *facts: Any) -> WriteMarker:
+        """Return the marker of a transaction in the group at `path` that writes these `facts`."""
+        source = self.resume if isinstance(self.resume, str) else facts
+        options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
+        return WriteMarker(store=self.store, path=path, token=tokenize(source, path, options))
 
     def consolidate(self, path: str, *, default: bool) -> None:
         """Write the consolidated metadata of a group, if requested."""

@@ -69,8 +69,7 @@ class Write:
             "fresh": self.fresh,
             "journal": self.journal,
             **({} if self.whole is None else {"whole": [self.whole.path, self.whole.token]}),
-            "by": writer_name(),
-            "began": now(),
+            **provenance(),
         }
 
     def leave_mark(self) -> None:
@@ -123,9 +122,9 @@ def begin_planned(write: Write) -> None:
         write.marker.check()
 
 
-def now() -> str:
-    """Return the time, as markers hold it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def provenance() -> dict[str, str]:
+    """Return the writer and the time, as markers record them."""
+    return {"by": writer_name(), "began": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def writer_name() -> str:

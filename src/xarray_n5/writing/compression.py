@@ -1,0 +1,34 @@
+"""Replace compressions that a format does not have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.arrays.create import completed
+from xarray_n5.codecs import resolve
+from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.metadata import ArrayMetadata
+
+
+def with_fallback(
+    metadata: ArrayMetadata, form: Format, layout: Mapping[str, Any] | None, where: str
+) -> ArrayMetadata:
+    """Complete an array's metadata, with gzip if the format does not have its compression.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot hold the array at all.
+    """
+    try:
+        found = completed(form, metadata, layout, where)
+        form.check(found, where)
+    except MetadataError:
+        return completed(form, replace(metadata, compression=resolve("gzip")), layout, where)
+    return found
