@@ -224,7 +224,7 @@ def test_short_lists_are_padded_where_all_axes_are_named() -> None:
 
 def test_cosems_axes_that_begin_with_x_are_doubted() -> None:
     turned = {**COSEM, "axes": ["x", "y", "z"]}
-    with pytest.warns(UserWarning, match="first axis in numpy is x"):
+    with pytest.warns(UserWarning, match="first axis in NumPy is x"):
         assert facts(read({"transform": turned}))[0][0] == "x"
     assert facts(read({"transform": {**turned, "order": "C"}}))[0][0] == "x"
 
@@ -257,7 +257,7 @@ def test_placement_comes_whole_from_the_first_dialect_that_knows_it() -> None:
     assert facts(geometry) == facts(read({"transform": COSEM}))
     assert geometry.dialects == ("cosem", "tensorstore")
     texts = [str(each.message) for each in caught]
-    ending = "; cosem is believed (dialect='tensorstore' listens to the other)"
+    ending = "; using cosem (dialect='tensorstore' uses the other)"
     what = "/: cosem and tensorstore metadata disagree on"
     names = "the names of the axes in C order: ['z', 'y', 'x'] and ['c', 'b', 'a']"
     assert texts == [
@@ -388,10 +388,10 @@ def test_units_and_labels_are_filled_in_from_another_dialect() -> None:
 def test_one_dialect_can_be_chosen() -> None:
     attributes = {"transform": COSEM, "resolution": [9, 9, 9]}
     assert facts(read(attributes, dialect="paintera"))[0] == (None, None, 9.0, 0.0)
-    with pytest.warns(UserWarning, match="paintera is believed"):
+    with pytest.warns(UserWarning, match="using paintera"):
         both = read(attributes, dialect=["paintera", "cosem"])
     assert facts(both)[0] == ("z", None, 9.0, 0.0)
-    with pytest.warns(UserWarning, match="as tensorstore metadata do"):
+    with pytest.warns(UserWarning, match="no tensorstore metadata"):
         assert not read(attributes, dialect="tensorstore").placed
     with pytest.raises(ValueError, match="dialect is empty"):
         read(attributes, dialect=[])

@@ -171,10 +171,10 @@ def test_a_dialect_alone_tells_the_levels(tmp_path: Path, dialect: str) -> None:
 
 
 def test_what_a_dialect_cannot_tell_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(MetadataError, match="cannot tell the offset of axis 'z'"):
+    with pytest.raises(MetadataError, match="cannot describe the offset of axis 'z'"):
         pyramid(image(), tmp_path / "a.n5", "p", dialect="n5_viewer")
     options: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "dialect": "n5_viewer"}
-    with pytest.raises(MetadataError, match="cannot tell the offset"):
+    with pytest.raises(MetadataError, match="cannot describe the offset"):
         pyramid(volume(), tmp_path / "a.n5", factors=[2], method="nearest", **options)
     assert not (tmp_path / "a.n5").exists()
 

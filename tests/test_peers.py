@@ -124,7 +124,7 @@ def test_units_of_some_axes_are_not_those_of_axes_without(tmp_path: Path) -> Non
 
 def test_units_that_neuroglancer_cannot_keep_need_another_dialect_beside_it(tmp_path: Path) -> None:
     axes = [Axis(name=name, unit="Å", scale=4.0) for name in "yx"]
-    with pytest.raises(xarray_n5.MetadataError, match="cannot tell the unit"):
+    with pytest.raises(xarray_n5.MetadataError, match="cannot describe the unit"):
         write_one(tmp_path / "c.n5", axes, dialect="neuroglancer")
     for number, both in enumerate((["neuroglancer", "cosem"], ["n5_viewer", "cosem"])):
         write_one(tmp_path / f"{number}.n5", axes, dialect=both)

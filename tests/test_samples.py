@@ -502,7 +502,7 @@ def test_ome_ngff_is_written_in_n5_order_into_n5(names: list[str]) -> None:
 
 def test_ome_ngff_whose_order_nobody_could_tell_is_not_written_into_n5() -> None:
     geometry = Geometry((Axis(name="x", scale=2.0), Axis(name="c", scale=3.0)))
-    with pytest.raises(ValueError, match="ngff metadata cannot tell the name"):
+    with pytest.raises(ValueError, match="ngff metadata cannot describe the name"):
         write_pyramid([(ArrayContext(shape=(2, 2), path="p/s0"), geometry)], "ngff")
 
 
@@ -552,8 +552,12 @@ def test_several_dialects_are_written_at_once() -> None:
         (Geometry((Axis(unit="nm", scale=4.0), Axis(unit="s", scale=2))), "n5_viewer", "one unit"),
         (Geometry((Axis(name="x", scale=4.0, offset=2.0),)), "tensorstore", "the offset of axis"),
         (Geometry((Axis(name="t", scale=4.0),)), "paintera", "the name of axis 't'"),
-        (Geometry((Axis(name="x", scale=4.0),)), "ngff", "not written on an array"),
-        (Geometry((Axis(name="x", scale=4.0, unit="nm"),)), "bdv", "not written on an array"),
+        (Geometry((Axis(name="x", scale=4.0),)), "ngff", "cannot be written on a single array"),
+        (
+            Geometry((Axis(name="x", scale=4.0, unit="nm"),)),
+            "bdv",
+            "cannot be written on a single array",
+        ),
         (Geometry((Axis(name="q"), Axis(name="y"), Axis(name="x"))), "imagej", "t, z, c, y, x"),
         (
             Geometry((Axis(name="y", scale=-1.0), Axis(name="x"))),

@@ -1,8 +1,8 @@
-"""User attributes to axes and back: the conventions that people describe geometry by.
+"""Dialects: conventions by which attributes describe axes.
 
-A dialect reads a node and says what it understands, or None where the node speaks another
-one. The table is in order of precedence: placement (scale, offset, unit) comes whole from the
-first dialect that knows it, names from the first that names anything.
+A dialect reads the geometry of an array, or returns None where its attributes are of another
+dialect. The table is in order of precedence: scale, offset and unit come together from the first
+dialect that has them, names from the first that has any.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 _ROUNDING = 1e-9
-"""By which part of a step a level may be off that is told by its base level and factors."""
+"""The relative rounding error of a level's step from base level and factors."""
 
 DIALECTS: dict[str, Dialect] = {
     Cosem.name: Cosem(),
@@ -69,17 +69,17 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def register_dialect(dialect: Dialect) -> None:
-    """Add a dialect to the table, behind those that are there.
+    """Add a dialect to the end of the table.
 
     Parameters
     ----------
     dialect
-        Anything with a ``name``, the attribute ``keys`` it owns, ``read`` and ``write``.
+        An object with a ``name``, its attributes' ``keys``, ``read`` and ``write``.
 
     Raises
     ------
     ValueError
-        If the name is taken by another one.
+        If another dialect has its name.
     """
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):
@@ -88,19 +88,19 @@ def register_dialect(dialect: Dialect) -> None:
 
 
 def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) -> Geometry:
-    """Return the geometry of an array, as far as its attributes tell; odd ones only warn.
+    """Return the geometry that an array's attributes describe; invalid ones only warn.
 
     Parameters
     ----------
     node
         The array.
     dialect
-        The dialects to listen to, the most trusted first; all in the order of the table by default.
+        The dialects to read, the most trusted first; by default all in the order of the table.
 
     Raises
     ------
     ValueError
-        If there is no such dialect.
+        If a dialect is unknown.
     """
     geometry, complaints = resolve_geometry(node, dialect)
     for text in complaints:
@@ -111,23 +111,22 @@ def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) 
 def resolve_geometry(
     node: ArrayContext, dialect: str | Iterable[str] | None = None
 ) -> tuple[Geometry, list[str]]:
-    """Return the geometry of an array, and what is odd about its attributes."""
+    """Return the geometry of an array, and messages about invalid attributes."""
     said: list[tuple[str, Geometry]] = []
     odd: list[str] = []
     node = node.without_users_own().without_units_of_values()
     for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
-            heard = each.read(node)
+            found = each.read(node)
         except ODD as error:
-            # Most errors name the attribute themselves.
-            told = any(repr(key) in str(error) for key in each.keys) or not each.keys
-            keys = "" if told else f" ({', '.join(each.keys)})"
+            named = any(repr(key) in str(error) for key in each.keys) or not each.keys
+            keys = "" if named else f" ({', '.join(each.keys)})"
             odd.append(f"{each.name} metadata{keys} are ignored: {error}")
             continue
-        if heard is not None and heard.ndim == len(node.shape):
-            said.append((each.name, heard))
+        if found is not None and found.ndim == len(node.shape):
+            said.append((each.name, found))
     if dialect is not None and not said:
-        odd.append(f"nothing describes its axes as {' or '.join(_listed(dialect))} metadata do")
+        odd.append(f"no {' or '.join(_listed(dialect))} metadata describe its axes")
     geometry, against = combine(said, len(node.shape))
     return geometry, odd + against
 
@@ -141,10 +140,9 @@ def write_geometry(
 ) -> dict[str, Any]:
     """Return the attributes that describe an array's geometry.
 
-    By default those that TensorStore, Neuroglancer and Fiji read, and COSEM's ``transform`` beside
-    them where there is an offset, which the others cannot say, an axis of time or channels, or a
-    unit that Neuroglancer only knows by its symbol. A matrix becomes n5-universe's canonical
-    metadata.
+    By default those of TensorStore, Neuroglancer and Fiji. COSEM's ``transform`` is added for
+    offsets, for axes of time or channels, and for units that Neuroglancer knows only by their
+    symbols; n5-universe's canonical metadata for an affine matrix.
 
     Parameters
     ----------
@@ -160,7 +158,7 @@ def write_geometry(
     Raises
     ------
     ValueError
-        If a dialect that was asked for is unknown, or all of them cannot say it.
+        If a dialect is unknown, or the dialects cannot describe the geometry.
     """
     node = ArrayContext(shape=shape, lists_x_first=lists_x_first)
     if dialect is not None:
@@ -177,22 +175,22 @@ def write_pyramid(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of a pyramid's group, and those of each level.
 
-    By default those of Neuroglancer, n5-viewer and COSEM, as far as they can tell it; in Zarr those
-    of xarray and OME-NGFF.
+    By default those of Neuroglancer, n5-viewer and COSEM, as far as they can describe it; in Zarr
+    those of xarray and OME-NGFF.
 
     Parameters
     ----------
     levels
-        The levels as they will be, with their paths, and their geometries; the base level first.
+        The new levels with their paths and geometries; the base level first.
     dialect
         The dialects to write.
     group
-        Whether there is a group, whose attributes may say part of it.
+        Whether there is a group whose attributes may describe the levels.
 
     Raises
     ------
     ValueError
-        If a dialect is unknown, or all of them together do not tell where the samples lie.
+        If a dialect is unknown, or the dialects together cannot describe the levels.
     """
     wanted = None if dialect is None else _listed(dialect)
     around, own = default_pyramid(levels) if wanted is None else _written(levels, wanted, group)
@@ -208,20 +206,17 @@ def write_pyramid(
 def check_pyramid(
     nodes: Sequence[ArrayContext], geometries: Sequence[Geometry], what: str, *, group: bool = True
 ) -> None:
-    """Raise where levels, with all that is around them, do not read as they are meant.
+    """Raise ValueError where the geometries of levels would be read differently from attributes.
 
-    Raises
-    ------
-    ValueError
-        Naming what is lost, of `what` metadata.
+    The message names the difference, and the metadata as `what`.
     """
     for node, geometry in zip(nodes, geometries, strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             base = nodes[0] if group and node is not nodes[0] else None
             again = geometry_of(replace(node, base=base))
-        if gone := diff(geometry, again):
-            raise ValueError(f"{what} metadata cannot tell {gone}")
+        if difference := diff(geometry, again):
+            raise ValueError(f"{what} metadata cannot describe {difference}")
 
 
 def _written(
@@ -229,7 +224,7 @@ def _written(
     wanted: Sequence[str],
     group: bool,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what several dialects together say of a pyramid's group, and of each level."""
+    """Return the attributes of several dialects on a pyramid's group, and on each level."""
     around: dict[str, Any] = {}
     own: list[dict[str, Any]] = [{} for _ in levels]
     for name in wanted:
@@ -239,7 +234,7 @@ def _written(
         for attributes, (node, geometry) in zip(own, levels, strict=True):
             written = known.write(geometry, node)
             if not written and not group:
-                raise ValueError(f"{name} metadata are not written on an array alone")
+                raise ValueError(f"{name} metadata cannot be written on a single array")
             _merge(attributes, written, name)
     if group:
         complete_factors(own, len(levels[0][0].shape))
@@ -248,12 +243,10 @@ def _written(
 
 def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
     if _clash(attributes, more):
-        # Units may be spelt as they were given, or as Neuroglancer reads them.
+        # Units may be as they were given, or as Neuroglancer reads them.
         spelt, more = in_si_units(attributes), in_si_units(more)
         if clash := _clash(spelt, more):
-            raise ValueError(
-                f"{name} metadata need {clash!r} for something else; leave a dialect out"
-            )
+            raise ValueError(f"{name} metadata need {clash!r} with another value; omit one dialect")
         attributes |= spelt
     attributes |= more
 
@@ -263,7 +256,7 @@ def _clash(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
 
 
 def diff(geometry: Geometry, again: Geometry) -> str | None:
-    """Return what a geometry says that another one, read from attributes, does not say."""
+    """Return the first fact of a geometry that another one contradicts or lacks, or None."""
     if geometry.affine is not None and geometry.affine != again.affine:
         return f"the affine transform {geometry.affine}"
     for one, other in zip(geometry.with_names().axes, again.with_names().axes, strict=True):
@@ -284,7 +277,7 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
             if not same:
                 backwards = " (an axis that runs backwards)" if one.step < 0 else ""
                 name = f"{one.name!r}{backwards}"
-                return f"the {what} of axis {name}, {before!r}: it would read as {after!r}"
+                return f"the {what} of axis {name}, {before!r}: it would be read as {after!r}"
     return None
 
 

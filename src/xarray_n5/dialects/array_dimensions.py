@@ -1,6 +1,6 @@
-"""``_ARRAY_DIMENSIONS``: names alone, as xarray wrote them through zarr-python.
+"""``_ARRAY_DIMENSIONS``: names only, as xarray writes them through zarr-python.
 
-The list stands in C order, also in N5, where ``dimensions`` stand the other way round.
+The list is in C order, also in N5, where ``dimensions`` are reversed.
 Source: xarray's Zarr encoding specification.
 """
 
@@ -25,18 +25,18 @@ class ArrayDimensions:
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return axes with names and nothing else.
+        """Return axes with names only.
 
-        Other writers list them as ``dimensions`` stand. Where the arrays beside this one that
-        are named like its axes have the sizes of the reversed list, it is taken reversed.
+        Some writers list them in the order of ``dimensions``: the list is reversed where only then
+        the arrays in the same group that are named like the axes have their sizes.
         """
         found = node.attributes.get("_ARRAY_DIMENSIONS")
         if found is None or (found == [] and node.shape == (1,)):
-            return None  # one number has no axes, but N5 gives it one
+            return None  # in N5, a scalar has one axis
         proper = isinstance(found, list) and all(isinstance(name, str) for name in found)
         if not proper or len(found) != len(node.shape) or len(set(found)) != len(found):
             raise ValueError(
-                f"'_ARRAY_DIMENSIONS' is {found!r}; {len(node.shape)} different names are needed"
+                f"'_ARRAY_DIMENSIONS' is {found!r}; expected {len(node.shape)} different names"
             )
         if not _fits(found, node) and _fits(found[::-1], node):
             found = found[::-1]

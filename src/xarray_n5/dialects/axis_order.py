@@ -1,6 +1,6 @@
-"""Lists of axes that stand in one order in N5 and in the other elsewhere: OME-NGFF's, Paintera's.
+"""Reverse lists of axes between N5 and other formats, for OME-NGFF and Paintera.
 
-All other dialects have one order in every format, and go from one to another as they are.
+The lists of all other dialects have the same order in every format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLACES = ("resolution", "offset", "downsamplingFactors")
 _OTHERS = frozenset(
     {"axes", "units", "pixelResolution", "saved_completely", "voxel_size", "axis_names"}
 )
-"""Attributes beside which such lists are another dialect's."""
+"""Attributes that make such lists another dialect's."""
 
 _LISTS = ("scale", "translation")
 
@@ -26,18 +26,18 @@ _LISTS = ("scale", "translation")
 def keys_to_reverse(
     attributes: Mapping[str, Any], path: str, *, from_n5: bool, paintera: bool = False
 ) -> list[str]:
-    """Return the attributes of a node whose lists stand the other way round in another format.
+    """Return the keys of a node's attributes whose lists are reversed in another format.
 
     Parameters
     ----------
     attributes
         The attributes of an array or a group.
     path
-        Its path in the container.
+        The node's path in the container.
     from_n5
-        Whether they are N5's, and go elsewhere, or the reverse.
+        Whether they are copied from N5 to another format, or the reverse.
     paintera
-        Whether the node is an array that speaks Paintera's dialect.
+        Whether the node is an array with Paintera's attributes.
     """
     keys = ["multiscales"] if _are_images(attributes.get("multiscales"), from_n5=from_n5) else []
     described = {"resolution", "offset"} & attributes.keys() and not _OTHERS & attributes.keys()
@@ -47,7 +47,7 @@ def keys_to_reverse(
 
 
 def reverse_lists(attributes: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return attributes with some of them turned round; turned twice, they are what they were.
+    """Return attributes with the lists of some keys reversed; its own inverse.
 
     >>> reverse_lists({"resolution": [4, 4, 40], "title": "em"}, ["resolution"])
     {'resolution': [40, 4, 4], 'title': 'em'}
@@ -55,14 +55,14 @@ def reverse_lists(attributes: Mapping[str, Any], keys: Iterable[str]) -> dict[st
     found = dict(attributes)
     for key in set(keys) & found.keys():
         if key == "multiscales":
-            found[key] = [_turned_image(image) for image in found[key]]
+            found[key] = [_reversed_image(image) for image in found[key]]
         else:
             found[key] = _reversed(found[key])
     return found
 
 
 def _are_images(images: Any, *, from_n5: bool) -> bool:
-    """Return whether images of OME-NGFF would be misread if they were left as they are."""
+    """Return whether images of OME-NGFF must be reversed to be read the same."""
     if not isinstance(images, list) or not images:
         return False
     for image in images:
@@ -70,13 +70,13 @@ def _are_images(images: Any, *, from_n5: bool) -> bool:
         if not isinstance(axes, list) or not isinstance(image.get("datasets"), list):
             return False
         names = [each.get("name") if isinstance(each, dict) else None for each in axes]
-        # N5 held them in C order once: readers tell by where x stands.
+        # Older writers list axes in C order in N5: the position of x shows it.
         if from_n5 and ("x" not in names or names.index("x") > len(names) // 2):
             return False
     return True
 
 
-def _turned_image(image: dict[str, Any]) -> dict[str, Any]:
+def _reversed_image(image: dict[str, Any]) -> dict[str, Any]:
     datasets = [
         _with_transforms(entry) if isinstance(entry, dict) else entry for entry in image["datasets"]
     ]
@@ -87,17 +87,17 @@ def _with_transforms(entry: dict[str, Any]) -> dict[str, Any]:
     transforms = entry.get("coordinateTransformations")
     if not isinstance(transforms, list):
         return entry
-    turned = [
+    reversed_ = [
         {k: _reversed(v) if k in _LISTS else v for k, v in each.items()}
         if isinstance(each, dict)
         else each
         for each in transforms
     ]
-    return {**entry, "coordinateTransformations": turned}
+    return {**entry, "coordinateTransformations": reversed_}
 
 
 def _reversed(value: Any) -> Any:
-    """Return a list of numbers the other way round; of lists, each of them."""
+    """Return a list reversed; of a list of lists, each of them."""
     if not isinstance(value, list):
         return value
     if value and all(isinstance(each, list) for each in value):

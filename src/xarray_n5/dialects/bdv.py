@@ -1,9 +1,9 @@
 """Views of BigDataViewer: ``setupS/timepointT/sL``, in HDF5 ``tT/sS/L/cells``, and the XML file.
 
-The XML is beside the container. Lists stand in N5 order, always x, y, z. Attributes tell the
-levels' factors; unit, voxel size and where a view lies are in the XML alone. Source:
-bigdataviewer-core's N5ImageLoader and Hdf5ImageLoader; spim_data's XmlIoViewRegistrations, where
-of several transforms the last listed comes first.
+The XML is beside the container. Lists are in N5 order, always x, y, z. Attributes hold the levels'
+factors; only the XML has units, voxel sizes and registrations. Source: bigdataviewer-core's
+N5ImageLoader and Hdf5ImageLoader; spim_data's XmlIoViewRegistrations, which applies the last listed
+transform first.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _NDIM = 3
 _NAMES = ("x", "y", "z")
 
 _CONTAINERS = ("n5", "hdf5", "zarr")
-"""What the XML calls the element that names the container."""
+"""The names of the XML element that names the container."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bdv:
-    """A level's factors, and its view's registration, if that can be told axis by axis."""
+    """The factors of a level, and the voxel size or registration of its view."""
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes of a view's level; where the XML rotates the view, the matrix."""
+        """Return the axes of a view's level, and a matrix if the XML rotates the view."""
         view = view_of(node.path)
         if view is None or len(node.shape) != _NDIM:
             return None
@@ -68,42 +68,41 @@ class Bdv:
                 return None
             axes = axes_at_level(_NAMES, (None,) * _NDIM, (1.0,) * _NDIM, factors)
             return Geometry(axes, {"scale": "downsamplingFactors"})
-        told = {"names": "layout of the container", "units": "voxelSize of the XML"}
+        sources = {"names": "layout of the container", "units": "voxelSize of the XML"}
         where = "voxelSize of the XML" if rows is None else "ViewRegistration of the XML"
-        told |= {"scale": where, "offset": where}
+        sources |= {"scale": where, "offset": where}
         if rows is None:
             rows = np.diag([*(size or ()), 1.0])[:_NDIM]
         axes, affine = axes_under(_NAMES, (unit,) * _NDIM, rows, factors)
-        return Geometry(axes, told, affine=affine)
+        return Geometry(axes, sources, affine=affine)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return the attribute of a level; places are the XML's, and are not written."""
+        """Return the attribute of a level; the XML is not written."""
         return factors_if_any(geometry)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return the attribute of a setup: the factors of all levels."""
+        """Return the attribute of a setup, with the factors of all levels."""
         return {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What BigDataViewer's XML says of the views."""
+    """The views that BigDataViewer's XML describes."""
 
     registrations: Mapping[tuple[int, int], np.ndarray] = field(default_factory=dict)
-    """Rows of x, y, z by timepoint and setup."""
+    """The affine matrix in x, y, z of each timepoint and setup."""
     voxels: Mapping[int, tuple[list[float] | None, str | None]] = field(default_factory=dict)
-    """Size and unit of a setup's voxels."""
+    """The size and the unit of each setup's voxels."""
 
 
 @functools.lru_cache(maxsize=16)
 def _parse(document: bytes) -> Project:
-    """Return what an XML file says.
+    """Parse an XML file.
 
     Raises
     ------
     ValueError
-        If it is no XML, or has numbers that make no sense, or defines entities of its own, which
-        BigDataViewer's never do.
+        If it is not XML, has invalid numbers, or defines entities, which BigDataViewer's never do.
     """
     root = _root(document)
     registrations = {}
@@ -129,7 +128,7 @@ def _parse(document: bytes) -> Project:
 
 
 def container_of(document: bytes) -> str | None:
-    """Return the container that an XML file of BigDataViewer names; None where it names none."""
+    """Return the container that an XML file of BigDataViewer names, or None."""
     try:
         loader = _root(document).find("SequenceDescription/ImageLoader")
     except ValueError:
@@ -139,13 +138,13 @@ def container_of(document: bytes) -> str | None:
 
 
 def _root(document: bytes) -> Element:
-    """Return the root of an XML file, which must define nothing."""
+    """Return the root element of an XML file; raise if it defines entities."""
     from xml.etree import ElementTree as ET
 
     if len(document) > MOST_BYTES:
         raise ValueError(f"it has {len(document)} bytes, expected at most {MOST_BYTES}")
     if re.search(rb"<!\s*(DOCTYPE|ENTITY)", document.replace(b"\0", b"")):
-        raise ValueError("it has a document type of its own, which is not read")
+        raise ValueError("it has a document type, which is not allowed")
     try:
         return ET.fromstring(document)  # noqa: S314 - without entities there is nothing to expand
     except ET.ParseError as error:

@@ -1,7 +1,7 @@
 """``spatialTransform`` on the array, or in its group's ``multiscales``: n5-universe's canonical.
 
-Lists stand in N5 order, and numbers are final. Where some axes are not of space, the transform is
-for those that are. Source: CanonicalSpatialMetadata and its adapter in n5-universe.
+Lists are in N5 order. If only some axes are spatial, the transform may be for those. Source:
+CanonicalSpatialMetadata and its adapter in n5-universe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.dialects.pyramids import axis, listings, over
-from xarray_n5.dialects.transforms import matrix, per_axis, turned
+from xarray_n5.dialects.transforms import in_c_order, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, kind_of
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 _KEY = "spatialTransform"
 
 _SQUARE = {number * (number + 1): number for number in range(1, 10)}
-"""Axes by the count of numbers in an affine transform of theirs."""
+"""The number of axes by the count of numbers in an affine transform."""
 
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
-    """One affine transform, its unit, and axes with types."""
+    """An affine transform with a unit, and axes with types."""
 
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes; where places do not come axis by axis, the matrix."""
+        """Return the axes, and a matrix if the transform is not per axis."""
         own = node.attributes.get(_KEY)
         listed = next(((e, base) for _, e, base in listings(node)), ({}, {}))
         said = own if own is not None else listed[0].get(_KEY)
@@ -54,7 +54,7 @@ class Canonical:
         """Return the attribute, with an affine transform over all axes."""
         axes = geometry.with_names().axes[::-1]
         if geometry.affine is not None:
-            rows = [list(row) for row in turned(np.array(geometry.affine))]
+            rows = [list(row) for row in in_c_order(np.array(geometry.affine))]
         else:
             rows = [
                 [each.step if number == other else 0.0 for other in range(len(axes))]
@@ -115,12 +115,12 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
         )
     ]
     if split is None:
-        return replace(Geometry(tuple(axes[::-1]), told), affine=turned(rows))
+        return replace(Geometry(tuple(axes[::-1]), told), affine=in_c_order(rows))
     return Geometry(tuple(axes[::-1]), told)
 
 
 def _rows(transform: Any, kinds: list[str | None]) -> np.ndarray:
-    """Return a transform as a matrix over all axes, be it of those of space alone."""
+    """Return a transform, of all axes or of the spatial ones, as a matrix over all axes."""
     ndim = len(kinds)
     size = _size(transform) or ndim
     if size == ndim:
@@ -135,7 +135,7 @@ def _rows(transform: Any, kinds: list[str | None]) -> np.ndarray:
 
 
 def _size(transform: Any) -> int | None:
-    """Return how many axes a transform is for, or None where it tells nothing of them."""
+    """Return the number of axes of a transform, or None if it has no numbers."""
     for key in ("scale", "translation", "offset"):
         if key in transform:
             return len(transform[key])

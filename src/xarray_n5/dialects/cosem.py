@@ -1,7 +1,7 @@
 """``transform`` on the array, or for it in its group's ``multiscales``, as COSEM writes it.
 
-Lists stand in C order unless ``ordering`` (Java) or ``order`` (Python) says "F"; all four turn
-together. ``translate`` is where the centre of voxel 0 lies. Source: janelia-cellmap/schemas.
+Lists are in C order unless ``ordering`` (Java) or ``order`` (Python) is "F". ``translate`` is the
+centre of voxel 0. Source: janelia-cellmap/schemas.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 _ORDERS = ("ordering", "order")
-"""The words for the order of the lists: Java's and Python's."""
+"""The keys for the order of the lists, in Java and in Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cosem:
-    """Axes, units, scale and translation of one array; final numbers."""
+    """The axes, units, scale and translation of each array."""
 
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
@@ -48,10 +48,10 @@ class Cosem:
         return moved(over(_at_level(_warned(found, own, node), under, node), under), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-        """Return the attribute in C order, saying so, and the level's own ``pixelResolution``.
+        """Return ``transform`` in C order, and the level's own ``pixelResolution``.
 
-        Neuroglancer reads no ``transform``, and ``pixelResolution`` has one unit. Where axes have
-        several, or one runs backwards, the attributes that it reads are written instead.
+        The latter is for Neuroglancer, which does not read ``transform``. It has one positive unit;
+        for axes with several units or a negative step, TensorStore's attributes are written.
         """
         axes = geometry.axes
         transform = {
@@ -70,9 +70,9 @@ class Cosem:
         return {"transform": transform} | Neuroglancer().write(_bare(geometry), node)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return the attributes of a pyramid's group: each level's ``transform`` once more.
+        """Return the attributes of a pyramid's group: the ``transform`` of each level.
 
-        Beside them are the base level's axes, units and resolution, in N5 order.
+        The base level's axes, units and resolution are added, in N5 order.
         """
         node, base = levels[0]
         own = [self.write(geometry, node) for node, geometry in levels]
@@ -96,13 +96,13 @@ class Cosem:
 
 
 def _is_alike(geometry: Geometry) -> bool:
-    """Return whether ``pixelResolution`` holds the scales: forwards, and in one unit."""
+    """Return whether ``pixelResolution`` can hold the scales: positive, and in one unit."""
     unit = geometry.axes[0].unit
     return unit is not None and all(e.unit == unit and e.step > 0 for e in geometry.axes)
 
 
 def _bare(geometry: Geometry) -> Geometry:
-    """Return the axes with a name and a scale each, as ``transform`` has them, and no labels."""
+    """Return the axes as in ``transform``: with a name and a scale each, without labels."""
     axes = zip(names(geometry.axes), geometry.axes, strict=True)
     return Geometry(tuple(Axis(name=name, unit=each.unit, scale=each.step) for name, each in axes))
 
@@ -113,7 +113,7 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
     ndim = len(node.shape)
     names = texts("transform.axes", transform.get("axes"), ndim, exact=True) or ("",) * ndim
     units = transform.get("units")
-    if isinstance(units, list):  # numbers in it are no units, and no harm
+    if isinstance(units, list):  # ignore numbers
         units = [unit if isinstance(unit, str) else None for unit in units]
     units = texts("transform.units", units, ndim, exact=True) or (None,) * ndim
     lists = {
@@ -121,10 +121,10 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
         for word in ("scale", "translate")
     }
     starts = lists["translate"] or (0.0,) * ndim
-    told = (transform.get(word) for word in _ORDERS)
-    orders = {str(each).upper() for each in told if each is not None}  # n5-universe writes null
+    given = (transform.get(word) for word in _ORDERS)
+    orders = {str(each).upper() for each in given if each is not None}  # n5-universe writes null
     if orders - {"C", "F"} or len(orders) > 1:
-        raise ValueError(f"'transform' has the orders {sorted(orders)}; one of C and F is needed")
+        raise ValueError(f"'transform' has the orders {sorted(orders)}; expected C or F")
     axes = [axis(*each) for each in zip(names, units, lists["scale"] or (), starts, strict=True)]
     said = {"names": key} if any(names) else {}
     said |= {"units": key} if any(units) else {}
@@ -133,7 +133,7 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
 
 
 def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> Geometry:
-    """Return a level's geometry, where BossDB repeats the base level's: by the group's factors."""
+    """Apply the group's factors where a level repeats the base level's scale, as in BossDB."""
     factors = factors_of(node, own=False)
     if base is None or factors is None or all(factor == 1 for factor in factors):
         return geometry
@@ -143,7 +143,7 @@ def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> 
     ordered = by_axis(geometry, node.parents[0] if node.parents else {}, factors)
     warn(
         f"{node.path}: 'transform' has the scale of the base level, but the group lists "
-        f"{list(factors)} as the factors of this level; the factors are used"
+        f"{list(factors)} as the factors of this level; using the factors"
     )
     axes = tuple(
         replace(
@@ -160,11 +160,11 @@ def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> 
 
 
 def _warned(geometry: Geometry, transform: Any, node: ArrayContext) -> Geometry:
-    """Return a geometry, with a warning where its axes were likely meant the other way round."""
+    """Return a geometry; warn if its axes were probably meant in reverse order."""
     silent = isinstance(transform, dict) and all(transform.get(word) is None for word in _ORDERS)
     if geometry.axes[0].name == "x" != geometry.axes[-1].name and silent:
         warn(
-            f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} and not their "
-            "order, which makes it C order: the array's first axis in numpy is x"
+            f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} without their "
+            "order; using C order: the array's first axis in NumPy is x"
         )
     return geometry

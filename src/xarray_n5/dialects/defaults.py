@@ -1,4 +1,4 @@
-"""What is written of axes where nobody asks for a dialect: what the most readers understand."""
+"""The attributes that are written by default: those that most readers understand."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
 
 _SAME = 1e-9
-"""By which part of a step two levels may lie apart, for rounding."""
+"""The relative rounding error of two levels' positions."""
 
 
 def default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-    """Return the attributes of an array alone.
+    """Return the attributes of a single array.
 
-    Where a format lists axes as numpy does, names as xarray reads them and COSEM's ``transform``,
-    which tells its order.
+    Where lists of axes are not in N5 order, these are names for xarray and COSEM's ``transform``,
+    which states its order.
     """
     placed = geometry.placed or any(axis.unit for axis in geometry.axes)
     if not node.lists_x_first:
@@ -53,9 +53,8 @@ def default_pyramid(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of a pyramid's group, and those of each level.
 
-    In N5 those of Neuroglancer and n5-viewer, as far as these can tell it, and COSEM's, whose
-    numbers are final. In Zarr names as xarray has them, OME-NGFF, and COSEM's ``transform``,
-    which keeps units as they are spelt.
+    In N5, those of Neuroglancer and n5-viewer, as far as these can describe it, and COSEM's. In
+    Zarr, names for xarray, OME-NGFF, and COSEM's ``transform``, which keeps units verbatim.
     """
     if not levels[0][0].lists_x_first:
         axes = levels[0][1].axes
@@ -80,9 +79,9 @@ def _transform(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
 
 
 def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
-    """Return whether n5-viewer's rule puts levels where they lie among each other.
+    """Return whether n5-viewer's attributes describe the levels' positions.
 
-    It has one unit, and each sample in the middle of those that it stands for.
+    It has one unit, and centres each sample on the samples that it covers.
     """
     base = levels[0][1].axes
     units = {axis.unit for axis in base if axis.scale is not None}

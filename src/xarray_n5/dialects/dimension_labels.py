@@ -1,6 +1,6 @@
-"""``DIMENSION_LABELS``: names alone, as HDF5's dimension scales, ilastik and netCDF give them.
+"""``DIMENSION_LABELS``: names only, of HDF5's dimension scales, ilastik and netCDF.
 
-The list stands in numpy's order. Source: the HDF5 dimension scale specification.
+The list is in C order. Source: the HDF5 dimension scale specification.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DimensionLabels:
-    """The names of the axes, as far as they have any."""
+    """The names of some or all axes."""
 
     name: ClassVar[str] = "dimension_labels"
     keys: ClassVar[tuple[str, ...]] = ("DIMENSION_LABELS",)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return axes with names and nothing else."""
+        """Return axes with names only."""
         found = node.attributes.get("DIMENSION_LABELS")
         if found is None:
             return None
@@ -30,7 +30,7 @@ class DimensionLabels:
         proper = all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
         if not proper or len(found) != len(node.shape):
             raise ValueError(
-                f"'DIMENSION_LABELS' is {found!r}; {len(node.shape)} different names are needed"
+                f"'DIMENSION_LABELS' is {found!r}; expected {len(node.shape)} different names"
             )
         axes = tuple(Axis(name=name or None) for name in found)
         return Geometry(axes, {"names": "DIMENSION_LABELS"} if given else {})

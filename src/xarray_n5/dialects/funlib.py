@@ -1,8 +1,8 @@
 """``voxel_size``, ``offset`` and ``axis_names`` of funlib.persistence: DaCapo, Volara, daisy.
 
-Lists are in C order in every format, since they are attributes of zarr-python's arrays. Those of
-numbers and units leave out the axes of channels, which are marked by ``^`` or by ``types``. The
-names of the keys are the default ones. Source: funlib.persistence, arrays/metadata.py.
+Lists are in C order in every format, because zarr-python wrote them. Lists of numbers and units
+omit channel axes, which are marked by ``^`` or by ``types``. The keys are the default ones. Source:
+funlib.persistence, arrays/metadata.py.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
 
 _UNNAMED = re.compile(r"d\d+")
-"""What funlib.persistence calls axes that nobody named."""
+"""The names that funlib.persistence gives to unnamed axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Funlib:
-    """Names, units, voxel sizes and offsets of one array; final numbers."""
+    """The names, units, voxel sizes and offsets of each array."""
 
     name: ClassVar[str] = "funlib"
     keys: ClassVar[tuple[str, ...]] = ("voxel_size", "axis_names", "offset", "units", "types")
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None where neither ``voxel_size`` nor ``axis_names`` is there."""
+        """Return the axes, or None if there is neither ``voxel_size`` nor ``axis_names``."""
         own, ndim = node.attributes, len(node.shape)
         if not is_of_funlib(own):
             return None
@@ -65,7 +65,7 @@ class Funlib:
         return Geometry(tuple(axes), said)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return the attributes; there are whole numbers only."""
+        """Return the attributes; raise ValueError unless all numbers are whole."""
         channels = [axis.kind == "channel" for axis in geometry.axes]
         physical = [each for each in geometry.axes if each.kind != "channel"]
         found = [number for each in physical for number in (each.step, each.offset)]
@@ -83,14 +83,14 @@ class Funlib:
         }
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
-        """Return no attributes: each level has all of its numbers."""
+        """Return no attributes, because each level has its own."""
         return {}
 
 
 def _physical(
     attributes: Any, named: tuple[str, ...] | None, types: tuple[str, ...], ndim: int
 ) -> int:
-    """Return how many axes have a place: as many as there are numbers, else those not marked."""
+    """Return how many axes have coordinates: the length of the lists, else the unmarked axes."""
     for key in ("voxel_size", "offset", "units"):
         if isinstance(attributes.get(key), list):
             return min(len(attributes[key]), ndim)

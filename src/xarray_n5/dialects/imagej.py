@@ -1,7 +1,7 @@
 """``pixelWidth``, ``pixelUnit`` and their like on the array, as n5-ij writes ImageJ's metadata.
 
-The axes are x and y, then channels, slices and frames in this order where there are several; in
-N5 order. Source: N5ImagePlusMetadata and ImagePlusLegacyMetadataParser in n5-ij.
+The axes are x and y, then channels, slices and frames if there are several, in N5 order. Source:
+N5ImagePlusMetadata and ImagePlusLegacyMetadataParser in n5-ij.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NEEDED = {*_SPACE.values(), *_ORIGINS.values(), *_COUNTS.values(), "pixelUnit"}
 
 @dataclass(frozen=True, slots=True)
 class ImageJ:
-    """Sizes of pixels with one unit, seconds between frames, counts that tell the axes."""
+    """The sizes of pixels with one unit, the seconds between frames, and the counts of axes."""
 
     name: ClassVar[str] = "imagej"
     keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval", "fps")
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes where all of ImageJ's attributes are there."""
+        """Return the axes if all attributes of ImageJ exist."""
         said = node.attributes
         if not said.keys() >= _NEEDED:
             return None
@@ -47,8 +47,8 @@ class ImageJ:
         moved = [key for key in _ORIGINS.values() if _number(said, key)]
         if moved:
             warn(
-                f"{node.path or '/'}: {moved} are taken for places, as n5-ij takes them; ImageJ "
-                "itself counts them in pixels"
+                f"{node.path or '/'}: reading {moved} as coordinates, as n5-ij does; ImageJ itself "
+                "counts them in pixels"
             )
         axes = []
         for name in order:
@@ -60,9 +60,9 @@ class ImageJ:
                 timed = interval > 0
                 axes.append(axis(name, "s" if timed else None, interval if timed else None))
         keys = ", ".join([*(_SPACE[name] for name in order if name in _SPACE)])
-        told = {"names": "numChannels, numSlices, numFrames", "units": "pixelUnit"}
+        sources = {"names": "numChannels, numSlices, numFrames", "units": "pixelUnit"}
         return Geometry(
-            tuple(axes[::-1]), told | {"scale": keys, "offset": "xOrigin, yOrigin, zOrigin"}
+            tuple(axes[::-1]), sources | {"scale": keys, "offset": "xOrigin, yOrigin, zOrigin"}
         )
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class ImageJ:
             **{key: sizes.get(name, 1) for name, key in _COUNTS.items()},
             "pixelUnit": units.pop() or "pixel",
             "frameInterval": whole_number(interval),
-            # n5-ij reads no image without it.
+            # n5-ij needs it to read an image.
             "fps": whole_number(1 / interval) if interval else 0,
         }
 
@@ -102,5 +102,5 @@ def _number(said: Mapping[str, Any], key: str) -> float:
 
 def _positive(key: str, size: float) -> float:
     if size <= 0:
-        raise ValueError(f"{key!r} is {size}; a positive number is needed")
+        raise ValueError(f"{key!r} is {size}; expected a positive number")
     return size

@@ -1,7 +1,7 @@
 """``pixelResolution`` and ``downsamplingFactors`` on each level, as n5-viewer and n5-spark write.
 
-Lists stand in N5 order. The resolution is that of the base level, repeated; the factors are
-absolute. Source: saalfeldlab/n5-viewer, N5SingleScaleMetadata.
+Lists are in N5 order. The resolution is that of the base level; factors are relative to it. Source:
+saalfeldlab/n5-viewer, N5SingleScaleMetadata.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LAST = "affineTransform"
 
 @dataclass(frozen=True, slots=True)
 class N5Viewer:
-    """A resolution with one unit, times how much the level is downsampled."""
+    """The base level's resolution with one unit, and the level's factors."""
 
     name: ClassVar[str] = "n5_viewer"
     keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes; names and units come from ``axes`` and ``units`` where they are."""
+        """Return the axes, with names and units from ``axes`` and ``units`` if they exist."""
         ndim = len(node.shape)
         own = node.attributes
         group = node.parents[0] if node.parents else {}
@@ -62,7 +62,7 @@ class N5Viewer:
         scale = [where] * (scales is not None) + ["downsamplingFactors"] * (factors is not None)
         said = {"scale": ", ".join(scale)}
         if scales is None:
-            # How many voxels there are to one, and nothing of how large those are.
+            # Only factors: coordinates are in voxels of the base level.
             return Geometry(
                 axes_at_level(("",) * ndim, (None,) * ndim, (1.0,) * ndim, factors), said
             )
@@ -106,7 +106,7 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
 def _level(
     node: ArrayContext, scales: tuple[float, ...] | None
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-    """Return the base level's resolution, where it is known, and the level's factors."""
+    """Return the base level's resolution, or None if it is not known, and the level's factors."""
     if scales is None:
         return None, factors_of(node)
     if {"transform", _KEY} <= node.attributes.keys() and (
@@ -121,14 +121,14 @@ def _level(
         return scales, None
     if alike(scales, base):
         return scales, _guess(node, node.base)
-    # A level's own resolution: where its voxels lie, follows from how many base voxels they are.
+    # The level's own resolution: the factors follow from the base level's.
     return base, tuple(own / under for own, under in zip(scales, base, strict=True))
 
 
 def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
-    """Return n5-viewer's 2**level, where the base level's resolution is repeated without factors.
+    """Return n5-viewer's default factors, 2**level, for a level without factors.
 
-    An axis that is as long as the base level's was not downsampled.
+    An axis as long as the base level's was not downsampled.
     """
     factor = 2.0 ** level_of(node)
     guessed = []
@@ -136,8 +136,8 @@ def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
         fits = [each for each in (factor, 1.0) if math.ceil(whole / each) - own in {0, 1}]
         if not fits:
             raise ValueError(
-                f"the resolution is that of {base.path!r}, but {own} samples stand for {whole}, "
-                "and there are no 'downsamplingFactors'"
+                f"the resolution is that of {base.path!r}, but {own} samples cover {whole}, and "
+                "there are no 'downsamplingFactors'"
             )
         guessed.append(fits[0])
     return tuple(guessed)

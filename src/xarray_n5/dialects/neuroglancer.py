@@ -1,6 +1,6 @@
 """Attributes on the group around an array, and ``coordinateArrays``, as Neuroglancer reads them.
 
-Lists stand in N5 order. Source: Neuroglancer's N5 data source (src/datasource/n5).
+Lists are in N5 order. Source: Neuroglancer's N5 data source (src/datasource/n5).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_NAMES = ("x", "y", "z", "t", "c")
-"""What Neuroglancer calls unnamed axes, the last axis in numpy's order first."""
+"""Neuroglancer's names of unnamed axes, the last axis in C order first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neuroglancer:
-    """Names, units and resolution of a whole pyramid, and texts that label samples."""
+    """The names, units and resolution of a pyramid, and the labels of samples."""
 
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes; what the array itself says wins over its group."""
+        """Return the axes; the array's own attributes take precedence over its group's."""
         group = node.parents[0] if node.parents else {}
         labels = node.attributes.get("coordinateArrays", group.get("coordinateArrays"))
         merged = {**group, **node.attributes}
@@ -81,11 +81,11 @@ class Neuroglancer:
         return moved(Geometry(axes, said), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-        """Return the attributes of a single array, which are TensorStore's, and its labels."""
+        """Return TensorStore's attributes of a single array, and its labels."""
         return in_si_units(TensorStore().write(geometry, node)) | _labels(geometry)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return the attributes of a pyramid's group: those of the base level, all factors."""
+        """Return the attributes of a pyramid's group: the base level's, and all factors."""
         node, base = levels[0]
         listed = {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
         own = TensorStore().write(base, node)
@@ -96,14 +96,13 @@ class Neuroglancer:
 def in_si_units(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with units and resolutions that Neuroglancer reads.
 
-    It shows nothing of an array with a unit that is not "" or a symbol of metres, seconds or hertz
-    with an SI prefix, be it in ``units`` or in ``pixelResolution``.
+    It shows no array with a unit other than "" and metres, seconds or hertz with an SI prefix.
     """
     found = dict(attributes)
     units = attributes.get("units")
     match attributes.get("pixelResolution"):
         case {"dimensions": list(steps), "unit": str(unit)}:
-            # The one unit is not that of axes that have none.
+            # Axes without a unit do not have the common one.
             each = [unit if not units or text else "" for text in units or [""] * len(steps)]
             found["pixelResolution"] = {
                 "dimensions": _in_si(steps, each),

@@ -1,8 +1,8 @@
 """``multiscales`` on the group of an array, as OME-NGFF 0.1 to 0.5 describes pyramids.
 
-Lists stand in the array's own order in Zarr. In N5, n5-universe wrote them in C order up to
-version 2.3, and in N5 order since: where x stands tells. Numbers are final. Source: the
-specification at ngff.openmicroscopy.org; NgffSingleScaleAxesMetadata in n5-universe.
+Lists are in C order in Zarr. In N5, n5-universe wrote C order up to version 2.3 and N5 order since;
+the position of x shows which. Source: the specification at ngff.openmicroscopy.org;
+NgffSingleScaleAxesMetadata in n5-universe.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 _FIXED = ("t", "c", "z", "y", "x")
-"""The axes of versions 0.1 and 0.2, which say nothing of them."""
+"""The axes of versions 0.1 and 0.2, which do not list them."""
 
 _KEY = "multiscales of the group"
 
 _ORDER = ("time", "channel", "space")
-"""In which order axes stand (version 0.4); at most one of each of the first two kinds."""
+"""The order of axes in version 0.4; at most one of time and of channels."""
 
 _MOST, _LEAST, _SPACE = 5, 2, 3
-"""How many axes there are at most and at least, and how many of them at most are space."""
+"""The most and the least axes, and the most spatial ones."""
 
 NESTED = {"dimension_separator": "/"}
-"""The layout of Zarr v2's chunks that OME-NGFF prescribes."""
+"""The layout of Zarr v2's chunks that OME-NGFF requires."""
 
 _COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
-"""Red, green and blue, two of them, all of them."""
+"""Colours of channels."""
 
 _METHOD = "xarray_n5"
-"""What the images of variables say of themselves."""
+"""The method of images that describe variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Ngff:
     keys: ClassVar[tuple[str, ...]] = ()
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes that the group's image gives its level; names alone before 0.4."""
+        """Return the axes of a level from its group's image; names only before 0.4."""
         for image, entry, first in listings(node):
             if "transform" in entry or "spatialTransform" in entry:
                 continue
@@ -76,7 +76,7 @@ class Ngff:
         return None
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: all stands on the group; see :meth:`write_group`."""
+        """Return nothing: everything is on the group; see :meth:`write_group`."""
         return {}
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
@@ -106,9 +106,9 @@ class Ngff:
 
 
 def _channels(node: ArrayContext, geometry: Geometry) -> dict[str, Any]:
-    """Return how to show labelled channels: in different colours, over all that their type holds.
+    """Return the ``omero`` channels of labelled channels, over the range of the type.
 
-    Version 0.4 requires a colour and a window of each.
+    Version 0.4 requires a colour and a window for each.
     """
     labels = [each.labels for each in geometry.axes if each.labels and _kind(each) == "channel"]
     least, most = _limits(node.dtype)
@@ -133,7 +133,7 @@ def _kind(one: Axis) -> str | None:
 
 
 def can_show(kinds: Sequence[str | None]) -> bool:
-    """Return whether version 0.4 has images with axes of such kinds, in this order.
+    """Return whether version 0.4 allows images with axes of these kinds.
 
     >>> can_show(["time", "space", "space"]), can_show(["space", "time", "space"])
     (True, False)
@@ -146,9 +146,9 @@ def can_show(kinds: Sequence[str | None]) -> bool:
 
 
 def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
-    """Return version 0.4's entry for a variable beside which its coordinates are arrays.
+    """Return version 0.4's image for a variable whose coordinates are arrays of their own.
 
-    What an axis without a scale is said to have, since all must have one, readers here pass over.
+    All axes must have a scale there; that of axes without one is ignored when it is read here.
     """
     node = ArrayContext(shape=(0,) * geometry.ndim, path=name, lists_x_first=False)
     (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
@@ -183,7 +183,7 @@ def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:
 
 
 def _described(one: Axis) -> dict[str, str]:
-    """Return an axis as OME-NGFF has it: a known unit as a whole word, an unknown as it is."""
+    """Return an axis of OME-NGFF; a known unit as a whole word, others verbatim."""
     known = unit_of(one.unit)
     kind = _kind(one)
     unit = known.word if known else one.unit
@@ -195,13 +195,13 @@ def _described(one: Axis) -> dict[str, str]:
 
 
 def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, object]] | None:
-    """Return name, type and unit of each axis as they are listed, or None where they are not."""
+    """Return the listed name, type and unit of each axis, or None if there is no list."""
     ndim = len(node.shape)
     listed = image.get("axes")
     if listed is None and image.get("coordinateSystems"):
         listed = image["coordinateSystems"][0]["axes"]
     if listed is None:
-        # In N5, bioformats2raw wrote the source's order, and nowhere which that is.
+        # In N5, bioformats2raw wrote the source's order without stating it.
         fixed = ndim == len(_FIXED) and not node.lists_x_first
         return [(name, None, None) for name in _FIXED] if fixed else None
     found = [
@@ -235,7 +235,7 @@ def _placed(
 
 
 def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext) -> bool:
-    """Return whether the axes of an image in N5 are listed as in Zarr; where x stands tells."""
+    """Return whether the axes of an image in N5 are listed in C order, by the position of x."""
     listed = [name.lower() for name, _, _ in described]
     kinds = [kind or kind_of(name, None) for name, kind, _ in described]
     others = [listed.index(name) for name in ("y", "z") if name in listed]
@@ -246,14 +246,14 @@ def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext)
     if listed[0] == "x" or (kinds[0] == "space" and kinds[-1] != "space"):
         return False
     warn(
-        f"{node.path}: 'multiscales' of its group lists the axes {listed}; nothing tells in which "
-        "order, so it is taken for that of 'dimensions'"
+        f"{node.path}: 'multiscales' of its group lists the axes {listed} in an unknown order; "
+        "using that of 'dimensions'"
     )
     return False
 
 
 def _labelled(geometry: Geometry, node: ArrayContext) -> Geometry:
-    """Return the geometry with the names of ``omero``'s channels."""
+    """Return the geometry with the channels labelled as in ``omero``."""
     for group in node.parents:
         ome = group.get("ome")
         match group.get("omero", ome.get("omero") if isinstance(ome, dict) else None):

@@ -1,4 +1,4 @@
-"""Where a stack begins that Janelia's render wrote, and other lists that a group has for levels."""
+"""The origin of stacks of Janelia's render, and other lists that a group has for its levels."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
-    """Return a geometry moved to where a stack begins, as Janelia's render has it.
+    """Return a geometry moved to the origin of a stack of Janelia's render.
 
-    ``translate`` of the group, or of the array, counts voxels of full resolution, in N5 order as
-    all lists beside it (saalfeldlab/render, NeuroglancerAttributes); levels do not repeat it.
+    ``translate`` of the group, or of the array, is in voxels of full resolution and in N5 order
+    (saalfeldlab/render, NeuroglancerAttributes); levels do not repeat it.
     """
     around = (node.attributes, *node.parents[:1])
     source = next((each for each in around if {"translate", "scales"} <= each.keys()), {})
@@ -31,7 +31,7 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
     if starts is None or scales is None or not any(starts):
         return geometry
     if geometry.affine is not None:
-        raise ValueError("'translate' of the group moves an array that has a matrix")
+        raise ValueError("'translate' of the group cannot move an array with an affine matrix")
     whole = source["pixelResolution"]
     unit = whole.get("unit") if isinstance(whole, dict) else None
     shifts = [step * start for step, start in zip(scales, starts, strict=True)]
@@ -41,12 +41,12 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
         else own
         for own, shift in zip(geometry.axes, by_axis(geometry, source, shifts), strict=True)
     )
-    told = [*filter(None, [geometry.sources.get("offset")]), "translate of the stack"]
-    return replace(geometry, axes=axes, sources={**geometry.sources, "offset": ", ".join(told)})
+    sources = [*filter(None, [geometry.sources.get("offset")]), "translate of the stack"]
+    return replace(geometry, axes=axes, sources={**geometry.sources, "offset": ", ".join(sources)})
 
 
 def by_axis(geometry: Geometry, group: Attributes, values: Sequence[float]) -> Sequence[float]:
-    """Return the numbers of a group's list for each axis: by its ``axes``, else in N5 order."""
+    """Return a group's list by axis: in the order of its ``axes``, otherwise in N5 order."""
     listed, own = group.get("axes"), [each.name for each in geometry.axes]
     if isinstance(listed, list) and all(own) and sorted(map(str, listed)) == sorted(map(str, own)):
         known = dict(zip(listed, values, strict=False))

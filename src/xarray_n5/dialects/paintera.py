@@ -1,7 +1,7 @@
 """``resolution`` and ``offset`` without units, as Paintera, BigDataViewer and daisy write them.
 
-Lists stand in N5 order in N5, in C order elsewhere; on the array or on the group of a pyramid,
-where they are the base level's. Source: Paintera's and n5-universe's generic metadata;
+Lists are in N5 order in N5, in C order elsewhere; on the array or on the group of a pyramid,
+where they describe the base level. Source: Paintera's and n5-universe's generic metadata;
 BigDataViewer's timepoint groups; gunpowder's and daisy's arrays.
 """
 
@@ -35,13 +35,13 @@ _UNITS = ("unit", "resolution_unit", "offset_unit")
 
 @dataclass(frozen=True, slots=True)
 class Paintera:
-    """Base resolution and offset, with at most one unit, times how much a level is downsampled."""
+    """The base level's resolution and offset with one unit, and the level's factors."""
 
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None where ``axes`` or ``units`` tell of another dialect."""
+        """Return the axes, or None if ``axes`` or ``units`` belong to another dialect."""
         group = node.parents[0] if node.parents else {}
         own = node.attributes
         if {"axes", "units"} & own.keys() or {"axes", "units"} & group.keys():
@@ -72,7 +72,7 @@ class Paintera:
         if starts is not None:
             said["offset"] = at("offset")
         if starts is not None and factors is not None and "offset" in own:
-            # An array's own offset is where it lies, whatever its level.
+            # An array's own offset is final, also on a level.
             shifts = list(map(centre_shift, scales, factors))
             starts = tuple(start - shift for start, shift in zip(starts, shifts, strict=True))
         axes = axes_at_level(("",) * ndim, (unit,) * ndim, scales, factors, starts)
@@ -80,7 +80,7 @@ class Paintera:
         return geometry if node.lists_x_first else geometry.transpose()
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-        """Return the attributes of a single array; axes have no names there."""
+        """Return the attributes of a single array, without names of axes."""
         ordered = geometry if node.lists_x_first else geometry.transpose()
         return _unit(geometry) | {
             "resolution": steps(ordered),
@@ -89,7 +89,7 @@ class Paintera:
         }
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return the attributes of a pyramid's group: resolution and offset of its base level."""
+        """Return the attributes of a pyramid's group: the base level's resolution and offset."""
         node, base = levels[0]
         ordered = base if node.lists_x_first else base.transpose()
         offsets = [whole_number(axis.base[1]) for axis in ordered.axes[::-1]]
@@ -100,12 +100,12 @@ class Paintera:
 def _unit_of(
     found: Attributes, starts: tuple[float, ...] | None
 ) -> tuple[str | None, tuple[float, ...] | None]:
-    """Return the unit, and offsets in it: these may have a unit of their own.
+    """Return the unit, and the offsets converted to it from their own unit.
 
     Raises
     ------
     ValueError
-        If that cannot be converted.
+        If they cannot be converted.
     """
     unit = next((found[key] for key in _UNITS if isinstance(found.get(key), str)), None)
     other = found.get("offset_unit")
@@ -120,5 +120,5 @@ def _unit_of(
 def _unit(geometry: Geometry) -> dict[str, Any]:
     units = {axis.unit for axis in geometry.axes if axis.unit is not None}
     if len(units) > 1:
-        raise ValueError(f"'unit' is one for all axes, not {sorted(units)}")
+        raise ValueError(f"'unit' is one for all axes, got {sorted(units)}")
     return {"unit": units.pop()} if units else {}

@@ -1,4 +1,4 @@
-"""One geometry of what several dialects say: who is believed, and who is contradicted."""
+"""Combine the geometries of several dialects, and report where they disagree."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ Said = tuple[str, Geometry]
 
 
 def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
-    """Return the geometry that dialects agree on, and a sentence for each that disagrees.
+    """Return the combined geometry, and a message for each dialect that disagrees.
 
-    Places (scale, offset, unit) come whole from the first that knows them, for no scale fits
-    another's offset; only one that counts in voxels of unknown size stands back behind all
-    others. Names come from the first that names anything. Units and labels that the first does
-    not tell are taken from another that puts the samples at the same places.
+    Scale, offset and unit come together from the first dialect that has them; one that counts in
+    voxels of unknown size comes last. Names come from the first that has any. Missing units and
+    labels come from another dialect whose scales agree.
     """
     named = [each for each in said if each[1].named]
     placed = [each for each in said if each[1].placed and not each[1].relative]
@@ -44,24 +43,24 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
 
 
 def _without_hidden_names(geometry: Geometry) -> tuple[Geometry, list[str]]:
-    """Return the geometry without names that hold control characters, and what is odd about them.
+    """Return the geometry without names that hold control characters, and a message about them.
 
-    Names of dimensions are printed by xarray as they are.
+    xarray prints names of dimensions unescaped.
     """
     names = [axis.name for axis in geometry.axes if axis.name and printable(axis.name) != axis.name]
     if not names:
         return geometry, []
     axes = (replace(a, name=None) if a.name in names else a for a in geometry.axes)
-    told = f"the names of axes {names} hold control characters and are ignored"
-    return replace(geometry, axes=tuple(axes)), [told]
+    message = f"the names of axes {names} hold control characters and are ignored"
+    return replace(geometry, axes=tuple(axes)), [message]
 
 
 def _sources(said: Said, fields: tuple[str, ...]) -> dict[str, str]:
     name, geometry = said
-    # A dialect of others need not say which attribute it read.
-    silent = {"names": name} | ({"scale": name} if geometry.placed else {})
-    told = {field: f"{name}: {where}" for field, where in geometry.sources.items()} or silent
-    return {field: told[field] for field in fields if field in told}
+    # Registered dialects need not state which attribute they read.
+    default = {"names": name} | ({"scale": name} if geometry.placed else {})
+    known = {field: f"{name}: {where}" for field, where in geometry.sources.items()} or default
+    return {field: known[field] for field in fields if field in known}
 
 
 def _renamed(geometry: Geometry, named: Said) -> Geometry:
@@ -73,7 +72,7 @@ def _renamed(geometry: Geometry, named: Said) -> Geometry:
 
 
 def _completed(geometry: Geometry, other: Said) -> Geometry:
-    """Return a geometry with units and labels that only another dialect tells."""
+    """Return a geometry with missing units and labels from another dialect."""
     theirs = other[1]
     if geometry.affine is not None or theirs.affine is not None:
         return geometry
@@ -89,7 +88,7 @@ def _completed(geometry: Geometry, other: Said) -> Geometry:
 
 
 def _against(first: Said, other: Said) -> str | None:
-    """Return what two dialects disagree on, as far as both of them speak of it."""
+    """Return the first disagreement of two dialects about the positions of samples, or None."""
     one, two = first[1], other[1]
     if one.affine is not None or two.affine is not None:
         return None
@@ -102,7 +101,7 @@ def _against(first: Said, other: Said) -> str | None:
 
 
 def _facts(a: Axis, b: Axis, *, shifted: bool) -> Iterator[tuple[str, object, object]]:
-    """Iterate over what differs between two axes: field, theirs, ours."""
+    """Iterate over the differences of two axes: field, theirs, ours."""
     if a.scale is None or b.scale is None or a.labels is not None or b.labels is not None:
         return
     mine, theirs = unit_of(a.unit), unit_of(b.unit)
@@ -126,8 +125,8 @@ def _against_names(first: Said, other: Said) -> str | None:
 
 def _sentence(first: Said, other: Said, what: str, ours: object, theirs: object) -> str:
     return (
-        f"{first[0]} and {other[0]} metadata disagree on {what}: {ours} and {theirs}; {first[0]} "
-        f"is believed (dialect={other[0]!r} listens to the other)"
+        f"{first[0]} and {other[0]} metadata disagree on {what}: {ours} and {theirs}; using "
+        f"{first[0]} (dialect={other[0]!r} uses the other)"
     )
 
 

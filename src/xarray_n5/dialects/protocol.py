@@ -1,4 +1,4 @@
-"""What a dialect looks at, and what it does."""
+"""The protocol of dialects, and the context of an array that they read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayContext:
-    """What a dialect may look at."""
+    """An array with everything around it that describes its axes."""
 
     attributes: Attributes = field(default_factory=dict)
-    """The array's own attributes; none yet where some are to be written."""
+    """The array's own attributes; empty for an array that is to be written."""
     shape: tuple[int, ...]
     """The array's shape, in C order."""
     path: str = ""
@@ -32,27 +32,27 @@ class ArrayContext:
     base: ArrayContext | None = None
     """The base level, ``s0``, beside a coarser one."""
     beside: Mapping[str, int] = field(default_factory=dict)
-    """The sizes of one-dimensional arrays beside it, by name."""
+    """The sizes of the one-dimensional arrays in its group, by name."""
     xml: bytes | None = None
-    """What is in the XML file beside a container of BigDataViewer."""
+    """The XML file beside a container of BigDataViewer."""
     lists_x_first: bool = True
     """Whether the container's lists of axes are in N5 order, which matters to some dialects."""
     dtype: np.dtype[Any] | None = None
-    """The type of the array's elements, where it is known."""
+    """The type of the array's elements, or None if it is not known."""
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> ArrayContext:
-        """Return another array with the same groups around it."""
+        """Return the context of another array in the same group."""
         return replace(self, path=path, attributes=attributes, shape=shape, base=None)
 
     def without_users_own(self) -> ArrayContext:
-        """Return the node without attributes that their writer says are no metadata of axes."""
+        """Return the context without attributes that are a user's own, not metadata of axes."""
         if not any(map(meant_by_users, (self.attributes, *self.parents))):
             return self
         own, *parents = map(_without_own, (self.attributes, *self.parents))
         return replace(self, attributes=own, parents=tuple(parents))
 
     def without_units_of_values(self) -> ArrayContext:
-        """Return the node without ``units`` that are those of the values."""
+        """Return the context without ``units`` if they are the units of the values."""
         if not units_of_values(self.attributes):
             return self
         rest = {key: value for key, value in self.attributes.items() if key != "units"}
@@ -65,16 +65,16 @@ def _without_own(attributes: Attributes) -> Attributes:
 
 
 def units_of_values(attributes: Attributes) -> bool:
-    """Return whether ``units`` is a text about the values, as CF has it, and not about axes.
+    """Return whether ``units`` is a string about the values, as in CF, and not about axes.
 
-    Made by hand, it may stand for the list of all axes' units: beside a ``resolution``.
+    Beside a ``resolution``, a string may be the unit of all axes.
     """
     text = attributes.get("units")
     return isinstance(text, str) and ("resolution" not in attributes or unit_of(text) is None)
 
 
 def is_of_funlib(attributes: Attributes) -> bool:
-    """Return whether an array's lists are those of funlib.persistence, in C order everywhere."""
+    """Return whether an array has lists of funlib.persistence, which are always in C order."""
     return bool({"voxel_size", "axis_names"} & attributes.keys())
 
 
@@ -85,21 +85,21 @@ class Dialect(Protocol):
     keys: ClassVar[tuple[str, ...]]
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes that a node describes, or None where it speaks another dialect.
+        """Return the geometry of an array, or None if its attributes are of another dialect.
 
-        Raises ``ValueError`` naming the attribute when they speak this one, but wrongly.
+        Raises ``ValueError`` that names the attribute if they are of this one, but invalid.
         """
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-        """Return the attributes that describe `geometry`; ValueError when they cannot.
+        """Return the attributes that describe `geometry`; raise ValueError if they cannot.
 
-        `node` is the array as it will be, without attributes.
+        `node` is the new array, without attributes.
         """
 
 
 @runtime_checkable
 class PyramidDialect(Protocol):
-    """A dialect that describes pyramids on their group, too."""
+    """A dialect that also describes pyramids on their group."""
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of the group around `levels`, the base level first."""

@@ -1,4 +1,4 @@
-"""Levels of a pyramid: by how much an array is downsampled, and what that does to its samples."""
+"""Levels of pyramids: their factors, and the positions of their samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.transforms import per_axis, turned
+from xarray_n5.dialects.transforms import in_c_order, per_axis
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 _FACTORS = "downsamplingFactors"
 
 SAME = 1e-6
-"""By which part two numbers may differ that are meant to be one."""
+"""The relative difference of numbers that are meant to be equal."""
 
 _VIEWS = (
     re.compile(r"(?:.*/)?setup(?P<setup>\d+)/timepoint(?P<timepoint>\d+)(?:/s\d+)?"),
     re.compile(r"(?:.*/)?t(?P<timepoint>\d{5,})/s(?P<setup>\d{2,})/\d+/cells"),
 )
-"""What BigDataViewer calls a level of a view: in N5, and in HDF5."""
+"""The paths of BigDataViewer's levels, in N5 and in HDF5."""
 
 
 def view_of(path: str) -> tuple[int, int] | None:
-    """Return which setup and timepoint of BigDataViewer an array is of by its path, or None.
+    """Return the setup and timepoint of BigDataViewer in an array's path, or None.
 
     >>> view_of("setup1/timepoint20/s0"), view_of("t00020/s01/0/cells")
     ((1, 20), (1, 20))
@@ -46,17 +46,17 @@ def view_of(path: str) -> tuple[int, int] | None:
 
 
 def level_of(node: ArrayContext) -> int:
-    """Return which level of a pyramid an array is by its name, 0 where it has no such name."""
+    """Return the level in an array's name, or 0."""
     found = re.fullmatch(r"s(\d+)", node.path.rpartition("/")[2])
     return int(found[1]) if found else 0
 
 
 def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | None:
-    """Return how many base voxels one voxel is long, in N5 order; None where nothing tells.
+    """Return the factors of a level relative to the base level, in N5 order, or None.
 
-    The group's list of levels, as Neuroglancer and n5-viewer write it, wins over the array's
-    `own` ``downsamplingFactors``, and those over BigDataViewer's list on the setup; of the
-    group's lists, ``scales`` wins (n5-viewer's older word).
+    The lists of the group, as in Neuroglancer and n5-viewer, take precedence over the array's `own`
+    ``downsamplingFactors``, and those over BigDataViewer's list on the setup; of the group's lists,
+    ``scales`` (n5-viewer's older key) over ``downsamplingFactors``.
     """
     ndim = len(node.shape)
     if re.fullmatch(r"s\d+", node.path.rpartition("/")[2]) and node.parents:
@@ -74,10 +74,10 @@ def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | N
 def base_and_factors(
     node: ArrayContext, key: str, values: tuple[float, ...], *, own: bool = True
 ) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
-    """Return the base level's resolution and the level's factors, of a level's resolution.
+    """Return the base level's resolution and the level's factors from a level's resolution.
 
-    Most tools repeat the base level's resolution, `values`, on each level. COSEM's write the
-    level's own, which shows where the base level, or the group, has a finer one.
+    Most tools repeat the base level's resolution on each level. COSEM's write the level's own: then
+    the base level, or the group, has a finer one.
     """
     factors = factors_of(node, own=own)
     if factors is None:
@@ -92,16 +92,13 @@ def base_and_factors(
 
 
 def check_level(node: ArrayContext, factors: Sequence[float] | None) -> bool:
-    """Return whether a level's place follows from its group's resolution; warn where it does not.
-
-    A coarser level that tells no factors lies nobody knows where.
-    """
+    """Return whether a level's coordinates are known; warn if a coarser one has no factors."""
     level = level_of(node)
     if factors is not None or not level:
         return True
     warn(
-        f"{node.path}: nothing tells by how much level {level} is downsampled; it gets no "
-        "coordinates ('downsamplingFactors' on it or its group would)"
+        f"{node.path}: level {level} has no factors and gets no coordinates; add "
+        "'downsamplingFactors' to it or to its group"
     )
     return False
 
@@ -113,11 +110,7 @@ def axes_at_level(
     factors: Sequence[float] | None = None,
     offsets: Sequence[float] | None = None,
 ) -> tuple[Axis, ...]:
-    """Return axes in C order, from lists in N5 order that describe the base level.
-
-    A voxel of a level lies where the mean of those it stands for lies: with base resolution r and
-    factor f, f*r apart and shifted by r*(f-1)/2 (imglib2, BigDataViewer, n5-viewer, COSEM).
-    """
+    """Return a level's axes in C order, from the base level's lists in N5 order."""
     ndim = len(names)
     made = []
     for name, unit, scale, factor, offset in zip(
@@ -135,14 +128,14 @@ def axes_under(
     rows: np.ndarray,
     factors: Sequence[float] | None,
 ) -> tuple[tuple[Axis, ...], tuple[tuple[float, ...], ...] | None]:
-    """Return axes in C order, and a matrix where places do not come axis by axis.
+    """Return a level's axes in C order, and a matrix if `rows` is not per axis.
 
     Parameters
     ----------
     names, units, factors
         Lists in N5 order.
     rows
-        The matrix from samples of the base level to places, in N5 order.
+        The matrix from samples of the base level to coordinates, in N5 order.
     """
     split = per_axis(rows)
     if split is not None and min(split[0]) > 0:
@@ -152,7 +145,7 @@ def axes_under(
     level = np.diag([*times, 1.0])
     level[:ndim, ndim] = [centre_shift(1.0, factor) for factor in times]
     bare = tuple(axis(*each, None) for each in zip(names, units, strict=True))
-    return bare[::-1], turned(rows @ level)
+    return bare[::-1], in_c_order(rows @ level)
 
 
 def axis(
@@ -163,13 +156,13 @@ def axis(
     factor: float = 1.0,
     kind: object = None,
 ) -> Axis:
-    """Return an axis of what a file says of it.
+    """Return an axis from its metadata.
 
-    A number before a unit multiplies it, as TensorStore has it. A channel axis that counts in
-    ones, as it must where every axis needs a number, has no places.
+    A number before a unit multiplies it, as in TensorStore. A channel axis with scale 1 and offset
+    0, which some dialects require, has no coordinates.
     """
     if not isinstance(name, str | None):
-        raise ValueError(f"an axis is called {name!r}; a text is needed")  # noqa: TRY004
+        raise ValueError(f"an axis is called {name!r}; expected a string")  # noqa: TRY004
     name = name or None
     times, text = split_unit(written_unit(unit))
     found = kind if kind in {"space", "time", "channel"} else kind_of(name, text)
@@ -187,7 +180,7 @@ def axis(
 
 
 def over(geometry: Geometry, base: Geometry | None) -> Geometry:
-    """Return a level's geometry with the factors by which it is coarser than its `base`."""
+    """Return a level's geometry with its factors relative to `base`."""
     if base is None or base.affine or geometry.affine or base.ndim != geometry.ndim:
         return geometry
     axes = tuple(
@@ -198,7 +191,7 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
 
 
 def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
-    """Iterate over the images that a group's ``multiscales`` describe, each with ``datasets``."""
+    """Iterate over the images in a group's ``multiscales`` that have ``datasets``."""
     ome = group.get("ome")
     for holder in (group, ome if isinstance(ome, dict) else {}):
         images = holder.get("multiscales")
@@ -208,13 +201,12 @@ def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
 
 
 def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Iterate over what groups' ``multiscales`` say of an array.
+    """Iterate over the entries of groups' ``multiscales`` for an array.
 
     Yields
     ------
     tuple
-        The image, its entry for the array, and its entry for the base level; an entry that is
-        a path alone becomes one with nothing else.
+        The image, its entry for the array, and its entry for the base level.
     """
     parts = node.path.split("/")
     for depth, group in enumerate(node.parents, start=1):
@@ -229,25 +221,25 @@ def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any
 
 
 def steps(geometry: Geometry) -> list[float]:
-    """Return the scales of a geometry's base level in N5 order, as files write them."""
+    """Return the scales of the base level in N5 order, for JSON."""
     return [whole_number(each.base[0]) for each in geometry.axes[::-1]]
 
 
 def factors_in(geometry: Geometry) -> list[float]:
-    """Return by how much a geometry is downsampled in N5 order, as files write it."""
+    """Return the factors in N5 order, for JSON."""
     return [whole_number(each.factor) for each in geometry.axes[::-1]]
 
 
 def factors_if_any(geometry: Geometry) -> dict[str, Any]:
-    """Return the attribute that tells by how much an array is downsampled, if it is."""
+    """Return the attribute ``downsamplingFactors`` if an array is downsampled."""
     factors = factors_in(geometry)
     return {"downsamplingFactors": factors} if any(factor != 1 for factor in factors) else {}
 
 
 def complete_factors(own: Sequence[dict[str, Any]], ndim: int) -> None:
-    """Give every level ``downsamplingFactors`` where any level has them.
+    """Add ``downsamplingFactors`` to all levels if any level has them.
 
-    Some readers, webknossos among them, need the factors of the base level, too.
+    Some readers, such as webknossos, need the factors of the base level.
     """
     if any(_FACTORS in attributes for attributes in own):
         for attributes in own:
@@ -255,7 +247,7 @@ def complete_factors(own: Sequence[dict[str, Any]], ndim: int) -> None:
 
 
 def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, ...] | None:
-    """Return the resolution that attributes hold, or None where they hold none that is right."""
+    """Return the resolution in attributes, or None if there is no valid one."""
     found = attributes.get(key)
     try:
         return numbers(key, found.get("dimensions") if isinstance(found, dict) else found, ndim)
@@ -264,12 +256,12 @@ def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, .
 
 
 def alike(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether numbers are meant to be the same."""
+    """Return whether numbers are equal within rounding."""
     return all(math.isclose(a, b, rel_tol=SAME) for a, b in zip(one, other, strict=True))
 
 
 def _listed(group: Attributes, key: str, node: ArrayContext) -> object:
-    """Return the factors of a level in a list of levels."""
+    """Return a level's factors from a group's list of levels."""
     listed = group.get(key)
     level = level_of(node)
     if not isinstance(listed, list) or not all(isinstance(item, list) for item in listed):

@@ -1,6 +1,6 @@
 """``axes``, ``units`` and ``resolution`` on the array, as TensorStore's n5 driver writes them.
 
-Lists stand in N5 order. Source: TensorStore's n5 driver page, "Metadata" and "Dimension units".
+Lists are in N5 order. Source: TensorStore's n5 driver page, "Metadata" and "Dimension units".
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TensorStore:
-    """Labels, units and their multipliers; sample 0 lies at 0."""
+    """The labels, units and resolution of each array; sample 0 is at 0."""
 
     name: ClassVar[str] = "tensorstore"
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None where they have neither names nor units.
+        """Return the axes, or None if they have neither names nor units.
 
-        Where the group tells by how much its levels are downsampled, the resolution is the base's.
+        If the group lists factors of its levels, the resolution is that of the base level.
         """
         ndim = len(node.shape)
         found = {key: node.attributes.get(key) for key in self.keys}
         if found["axes"] is found["units"] is None:
-            return None  # a resolution alone is Paintera's
+            return None  # only a resolution: Paintera
         if found["axes"] is found["resolution"] is None and is_of_funlib(node.attributes):
             return None
         names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
-        # With all axes named, lists that are short are for the first of them, those of space.
+        # With named axes, short lists are for the first ones, which are spatial.
         exact = found["axes"] is None
         units = texts("units", found["units"], ndim, exact=exact)
         scales = numbers("resolution", found["resolution"], ndim, exact=exact)
@@ -63,16 +63,16 @@ class TensorStore:
         return Geometry(axes, said)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return the attributes; offsets are not among them."""
+        """Return the attributes, which hold no offsets."""
         axes = geometry.axes[::-1]
         attributes: dict[str, Any] = {}
         if geometry.named:
             attributes["axes"] = [axis.name or "" for axis in axes]
         if any(axis.step < 0 for axis in axes):
-            # A resolution is positive. Without units, Neuroglancer would count in nanometres.
+            # A resolution is positive. Without units, Neuroglancer assumes nanometres.
             return attributes | {"units": [""] * len(axes)}
         if any(axis.unit is not None or axis.scale is not None for axis in axes):
-            # All or none: "" means dimensionless, and a scale without units is no scale to some.
+            # All or none: "" means dimensionless, and some readers ignore a scale without units.
             attributes["units"] = [axis.unit or "" for axis in axes]
             attributes["resolution"] = [whole_number(axis.step) for axis in axes]
         return attributes

@@ -1,4 +1,4 @@
-"""Transforms from samples to places: lists of them, made one matrix, and read axis by axis."""
+"""Affine transforms from samples to coordinates: matrices, and their scales and offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "sequence": frozenset({"transformations"}),
     }
 )
-"""Where each type of transform keeps its numbers."""
+"""The members that hold the numbers of each type of transform."""
 
 
 def matrix(transform: object, ndim: int) -> np.ndarray:
@@ -33,7 +33,7 @@ def matrix(transform: object, ndim: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        If it is none of these, or does not fit `ndim` axes, or keeps its numbers in an array.
+        If its type is unknown, or it does not have `ndim` axes, or its numbers are elsewhere.
     """
     whole = np.eye(ndim + 1)
     for each in transform if isinstance(transform, list) else [transform]:
@@ -46,7 +46,7 @@ def matrix(transform: object, ndim: int) -> np.ndarray:
 
 
 def per_axis(rows: np.ndarray) -> tuple[list[float], list[float]] | None:
-    """Return scales and offsets, or None where an axis' places depend on another axis."""
+    """Return scales and offsets, or None if a coordinate depends on several axes."""
     ndim = len(rows)
     square = rows[:, :ndim]
     if np.count_nonzero(square - np.diag(np.diag(square))):
@@ -54,22 +54,22 @@ def per_axis(rows: np.ndarray) -> tuple[list[float], list[float]] | None:
     return np.diag(square).tolist(), rows[:, ndim].tolist()
 
 
-def turned(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Return a matrix for axes the other way round: N5 order in C order."""
+def in_c_order(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Return a matrix for axes in N5 order as one for axes in C order; its own inverse."""
     return as_tuples(np.concatenate([rows[::-1, -2::-1], rows[::-1, -1:]], axis=1))
 
 
 def as_tuples(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Return a matrix as a geometry keeps it."""
+    """Return a matrix as tuples, as in a geometry."""
     return tuple(tuple(row) for row in rows.tolist())
 
 
 def _one(transform: Any, ndim: int) -> np.ndarray:
     kind = transform["type"]
     if kind not in _WORDS:
-        raise ValueError(f"transforms of type {kind!r} are not known")
+        raise ValueError(f"unknown type of transform {kind!r}")
     if kind != "identity" and not transform.keys() & _WORDS[kind]:
-        raise ValueError(f"{transform!r} keeps its numbers elsewhere")
+        raise ValueError(f"{transform!r} does not hold its numbers itself")
     if kind == "sequence":
         return matrix(list(transform["transformations"]), ndim)
     if kind == "affine":
@@ -86,5 +86,5 @@ def _one(transform: Any, ndim: int) -> np.ndarray:
 def _vector(values: Sequence[Any], ndim: int) -> np.ndarray:
     vector = np.array(values, dtype=np.float64)
     if vector.shape != (ndim,):
-        raise ValueError(f"{values!r} is no list of {ndim} numbers")
+        raise ValueError(f"{values!r}: expected a list of {ndim} numbers")
     return vector

@@ -1,4 +1,4 @@
-"""Lists of texts and numbers in attributes, as people really write them."""
+"""Lists of strings and numbers in attributes, in all the ways that files hold them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ T = TypeVar("T")
 
 
 def texts(key: str, value: object, ndim: int, *, exact: bool = False) -> tuple[str, ...] | None:
-    """Return a list of `ndim` texts, or None where there is nothing.
+    """Return `ndim` strings, or None if there is no attribute.
 
-    One text stands for all axes; null for no text; a list that is too short for its first axes,
+    A single string is for all axes, null is an empty string. A short list is for the first axes,
     unless it must be `exact`.
 
     Raises
     ------
     ValueError
-        If the attribute is anything else; it names `key`.
+        If the attribute is invalid; the message names `key`.
     """
     if value is None:
         return None
     items = [value] * ndim if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(i, (str, type(None))) for i in items):
-        raise ValueError(f"{key!r} is {value!r}; a list of texts is needed")
+        raise ValueError(f"{key!r} is {value!r}; expected a list of strings")
     return _fill(key, tuple(item or "" for item in items), "", ndim, exact=exact)
 
 
@@ -36,16 +36,15 @@ def numbers(
     filler: float = 1.0,
     exact: bool = False,
 ) -> tuple[float, ...] | None:
-    """Return a list of `ndim` numbers, or None where there is nothing.
+    """Return `ndim` numbers, or None if there is no attribute.
 
-    One number stands for all axes; numbers may be texts; a list that is too short is for the
-    first axes, since those of space stand before channel and time in N5; `filler` for the rest,
-    unless the list must be `exact`.
+    A single number is for all axes; numbers may be strings. A short list is for the first axes,
+    which are spatial in N5, with `filler` for the rest, unless it must be `exact`.
 
     Raises
     ------
     ValueError
-        If the attribute is anything else; it names `key`.
+        If the attribute is invalid; the message names `key`.
     """
     if value is None:
         return None
@@ -53,12 +52,12 @@ def numbers(
     result = tuple(map(_number, items)) if isinstance(items, list) else (math.nan,)
     if not all(math.isfinite(number) and (number > 0 or not positive) for number in result):
         kind = "positive, finite" if positive else "finite"
-        raise ValueError(f"{key!r} is {value!r}; a list of {kind} numbers is needed")
+        raise ValueError(f"{key!r} is {value!r}; expected a list of {kind} numbers")
     return _fill(key, result, filler, ndim, exact=exact)
 
 
 def _number(item: object) -> float:
-    """Return `item` as a number, which may be written as a text; NaN where it is none."""
+    """Return a number, which may be a string; NaN if it is not a number."""
     if isinstance(item, bool) or not isinstance(item, (int, float, str)):
         return math.nan
     try:
@@ -69,12 +68,12 @@ def _number(item: object) -> float:
 
 def _fill(key: str, items: tuple[T, ...], filler: T, ndim: int, *, exact: bool) -> tuple[T, ...]:
     if len(items) > ndim or (exact and len(items) < ndim):
-        raise ValueError(f"{key!r} has {len(items)} items, the array {ndim} axes")
+        raise ValueError(f"{key!r} has {len(items)} items, expected {ndim}, one for each axis")
     return items + (filler,) * (ndim - len(items))
 
 
 def whole_number(value: float) -> float:
-    """Return an int where `value` is one: 40 reads better than 40.0 in a file.
+    """Return a whole float as an int: 40 instead of 40.0 in JSON.
 
     >>> whole_number(40.0), whole_number(0.5)
     (40, 0.5)
