@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_not_appended(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             wrong.n5.to_n5(tmp_path, "g", append_dim="time")
-    with pytest.raises(ValueError, match="no dimension of both"):
+    with pytest.raises(ValueError, match="not a dimension of both"):
         days(5, 2).n5.to_n5(tmp_path, "g", append_dim="nowhere")
     xr.testing.assert_identical(again(tmp_path, "g"), before)
 

@@ -1,8 +1,8 @@
-"""Datasets into arrays that exist: more along one dimension, or a part of them."""
+"""Write Datasets into existing arrays: behind the end of a dimension, or into a part of them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,26 +11,26 @@ from dask.base import is_dask_collection
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
+from xarray_n5.arrays.group import open_group
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like, regular_axis
 from xarray_n5.datasets.ngff import without_moved
+from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import (
-    check_alignment,
-    check_not_there,
-    check_numbers,
-    check_places,
+    check_axis_coordinate,
+    check_encoding,
+    check_not_appended,
     check_types,
-    fitting,
-    group_to_fill,
-    places_of,
+    region_slices,
+    select_written,
     without_unchanged,
 )
 from xarray_n5.datasets.select import select_images
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
@@ -48,7 +48,30 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
+    from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Update:
+    """A dataset that is written into the arrays of a group, checked against them."""
+
+    how: WriteOptions
+    group: Group
+    stored: xr.Dataset
+    """The arrays as a Dataset."""
+    arrays: Mapping[str, Array]
+    """The array of each variable."""
+    dataset: xr.Dataset
+    written: xr.Dataset
+    """The variables of the dataset that are written."""
+    slices: Mapping[str, slice]
+    """The part of the stored Dataset that is written."""
+    append_dim: str | None
+    in_axes: Sequence[str]
+    """The dimensions whose coordinate is stored in axes only."""
+    encoded: Mapping[str, EncodedVariable]
+    """The variables, encoded as the stored ones."""
 
 
 def update(
@@ -61,7 +84,7 @@ def update(
 ) -> Transaction:
     """Return the transaction that writes a dataset into the arrays of a group.
 
-    Without `append_dim` and `region`, each variable replaces the values of the array. Everything
+    Without `append_dim` and `region`, each variable replaces the values of its array. Everything
     else stays as it is.
 
     Raises
@@ -69,87 +92,105 @@ def update(
     ValueError
         If the dataset does not fit.
     """
-    group = group_to_fill(path, how, append_dim)
+    group = _open_group(path, how, append_dim)
     marker = how.marker(path, dataset, append_dim, region)
     began = (marker.facts() or marker.planned() if how.resume else None) or {}
     if began.get("done"):
         return resume_end(marker, began)
     _grow(group, began, how)
-    stored, arrays = _open(group)
-    if append_dim is not None and began:
-        stored = stored.isel({append_dim: slice(0, began["start"])})
-    places = places_of(dataset, stored, region, append_dim)
-    if append_dim is not None and how.resume and not began:
-        check_not_there(dataset, stored, append_dim, group.url)
-    whole = append_dim is None and region is None
-    written = fitting(dataset, stored, places, append_dim, whole=whole)
-    written = written if region is None else without_unchanged(written, stored, places)
-    # Where arrays grow, one task merges the last chunk.
-    merging = "merge" if append_dim is not None else how.partial_chunks
-    how = replace(how, partial_chunks=merging)
-    check_types(written, stored)
-    packed = encode_like(written, stored, convention_of(how.format))
-    beside = _beside(dataset, stored, arrays, group, places, append_dim)
-    packed = {name: each for name, each in packed.items() if name not in beside}
-    packed = _checked(packed, stored, arrays, places, how)
-    _check_sources(packed, arrays, appending=append_dim is not None)
-    facts: dict[str, Any] = {**provenance()}
-    if append_dim is not None:
-        facts |= _growth(stored, arrays, append_dim, places[append_dim])
-        facts |= _moved(dataset, stored, append_dim) if append_dim in beside else {}
-        facts |= {key: began[key] for key in ("places",) if key in began}
-    growth = facts.get("grows", {})
-    grown = {n: _as_grown(arrays[n], each, growth.get(n)) for n, each in packed.items()}
-    plans = {
-        name: plan_write(
-            _request(grown[name], stored.variables[name].dims, each, places, how, append_dim)
-        )
-        for name, each in packed.items()
-    }
-    # Now all is checked.
+    each = _plan_update(dataset, group, how, append_dim, region, began)
+    facts: dict[str, Any] = {**provenance(), **_growth(each)}
+    facts |= {key: began[key] for key in ("places",) if key in began}
+    plans = _plan_writes(each, facts.get("grows", {}))
+    # Everything is checked.
     marker.begin(facts, planned=bool(began))
     if not began:
         _grow(group, facts, how)
-    _widen(arrays, packed)
-    moved = _outdated(written, stored, {k: v for k, v in places.items() if k not in beside})
-    _forget_images(group, moved)
-    for dim in moved:
-        for array in arrays.values():
-            _forget(array.refresh(), dim, how)
-    named = {arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
+    _widen(each)
+    _remove_outdated(each)
+    named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
     transaction = Transaction(named, marker).begin()
     how.consolidate(path, default=append_dim is not None)
     return transaction
 
 
-def _widen(arrays: Mapping[str, Array], packed: Mapping[str, EncodedVariable]) -> None:
-    """Make room for strings that are longer than those that are stored."""
-    for name, each in packed.items():
-        array = arrays[name]
-        if each.is_string and each.data.shape[-1] > array.shape[-1]:
-            array.refresh().resize((*array.shape[:-1], each.data.shape[-1]))
+def _open_group(path: str, how: WriteOptions, append_dim: str | None) -> Group:
+    try:
+        return open_group(how.container, path, mode="r+")
+    except NodeNotFoundError as error:
+        if append_dim is None:
+            raise
+        hint = "there is nothing to append to: leave append_dim out of the first write"
+        raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
 
 
-def _beside(
+def _plan_update(
     dataset: xr.Dataset,
-    stored: xr.Dataset,
-    arrays: Mapping[str, Array],
     group: Group,
-    places: Mapping[str, slice],
+    how: WriteOptions,
     append_dim: str | None,
-) -> list[str]:
-    """Return dimensions whose coordinate stands in axes, all of which allow for the new places."""
-    beside = [dim for dim in places if dim in dataset.variables and dim not in arrays]
-    for dim in beside:
-        check_places(dataset, stored, dim, places[dim], grows=dim == append_dim)
+    region: Region | None,
+    began: Mapping[str, Any],
+) -> _Update:
+    """Check a dataset against the arrays of a group, and encode it as they are."""
+    stored, arrays = _open(group)
+    if append_dim is not None and began:
+        stored = stored.isel({append_dim: slice(0, began["start"])})
+    slices = region_slices(dataset, stored, region, append_dim)
+    if append_dim is not None and how.resume and not began:
+        check_not_appended(dataset, stored, append_dim, group.url)
+    whole = append_dim is None and region is None
+    written = select_written(dataset, stored, slices, append_dim, whole=whole)
+    if region is not None:
+        written = without_unchanged(written, stored, slices)
+    check_types(written, stored)
+    in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
+    for dim in in_axes:
+        check_axis_coordinate(dataset, stored, dim, slices[dim], grows=dim == append_dim)
         if dim in group.groups():
-            raise NodeExistsError(group.url, dim, "a group", "it has the name of the coordinate")
-    return beside
+            raise NodeExistsError(group.url, dim, "a group", "the coordinate has its name")
+    encoded = _encode(written.drop_vars(in_axes, errors="ignore"), stored, arrays, how)
+    if append_dim is None:
+        _check_sources(encoded, arrays)
+    return _Update(
+        how=how,
+        group=group,
+        stored=stored,
+        arrays=arrays,
+        dataset=dataset,
+        written=written,
+        slices=slices,
+        append_dim=append_dim,
+        in_axes=in_axes,
+        encoded=encoded,
+    )
 
 
-def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
-    """Return a group as a Dataset, and the array of each variable."""
-    group.nodes(iter(group), strict=True)  # what cannot be read would not grow with the others
+def _encode(
+    written: xr.Dataset, stored: xr.Dataset, arrays: Mapping[str, Array], how: WriteOptions
+) -> dict[str, EncodedVariable]:
+    """Encode variables as the stored ones; raise if they cannot be."""
+    convention, parents = convention_of(how.format), _bounded(stored, arrays)
+    found = {}
+    for name, encoded in encode_like(written, stored, convention).items():
+        found[name] = convention.fit(name, encoded, arrays[name])
+        check_encoding(name, found[name], arrays[name], parents.get(name))
+    return found
+
+
+def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, Array]) -> None:
+    """Raise if a variable is computed from values that are overwritten."""
+    replaced = [arrays[name].place for name in encoded]
+    for each in encoded.values():
+        if is_dask_collection(each.data):
+            check_independent(each.data, replaced)
+
+
+def _open(group: Group) -> tuple[xr.Dataset, Mapping[str, Array]]:
+    """Return the arrays of a group as a Dataset, and by variable."""
+    existing = ExistingGroup(group)  # an array that cannot be read would not grow with the others
+    if existing.arrays:
+        return existing.dataset, existing.arrays
     images = select_images(group)
     if stacked := [name for name, image in images.items() if image.numbers]:
         raise ValueError(
@@ -160,116 +201,138 @@ def _open(group: Group) -> tuple[xr.Dataset, dict[str, Array]]:
     return stored, {name: image.first for name, image in images.items()}
 
 
-def _checked(
-    packed: Mapping[str, EncodedVariable],
-    stored: xr.Dataset,
-    arrays: Mapping[str, Array],
-    places: Mapping[str, slice],
-    how: WriteOptions,
-) -> dict[str, EncodedVariable]:
-    """Return what is written as wide as it is stored; raise where it would mean something else."""
-    parents = _parents(stored, arrays)
-    found = {}
-    for name, each in packed.items():
-        found[name] = convention_of(how.format).fit(name, each, arrays[name])
-        check_numbers(name, found[name], arrays[name], parents.get(name))
-        where = [places.get(dim, slice(0, 0)).start for dim in each.dims]
-        check_alignment(found[name], arrays[name], where, how)
-    return found
-
-
-def _check_sources(
-    packed: Mapping[str, EncodedVariable], arrays: Mapping[str, Array], *, appending: bool
-) -> None:
-    """Raise where a variable is computed from values that are overwritten."""
-    for each in packed.values():
-        if is_dask_collection(each.data) and not appending:
-            check_independent(each.data, [arrays[name].place for name in packed])
-
-
-def _parents(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
+def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
     """Return, by the name of bounds, the attributes of the variable that they are bounds of."""
     found = {}
     for name, variable in stored.variables.items():
-        told = {**variable.encoding, **variable.attrs}
+        attributes = {**variable.encoding, **variable.attrs}
         for key in ("bounds", "climatology"):
-            if key in told and name in arrays:
-                found[str(told[key])] = dict(arrays[str(name)].attrs)
+            if key in attributes and name in arrays:
+                found[str(attributes[key])] = dict(arrays[str(name)].attrs)
     return found
 
 
-def _growth(
-    stored: xr.Dataset, arrays: Mapping[str, Array], dim: str, place: slice
-) -> dict[str, Any]:
-    """Return from where on arrays grow, and along which axis to which size each of them."""
+def _plan_writes(update: _Update, growth: Mapping[str, Sequence[int]]) -> dict[str, WritePlan]:
+    """Return the checked writes by variable, into arrays that have grown."""
+    return {
+        name: plan_write(_request(name, encoded, update, growth.get(name)))
+        for name, encoded in update.encoded.items()
+    }
+
+
+def _request(
+    name: str, encoded: EncodedVariable, update: _Update, growth: Sequence[int] | None
+) -> WriteRequest:
+    array, data, append_dim = update.arrays[name], encoded.data, update.append_dim
+    shape = list(array.shape)
+    if growth is not None:
+        axis, size = growth
+        shape[axis] = size
+    if encoded.is_string:
+        shape[-1] = max(shape[-1], data.shape[-1])
+    dims = update.stored.variables[name].dims
+    region = [
+        update.slices.get(str(d), slice(0, n)) for d, n in zip(dims, data.shape, strict=False)
+    ]
+    region += [slice(0, size) for size in shape[len(region) :]]
+    # Where arrays grow, one task merges the last chunk.
+    how = update.how if append_dim is None else replace(update.how, partial_chunks="merge")
+    return WriteRequest.of(
+        data,
+        array.path,
+        how,
+        region=region,
+        target=array.with_shape(tuple(shape)),
+        dims=encoded.dims if len(encoded.dims) == data.ndim else None,
+        appends=append_dim is not None,
+        deferred=how.deferred and is_dask_collection(data),
+    )
+
+
+def _growth(update: _Update) -> dict[str, Any]:
+    """Return the facts from which a stopped append is resumed: who grows, and what is moved."""
+    dim, stored = update.append_dim, update.stored
+    if dim is None:
+        return {}
+    start, size = update.slices[dim].start, update.slices[dim].stop
     grows = {
-        name: [stored.variables[name].dims.index(dim), place.stop]
-        for name in arrays
+        name: [stored.variables[name].dims.index(dim), size]
+        for name in update.arrays
         if dim in stored.variables[name].dims
     }
-    return {"start": place.start, "grows": grows}
-
-
-def _moved(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> dict[str, Any]:
-    """Return all places along a dimension, where its axis does not give them any more."""
-    whole = np.concatenate([stored[dim].to_numpy(), dataset[dim].to_numpy()])
-    (before,) = geometry_from(stored[dim]).axes
-    if np.array_equal(before.offset + before.step * np.arange(whole.size), whole):
-        return {}
-    places = {"dim": dim, "values": whole.tolist(), "type": whole.dtype.str}
-    return {"places": {**places, "attributes": dict(stored[dim].attrs)}}
+    facts = {"start": start, "grows": grows}
+    if dim not in update.in_axes:
+        return facts
+    whole = np.concatenate([stored[dim].to_numpy(), update.dataset[dim].to_numpy()])
+    (axis,) = geometry_from(stored[dim]).axes
+    if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
+        # The axes do not give the coordinate any more: it becomes an array.
+        attributes = dict(stored[dim].attrs)
+        facts["places"] = {
+            "dim": dim,
+            "values": whole.tolist(),
+            "type": whole.dtype.str,
+            "attributes": attributes,
+        }
+    return facts
 
 
 def _grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
-    """Let arrays grow that have not yet, and keep their places: who was stopped goes on here."""
+    """Resize the arrays that have not grown yet, and store a coordinate that axes do not give."""
     for name, (axis, size) in facts.get("grows", {}).items():
         array = group[name]
         if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
             array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
     if "places" not in facts:
         return
-    # Whole, and before the arrays forget them: whatever stops here, nothing of them is lost.
-    places = facts["places"]
-    dim, values = places["dim"], np.array(places["values"], places["type"])
-    attributes = {**places["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+    # The array is whole before the axes forget the coordinate: nothing is lost whatever stops.
+    coordinate = facts["places"]
+    dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
+    attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
     attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
-    to_n5(
-        values,
-        how.container,
-        join(group.path, dim),
-        attributes=attributes,
-        mode="w",
-    )
+    to_n5(values, how.container, join(group.path, dim), attributes=attributes, mode="w")
     for name in facts["grows"]:
         array = group[name]
         if isinstance(array, Array) and name != dim:
-            _forget(array, dim, how)
+            _remove_coordinate(array, dim, how)
 
 
-def _outdated(dataset: xr.Dataset, stored: xr.Dataset, places: Mapping[str, slice]) -> list[str]:
-    """Return dimensions whose coordinate, an array, is no longer what axes may say of it."""
-    found = []
-    for dim, place in places.items():
-        if dim in dataset.variables and stored[dim].dtype.kind in "iuf" and stored[dim].size:
-            axis = regular_axis(stored, dim)
-            numbers = np.arange(place.start, place.stop)
-            if axis and not np.array_equal(
-                axis.offset + axis.step * numbers, dataset[dim].to_numpy()
-            ):
+def _widen(update: _Update) -> None:
+    """Resize arrays for strings that are longer than the stored ones."""
+    for name, encoded in update.encoded.items():
+        array = update.arrays[name]
+        if encoded.is_string and encoded.data.shape[-1] > array.shape[-1]:
+            array.refresh().resize((*array.shape[:-1], encoded.data.shape[-1]))
+
+
+def _remove_outdated(update: _Update) -> None:
+    """Remove from axes and images what coordinate arrays will contradict."""
+    moved = _outdated(update)
+    images = update.group.attrs.get("multiscales")
+    if moved and images and "multiscales" not in without_variables(update.group.attrs):
+        kept = without_moved(images, moved)
+        stale = [] if kept else ["multiscales"]
+        update.group.attrs.change({"multiscales": kept} if kept else {}, stale)
+    for dim in moved:
+        for array in update.arrays.values():
+            _remove_coordinate(array.refresh(), dim, update.how)
+
+
+def _outdated(update: _Update) -> list[str]:
+    """Return the dimensions whose coordinate array will not be what the axes describe."""
+    written, stored, found = update.written, update.stored, []
+    for dim, where in update.slices.items():
+        if dim in update.in_axes or dim not in written.variables:
+            continue
+        if axis := regular_axis(stored, dim):
+            expected = axis.offset + axis.step * np.arange(where.start, where.stop)
+            if not np.array_equal(expected, written[dim].to_numpy()):
                 found.append(dim)
     return found
 
 
-def _forget_images(group: Group, moved: Sequence[str]) -> None:
-    """Take out of a group what it says of images that have other places now."""
-    images = group.attrs.get("multiscales")
-    if moved and images and "multiscales" not in without_variables(group.attrs):
-        kept = without_moved(images, moved)
-        group.attrs.change({"multiscales": kept} if kept else {}, [] if kept else ["multiscales"])
-
-
-def _forget(array: Array, dim: str, how: WriteOptions) -> None:
-    """Take a dimension's places out of an array's axes."""
+def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
+    """Remove a dimension's scale and offset from an array's axes."""
     geometry = array.geometry()
     if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
         return
@@ -289,38 +352,3 @@ def _forget(array: Array, dim: str, how: WriteOptions) -> None:
         return
     keys = {key for name in geometry.dialects for key in DIALECTS[name].keys}
     array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
-
-
-def _as_grown(array: Array, packed: EncodedVariable, growth: Sequence[int] | None) -> Array:
-    """Return an array with the shape that it will have: longer, or with room for longer strings."""
-    shape = list(array.shape)
-    if growth is not None:
-        axis, size = growth
-        shape[axis] = size
-    if packed.is_string:
-        shape[-1] = max(shape[-1], packed.data.shape[-1])
-    return array.with_shape(tuple(shape))
-
-
-def _request(
-    array: Array,
-    dims: tuple[Any, ...],
-    packed: EncodedVariable,
-    places: Mapping[str, slice],
-    how: WriteOptions,
-    append_dim: str | None,
-) -> WriteRequest:
-    data = packed.data
-    region = tuple(
-        places.get(dim, slice(0, size)) for dim, size in zip(dims, data.shape, strict=False)
-    )
-    region += tuple(slice(0, size) for size in array.shape[len(region) :])
-    return WriteRequest.of(
-        data,
-        array.path,
-        how,
-        region=region,
-        target=array,
-        appends=append_dim is not None,
-        deferred=how.deferred and is_dask_collection(data),
-    )

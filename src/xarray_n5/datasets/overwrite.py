@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import xarray as xr
-
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.marker import unfinished_writes
@@ -24,6 +22,8 @@ from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan
     from xarray_n5.writing.request import WriteOptions
@@ -50,7 +50,8 @@ class ExistingGroup:
     @cached_property
     def dataset(self) -> xr.Dataset:
         """The arrays as a Dataset."""
-        return build(images_of_arrays(self.arrays), {}) if self.arrays else xr.Dataset()
+        images = images_of_arrays(self.arrays) if self.arrays else {}
+        return build(images, dict(self.group.attrs))
 
 
 def find_group(path: str, how: WriteOptions) -> Group | None:

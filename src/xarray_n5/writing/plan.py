@@ -104,7 +104,8 @@ def plan_write(request: WriteRequest) -> WritePlan:
         check_independent(source, [identity], exists=lambda: _exists(request))
     sides = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
-        check_region(start, source.shape, target.shape, target.chunks, url=target.url)
+        names = request.dims if request.target is not None else ()
+        check_region(start, source.shape, target.shape, target.chunks, url=target.url, names=names)
     aligned = aligned_blocks(source, sides, start, strict=not options.align_chunks)
     token = _token(request, sides, start, target)
     if target is not None and options.resume:
