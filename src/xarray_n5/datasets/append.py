@@ -10,12 +10,11 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.group import open_group
-from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like, regular_axis
+from xarray_n5.datasets.grow import grow, remove_coordinate
 from xarray_n5.datasets.ngff import without_moved
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import (
@@ -28,12 +27,8 @@ from xarray_n5.datasets.region import (
     without_unchanged,
 )
 from xarray_n5.datasets.select import select_images
-from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
-from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
@@ -97,7 +92,7 @@ def update(
     began = (marker.facts() or marker.planned() if how.resume else None) or {}
     if began.get("done"):
         return resume_end(marker, began)
-    _grow(group, began, how)
+    grow(group, began, how)
     each = _plan_update(dataset, group, how, append_dim, region, began)
     facts: dict[str, Any] = {**provenance(), **_growth(each)}
     facts |= {key: began[key] for key in ("places",) if key in began}
@@ -105,7 +100,7 @@ def update(
     # Everything is checked.
     marker.begin(facts, planned=bool(began))
     if not began:
-        _grow(group, facts, how)
+        grow(group, facts, how)
     _widen(each)
     _remove_outdated(each)
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
@@ -277,26 +272,6 @@ def _growth(update: _Update) -> dict[str, Any]:
     return facts
 
 
-def _grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
-    """Resize the arrays that have not grown yet, and store a coordinate that axes do not give."""
-    for name, (axis, size) in facts.get("grows", {}).items():
-        array = group[name]
-        if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
-            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
-    if "places" not in facts:
-        return
-    # The array is whole before the axes forget the coordinate: nothing is lost whatever stops.
-    coordinate = facts["places"]
-    dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
-    attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
-    attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
-    to_n5(values, how.container, join(group.path, dim), attributes=attributes, mode="w")
-    for name in facts["grows"]:
-        array = group[name]
-        if isinstance(array, Array) and name != dim:
-            _remove_coordinate(array, dim, how)
-
-
 def _widen(update: _Update) -> None:
     """Resize arrays for strings that are longer than the stored ones."""
     for name, encoded in update.encoded.items():
@@ -315,7 +290,7 @@ def _remove_outdated(update: _Update) -> None:
         update.group.attrs.change({"multiscales": kept} if kept else {}, stale)
     for dim in moved:
         for array in update.arrays.values():
-            _remove_coordinate(array.refresh(), dim, update.how)
+            remove_coordinate(array.refresh(), dim, update.how)
 
 
 def _outdated(update: _Update) -> list[str]:
@@ -329,26 +304,3 @@ def _outdated(update: _Update) -> list[str]:
             if not np.array_equal(expected, written[dim].to_numpy()):
                 found.append(dim)
     return found
-
-
-def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
-    """Remove a dimension's scale and offset from an array's axes."""
-    geometry = array.geometry()
-    if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
-        return
-    note = dict(note_of(array.attrs))
-    note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
-    array.attrs[convention_of(how.format).roundtrip_key] = note
-    axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
-    if any(axis.scale is not None for axis in axes):
-        create_array(
-            how.container,
-            array.path,
-            shape=array.shape,
-            dtype=array.dtype,
-            mode="a",
-            axes=Geometry(axes),
-        )
-        return
-    keys = {key for name in geometry.dialects for key in DIALECTS[name].keys}
-    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})

@@ -1,0 +1,68 @@
+"""Grow arrays along a dimension, and store a coordinate that their axes no longer give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.create import create_array
+from xarray_n5.dask.to_n5 import to_n5
+from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.dialects import DIALECTS
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.paths import join
+from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.writing.request import WriteOptions
+
+
+def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
+    """Resize the arrays that have not grown yet, as the facts in a marker say.
+
+    A coordinate that the axes do not give any more becomes an array.
+    """
+    for name, (axis, size) in facts.get("grows", {}).items():
+        array = group[name]
+        if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
+            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
+    if "places" not in facts:
+        return
+    # The array is whole before the axes forget the coordinate: nothing is lost whatever stops.
+    coordinate = facts["places"]
+    dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
+    attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+    attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
+    to_n5(values, how.container, join(group.path, dim), attributes=attributes, mode="w")
+    for name in facts["grows"]:
+        array = group[name]
+        if isinstance(array, Array) and name != dim:
+            remove_coordinate(array, dim, how)
+
+
+def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
+    """Remove a dimension's scale and offset from an array's axes."""
+    geometry = array.geometry()
+    if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
+        return
+    note = dict(note_of(array.attrs))
+    note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
+    array.attrs[convention_of(how.format).roundtrip_key] = note
+    axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
+    if any(axis.scale is not None for axis in axes):
+        create_array(
+            how.container,
+            array.path,
+            shape=array.shape,
+            dtype=array.dtype,
+            mode="a",
+            axes=Geometry(axes),
+        )
+        return
+    keys = {key for name in geometry.dialects for key in DIALECTS[name].keys}
+    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
