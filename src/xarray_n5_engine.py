@@ -32,7 +32,7 @@ _DECODERS = frozenset(
         "decode_timedelta",
     }
 )
-"""What xarray's own functions call their decoders."""
+"""The names of decoders in xarray's functions."""
 
 
 class N5BackendEntrypoint(BackendEntrypoint):
@@ -86,33 +86,33 @@ class N5BackendEntrypoint(BackendEntrypoint):
         mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
             As in :func:`xarray.open_dataset`; on by default only where xarray wrote the file.
         drop_variables
-            Names of arrays to leave out.
+            Names of arrays to omit.
         group
             The path of an array or a group in the container.
         storage_options
-            What fsspec's filesystem takes.
+            Options of the fsspec filesystem.
         format
-            The container's format; found out by default.
+            The container's format; detected by default.
         axis_order
-            "F" turns arrays and their dimensions round, as Java and TensorStore number them.
+            "F" reverses the order of dimensions, as in Java and TensorStore.
         dialect
             The metadata dialects to take coordinates from, the most trusted first; by default
             all of them, in the order of the documentation.
         origin
-            Where place 0 lies in the first voxel: at its "center" or its "corner".
+            The position of coordinate 0 in the first voxel: its "center" or its "corner".
         missing
             "fill": a chunk that is not stored reads as zeros. "error": it raises.
         level
-            Which of a pyramid's levels to open: its number, 0 for the finest and -1 for the
-            coarsest, or its name. Or how far apart samples may lie along some dimensions, in the
-            units of their coordinates: ``{"x": 16.0}`` opens the coarsest level that is as fine
-            as that, or the finest. The variable is called like the level; the Dataset has the
-            group's attributes but for those that describe other levels, or became coordinates.
+            The level of a pyramid to open: its number, 0 for the finest and -1 for the coarsest,
+            or its name. Or the largest distance of samples along some dimensions, in the units of
+            their coordinates: ``{"x": 16.0}`` opens the coarsest level within it, or the finest.
+            The variable has the level's name; the Dataset has the group's attributes except those
+            that describe other levels, or that became coordinates.
         dims
             Names of the dimensions, instead of those in the metadata.
         inherit
-            Whether axes, units and resolution come down from all groups above, as Neuroglancer
-            has it; else only what is on the array and the groups just around it counts.
+            Whether axes, units and resolution are inherited from all groups above, as in
+            Neuroglancer; otherwise only from the array and its nearest groups.
         label_multisets
             "argmax" reads Paintera's label multisets as their most frequent labels.
 
@@ -217,7 +217,7 @@ def _settings(
 
 
 def _is_n5(node: Path) -> bool:
-    """Return whether a local directory lies in a container by name, or says that it is N5."""
+    """Return whether a local directory is in a container by name, or has N5's version."""
     if not node.suffix and any(parent.suffix == ".n5" for parent in node.parents):
         return node.is_dir()
     try:

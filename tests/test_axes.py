@@ -56,7 +56,7 @@ def test_texts_say_where_samples_lie() -> None:
         "x: 3 + 1 i nm",
     ]
     assert str(Axis(name="c", labels=("a",) * 99)).endswith("a, ...")
-    assert str(Axis(name="y")) == "y: no places"
+    assert str(Axis(name="y")) == "y: no coordinates"
     geometry = Geometry(axes[1:], {"scale": "a: b"}, affine=((1, 0, 5), (0.5, 1, 0)))
     shown = repr(geometry).split("\n    ")
     assert shown[0] == "<xarray_n5.Geometry, 2 axes>"

@@ -4,28 +4,28 @@ Each is also the builtin that a caller would catch::
 
     N5Error
     ├── NodeNotFoundError        FileNotFoundError    nothing is stored at a path
-    ├── NodeExistsError          FileExistsError      a write would replace what is there
+    ├── NodeExistsError          FileExistsError      a write would replace something
     ├── ContainerNotVisibleError FileNotFoundError    a worker does not see the container
     ├── StaleTaskError           RuntimeError         a task of a write that failed or was resumed
     ├── PathError                ValueError           a path leaves the container
     │   └── UnsafePathError      PermissionError      a link that leaves it, or not a regular file
-    ├── MetadataError            ValueError           metadata that cannot be understood or held
-    ├── UnknownCompressionError  NotImplementedError  a compression nobody registered
+    ├── MetadataError            ValueError           invalid metadata, or unfit for the format
+    ├── UnknownCompressionError  NotImplementedError  an unregistered compression
     ├── AlignmentError           ValueError           blocks or a region that cut stored chunks
-    ├── BlockError               ValueError           a dask block that is not what dask says
-    ├── ResumeError              ValueError           another write than that which is to go on
+    ├── BlockError               ValueError           a block unlike its Dask metadata
+    ├── ResumeError              ValueError           the unfinished write is another one
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
-    ├── OneWriterError           OSError              an HDF5 file that somebody else writes
-    ├── RequestError             OSError              a store that did not do what it was asked
-    │   └── RefusedError         PermissionError      a store that does not let this user do it
-    ├── MissingPackageError      ImportError          a package that an extra installs
+    ├── OneWriterError           OSError              an HDF5 file that another process writes
+    ├── RequestError             OSError              a failed request to a store
+    │   └── RefusedError         PermissionError      a request without permission
+    ├── MissingPackageError      ImportError          a missing optional package
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
-        ├── MissingChunkError    LookupError          a chunk that is not stored, where it must be
+        ├── MissingChunkError    LookupError          a chunk that is not stored
         └── VarlengthChunkError                       a chunk that holds a list of elements
 
-and the warnings that have a class of their own, which are a UserWarning::
+and a warning of its own class, a UserWarning::
 
-    UnfinishedWriteWarning       an array is opened whose write has not ended
+    UnfinishedWriteWarning       an array is opened whose write is unfinished
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _UNUSUAL = re.compile(r"[^ -~]")
 def printable(text: str) -> str:
     r"""Return `text` with control and formatting characters escaped, as in a string's repr.
 
-    Letters of all languages stay as they are.
+    Letters of all languages are kept.
 
     >>> printable("µm\x1b[2J")
     'µm\\x1b[2J'
@@ -108,7 +108,7 @@ class N5Error(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle as type(*args), which facts in the signature would break;
-        # errors must travel from a worker to the client whole.
+        # workers send errors to the client.
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ def _rebuild(kind: type[N5Error], args: tuple[object, ...], facts: dict[str, obj
 
 
 class NodeNotFoundError(N5Error, FileNotFoundError):
-    """Nothing, or not the kind of node that was asked for, is stored at a path."""
+    """No node, or one of another kind, at a path."""
 
     def __init__(self, url: str, path: str, expected: str = "node", hint: str = "") -> None:
         self.url, self.path, self.expected = url, path, expected
@@ -231,7 +231,7 @@ class AlignmentError(N5Error, ValueError):
 
 
 class BlockError(N5Error, ValueError):
-    """A dask block whose shape or type is not what dask says, so that it cannot be stored."""
+    """A block whose shape or type differs from its Dask metadata."""
 
     def __init__(self, url: str, where: str, expected: str, found: str, hint: str) -> None:
         self.url, self.where, self.expected, self.found = url, where, expected, found
@@ -239,7 +239,7 @@ class BlockError(N5Error, ValueError):
 
 
 class ResumeError(N5Error, ValueError):
-    """A write that was to go on, where another one has begun and not ended."""
+    """A write to resume, where the unfinished one is another write."""
 
     def __init__(self, url: str, path: str, began: str) -> None:
         self.url, self.path, self.began = url, path, began
@@ -260,7 +260,7 @@ class ReadOnlyError(N5Error, PermissionError):
 
 
 class OneWriterError(N5Error, OSError):
-    """A file of which only one process at a time can write, or read while another writes."""
+    """A file that only one process at a time can write."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -271,7 +271,7 @@ class OneWriterError(N5Error, OSError):
 
 
 class RequestError(N5Error, OSError):
-    """A request that failed: what is stored there is not known, so it is not taken for missing."""
+    """A failed request: whether something is stored is not known."""
 
     _advice = "try again, or give the filesystem more time in storage_options"
 
@@ -281,13 +281,13 @@ class RequestError(N5Error, OSError):
 
 
 class RefusedError(RequestError, PermissionError):
-    """A request that the store refuses this user; some stores refuse what is not there, too."""
+    """A request without permission; some stores also answer so for missing objects."""
 
     _advice = "check who asks and what they may do: storage_options, or the URL"
 
 
 class MissingPackageError(N5Error, ImportError):
-    """Something was asked for that takes a package which an extra installs."""
+    """An optional package is missing, which an extra installs."""
 
     def __init__(self, what: str, extra: str, cause: object) -> None:
         self.what, self.extra = what, extra
@@ -308,7 +308,7 @@ class ChunkError(N5Error, ValueError):
 
 
 class MissingChunkError(ChunkError, LookupError):
-    """A chunk that is not stored, where ``missing="error"`` says that it must be."""
+    """A chunk that is not stored, with ``missing="error"``."""
 
 
 class VarlengthChunkError(ChunkError):
@@ -320,4 +320,4 @@ class VarlengthChunkError(ChunkError):
 
 
 class UnfinishedWriteWarning(UserWarning):
-    """An array is opened whose write has not ended: it is still running, or was stopped."""
+    """An array is opened whose write is still running, or was interrupted."""

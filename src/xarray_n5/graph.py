@@ -47,15 +47,15 @@ ARRAY_EXPRESSIONS = da.Array is not Array
 """Whether Dask builds expressions of arrays instead of graphs."""
 
 _MANY = 1000
-"""How many results one task takes: few tasks more, and a lost worker takes few along."""
+"""The most results that one task merges."""
 
 
 _LETTERS = 40
-"""How much of an array's name stands in the names of its tasks."""
+"""The most characters of an array's name in the names of its tasks."""
 
 
 class GridSlices(BlockwiseDep):
-    """Where each block of a regular grid lies: computed when it is asked for, not listed.
+    """The slices of each block of a regular grid, computed on access.
 
     >>> GridSlices((10, 4), (4, 4))[2, 0]
     (slice(8, 10, None), slice(0, 4, None))
@@ -77,7 +77,7 @@ class GridSlices(BlockwiseDep):
 
 
 def side_of(sizes: tuple[int, ...]) -> int | None:
-    """Return the size that all blocks along an axis have, the last one at most; else None.
+    """Return the common size of blocks, of which the last one may be smaller; otherwise None.
 
     >>> side_of((4, 4, 3)), side_of((4, 3, 4))
     (4, None)
@@ -88,7 +88,7 @@ def side_of(sizes: tuple[int, ...]) -> int | None:
 
 
 def spell(chunks: Sequence[tuple[int, ...]]) -> tuple[int | tuple[int, ...], ...]:
-    """Return blocks along each axis in as few numbers as tell them from others.
+    """Return the sizes of blocks along each axis, as one number if they are regular.
 
     >>> spell([(4, 4, 3), (4, 3, 4)])
     (4, (4, 3, 4))
@@ -97,11 +97,11 @@ def spell(chunks: Sequence[tuple[int, ...]]) -> tuple[int | tuple[int, ...], ...
 
 
 def slices_of(chunks: tuple[tuple[int, ...], ...]) -> BlockwiseDep:
-    """Return where blocks lie, for dask to hand to each its slices."""
+    """Return the slices of each block; Dask passes them to its task."""
     sides = [side for sizes in chunks if (side := side_of(sizes)) is not None]
     if len(sides) < len(chunks):
         return ArraySliceDep(chunks)
-    # What a grid's last block lacks is known from its size alone.
+    # The last block may be smaller.
     shape = [(len(c) - 1) * side + c[-1] for c, side in zip(chunks, sides, strict=True)]
     return GridSlices(tuple(shape), tuple(sides))
 
@@ -115,9 +115,9 @@ def in_one_layer(
     dtype: DTypeLike,
     **options: Any,
 ) -> Array:
-    """Return an array each of whose blocks is one task, ``read(source, where[index])``.
+    """Return an array whose blocks are one task each, ``read(source, where[index])``.
 
-    As of dask's own sources, no more tasks are begun than there are threads to run them.
+    As for Dask's own sources, a scheduler starts no more tasks than there are threads.
     """
     axes = tuple(range(len(chunks)))
     arguments: Any = (source, None, where, axes)
@@ -129,9 +129,9 @@ def in_one_layer(
 
 
 def label(verb: str, name: str) -> str:
-    """Return what tasks on an array are called; dask shows it as far as the first hyphen.
+    """Return the name of tasks on an array; Dask shows it up to the first hyphen.
 
-    What follows a place in a URL may be secret, and is left out.
+    The query of a URL is omitted, because it may be secret.
 
     >>> label("from_n5", "em-2?token=hush")
     'from_n5_em_2'
@@ -141,14 +141,14 @@ def label(verb: str, name: str) -> str:
 
 
 class Written(Delayed):
-    """What computes to what a write returns; optimised as arrays are, so that blocks fuse."""
+    """The delayed report of a write, optimised like arrays, so that blocks fuse."""
 
     __slots__ = ()
     __dask_optimize__ = staticmethod(Array.__dask_optimize__)
 
 
 class Gathering(Layer):
-    """Tasks that make one of the results of an array's blocks.
+    """Tasks that merge the results of an array's blocks into one.
 
     Parameters
     ----------
@@ -157,11 +157,11 @@ class Gathering(Layer):
     source
         The name of the array.
     counts
-        The numbers of its blocks.
+        The number of blocks along each axis.
     chosen
-        The blocks that count; None for all.
+        The blocks to compute; None for all.
     merge, last
-        What makes one of several results, and the end of what is left.
+        Functions that merge results: of each task, and of the last one.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Gathering(Layer):
         self.merge, self.last = merge, last
 
     def is_materialized(self) -> bool:
-        """Return whether the tasks have been made."""
+        """Return whether the tasks have been built."""
         return "tasks" in self.__dict__
 
     def get_output_keys(self) -> AbstractSet[Any]:
@@ -200,7 +200,7 @@ class Gathering(Layer):
         return made | {self.name: (self.last, keys)}
 
     def get_dependencies(self, key: Any, all_hlg_keys: Collection[Any]) -> set[Any]:  # noqa: ARG002
-        """Return the keys of what a task takes: its own tasks' are known to nobody else."""
+        """Return the keys that a task depends on."""
         return set(self.tasks[key][1])
 
     def __getitem__(self, key: Any) -> Any:
@@ -220,13 +220,13 @@ def gather(
     last: Callable[[list[Any]], Any],
     name: str,
 ) -> Written:
-    """Return what computes blocks, all of them or some, and then `last` of their results."""
+    """Return the delayed result of `last` on the merged results of blocks."""
     layer = Gathering(name, source.name, source.numblocks, chosen, merge, last)
     return _written(name, layer, [source])
 
 
 def gather_all(parts: Iterable[Delayed], last: Callable[[list[Any]], Any], name: str) -> Written:
-    """Return what computes several, in one computation, and then `last` of their results."""
+    """Return the delayed result of `last` on several delayed results."""
     several = list(parts)
     return _written(name, {name: (last, [part.key for part in several])}, several)
 

@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's own code that led to them."""
+"""Warnings that point at the line of the user's code that caused them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ODD = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a value of an unexpected kind may raise, which is then ignored with a warning."""
+"""Errors from reading invalid values, which are ignored with a warning."""
 
 _INSIDE = frozenset({"xarray_n5", "xarray_n5_engine", "xarray", "dask"})
-"""Packages whose lines tell a user nothing."""
+"""Packages whose lines are not the user's."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of what is odd, but does not stop anything; safe to print, whatever a file holds.
-
-    Parameters
-    ----------
-    message
-        What was found and where, and what is made of it.
-    category
-        What kind of warning it is.
-    """
+    """Issue a warning at the user's line, with control characters in the message escaped."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_inside(frame):
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""What an axis means: its name, unit and the place of its samples."""
+"""Axes and geometries: names, units and the coordinates of samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Kind = Literal["space", "time", "channel"]
 
 _SHOWN = 8
-"""How many labels a text shows."""
+"""How many labels ``str()`` shows."""
 
 DEFAULT_NAMES = ("x", "y", "z")
 """Names of unnamed axes, the last axis first."""
@@ -36,9 +36,9 @@ def centre_shift(step: float, factor: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Axis:
-    """One axis of an array, in the order numpy sees it.
+    """One axis of an array, in C order.
 
-    Sample ``i`` lies at ``offset + i * scale``, in ``unit``: the place of its centre.
+    The centre of sample ``i`` lies at ``offset + i * scale``, in ``unit``.
 
     >>> Axis(name="z", unit="nm", scale=4.0).position(10)
     40.0
@@ -47,34 +47,34 @@ class Axis:
     name: str | None = None
     """The dimension's name in xarray; None leaves it to :func:`names`."""
     kind: Kind | None = None
-    """What the axis counts, where the metadata says so."""
+    """The kind of the axis, or None if the metadata do not state it."""
     unit: str | None = None
-    """The unit as it was written; None where there is none."""
+    """The unit as it is stored, or None."""
     scale: float | None = None
-    """Distance between two samples; None where nothing is known of it."""
+    """The distance between two samples, or None if it is not known."""
     offset: float = 0.0
-    """Where sample 0 lies."""
+    """The coordinate of sample 0."""
     labels: tuple[str, ...] | None = None
-    """A text for each sample, instead of a place."""
+    """A label for each sample, instead of a coordinate."""
     factor: float = field(default=1.0, compare=False)
-    """How many samples of its pyramid's base level one sample stands for, where that is known."""
+    """How many samples of the pyramid's base level one sample covers."""
 
     def __post_init__(self) -> None:
         if self.scale is not None and not (math.isfinite(self.scale) and self.scale != 0):
             raise ValueError(
-                f"the scale of axis {self.name!r} is {self.scale}; a finite number but 0 is needed"
+                f"the scale of axis {self.name!r} is {self.scale}; expected a finite number but 0"
             )
         if not (math.isfinite(self.factor) and self.factor > 0):
             raise ValueError(
-                f"the factor of axis {self.name!r} is {self.factor}; a positive number is needed"
+                f"the factor of axis {self.name!r} is {self.factor}; expected a positive number"
             )
         if not math.isfinite(self.offset):
             raise ValueError(
-                f"the offset of axis {self.name!r} must be a finite number, not {self.offset}"
+                f"the offset of axis {self.name!r} is {self.offset}; expected a finite number"
             )
 
     def __repr__(self) -> str:
-        """Show what is known.
+        """Show the fields that are set.
 
         >>> Axis(name="z", scale=4.0)
         Axis(name='z', scale=4.0)
@@ -85,12 +85,12 @@ class Axis:
         return f"Axis({', '.join(shown)})"
 
     def __str__(self) -> str:
-        """Say where the samples lie.
+        """Show the coordinates of the samples.
 
         >>> print(Axis(name="z", unit="nm", scale=4.0, offset=100.0))
         z: 100 + 4 i nm
         """
-        where = "no places"
+        where = "no coordinates"
         if self.labels is not None:
             more = ["..."] if len(self.labels) > _SHOWN else []
             where = ", ".join([*self.labels[:_SHOWN], *more])
@@ -100,23 +100,23 @@ class Axis:
 
     @property
     def step(self) -> float:
-        """The distance between two samples, 1 where nothing is known of it."""
+        """The distance between two samples; 1 if it is not known."""
         return 1.0 if self.scale is None else self.scale
 
     @property
     def base(self) -> tuple[float, float]:
-        """Scale and offset of the base level, if this one stands for :attr:`factor` samples."""
+        """The scale and the offset of the base level, by :attr:`factor`."""
         scale = self.step / self.factor
         return scale, self.offset - centre_shift(scale, self.factor)
 
     def position(self, sample: float) -> float:
-        """Return where `sample` lies, in :attr:`unit`."""
+        """Return the coordinate of `sample`, in :attr:`unit`."""
         return self.offset + sample * self.step
 
     def coarser(self, factor: int, *, centred: bool = True) -> Axis:
-        """Return the axis of a level of which one sample stands for `factor` of this one's.
+        """Return the axis of a coarser level, whose samples cover `factor` of this one's.
 
-        It lies where the mean of those lies, or else where the first of them does.
+        Each lies at the mean of those that it covers, or at the first one if not `centred`.
 
         >>> Axis(name="z", scale=4.0).coarser(2)
         Axis(name='z', scale=8.0, offset=2.0, factor=2.0)
@@ -130,7 +130,7 @@ class Axis:
 
     @property
     def placed(self) -> bool:
-        """Whether anything is known of where the samples lie."""
+        """Whether any coordinates of the samples are known."""
         return self.scale is not None or self.offset != 0 or self.labels is not None
 
 
@@ -140,17 +140,17 @@ class Geometry:
 
     axes: tuple[Axis, ...]
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where it was read: "names", "units", "scale", "offset", "labels" to "dialect: attribute".
+    """The source of "names", "units", "scale", "offset" and "labels", as "dialect: attribute".
 
-    Without an "offset", sample 0 of the base level lies at 0.
+    Without an "offset", sample 0 of the base level is at 0.
     """
     dialects: tuple[str, ...] = field(default=(), compare=False)
     """All dialects that describe the array, the most trusted first."""
     affine: tuple[tuple[float, ...], ...] | None = None
-    """Rows of n + 1 numbers, where places do not come axis by axis; then no axis has a scale."""
+    """An affine matrix of n rows of n + 1 numbers, if the axes alone cannot describe it."""
 
     def __repr__(self) -> str:
-        """Show a line for each axis, and where each fact was read."""
+        """Show a line for each axis, and the source of each fact."""
         lines = [f"<xarray_n5.Geometry, {self.ndim} axes>", *map(str, self.axes)]
         if self.affine is not None:
             lines += ["affine: " + ", ".join(f"{n:g}" for n in row) for row in self.affine]
@@ -170,14 +170,14 @@ class Geometry:
 
     @property
     def placed(self) -> bool:
-        """Whether anything is known of where the samples lie."""
+        """Whether any coordinates of the samples are known."""
         return self.affine is not None or any(axis.placed for axis in self.axes)
 
     @property
     def relative(self) -> bool:
-        """Whether places are counted in voxels of the base level: nothing is known of their size.
+        """Whether coordinates are in voxels of the base level, whose size is not known.
 
-        An array that has no factors either, but scales of 1 without unit, is relative too.
+        An array with scales of 1, without units and factors, is relative, too.
         """
         return self.affine is None and all(
             axis.unit is None and axis.labels is None and axis.base == (1.0, 0.0)
@@ -185,17 +185,17 @@ class Geometry:
         )
 
     def called(self, dims: Sequence[str] | None) -> Geometry:
-        """Return the geometry with other names; as it is where there are more or fewer of them.
+        """Return the geometry with other names; unchanged if their number is not that of the axes.
 
         Raises
         ------
         ValueError
-            If a name stands twice.
+            If a name occurs twice.
         """
         if dims is None or len(dims) != self.ndim:
             return self
         if len(set(dims)) != len(dims):
-            raise ValueError(f"dims must be different names, not {list(dims)}")
+            raise ValueError(f"dims is {list(dims)}; expected different names")
         axes = (replace(a, name=name) for a, name in zip(self.axes, dims, strict=True))
         return replace(self, axes=tuple(axes), sources={**self.sources, "names": "dims"})
 
@@ -214,15 +214,15 @@ class Geometry:
 
     def transpose(self) -> Geometry:
         """Return the geometry of the transposed array."""
-        turned = self.affine and tuple((*row[-2::-1], row[-1]) for row in self.affine[::-1])
-        return replace(self, axes=self.axes[::-1], affine=turned)
+        affine = self.affine and tuple((*row[-2::-1], row[-1]) for row in self.affine[::-1])
+        return replace(self, axes=self.axes[::-1], affine=affine)
 
 
 def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
-    """Return a unique name for each axis: its own, else a default for its place.
+    """Return a unique name for each axis: its own, or a default.
 
-    The last three are z, y and x, those before them ``dim_0``, ``dim_1``, ...: nothing says which
-    of them is time. No default is among those to `avoid`.
+    The defaults are z, y and x for the last three, ``dim_0``, ``dim_1``, ... for those before them,
+    but none of the names to `avoid`.
 
     >>> names((Axis(), Axis(), Axis(name="v")))
     ('z', 'y', 'v')
@@ -246,7 +246,7 @@ def names(axes: Sequence[Axis], avoid: AbstractSet[str] = frozenset()) -> tuple[
 
 
 def kind_of(name: str | None, unit: str | None) -> Kind | None:
-    """Return what an axis counts, judged by its name and unit; None where they do not tell."""
+    """Return the kind of an axis by its name and unit, or None if they do not show it."""
     known = unit_of(unit)
     if name == "t" or (known is not None and known.quantity == "time"):
         return "time"
@@ -263,7 +263,7 @@ def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geom
     Raises
     ------
     ValueError
-        If there is not exactly one for each of `ndim` axes, or a name stands twice.
+        If their number is not `ndim`, or a name occurs twice.
     """
     given = (
         axes
@@ -272,15 +272,15 @@ def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geom
     )
     built = tuple(map(_completed, given.axes))
     if len(built) != ndim:
-        raise ValueError(f"{len(built)} axes were given for an array with {ndim}")
+        raise ValueError(f"expected {ndim} axes, got {len(built)}")
     written = [axis.name for axis in built if axis.name]
     if len(set(written)) != len(written):
-        raise ValueError(f"axis names must be unique, not {written}")
+        raise ValueError(f"axis names must be unique, got {written}")
     return replace(given, axes=built)
 
 
 def _completed(axis: Axis) -> Axis:
-    """Return an axis with its kind, and with a number before its unit in its scale."""
+    """Return an axis with its kind, and with a number before its unit moved into its scale."""
     times, unit = split_unit(axis.unit)
     kind = axis.kind or kind_of(axis.name, unit)
     if times == 1:

@@ -1,4 +1,4 @@
-"""Chunks' places as texts."""
+"""Parse chunk indices in keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def index_of(parts: Sequence[str], ndim: int) -> Index | None:
-    """Return the index that numbers mean, or None where they are none, or too many.
+    """Return the index in the parts of a key, or None if they are not `ndim` numbers.
 
     >>> index_of(["1", "20"], 2), index_of(["0"], 0), index_of(["01", "2"], 2)
     ((1, 20), (), None)

@@ -1,4 +1,4 @@
-"""What a codec is: a named way to turn bytes into fewer bytes and back."""
+"""The protocol of compressions."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ if TYPE_CHECKING:
     from dataclasses import Field
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes in a row; a memoryview's items may be wider than one."""
+"""A contiguous buffer; the items of a memoryview may be larger than a byte."""
 
 
 class Compression(Protocol):
-    """A way to make bytes fewer: a frozen dataclass whose fields are its parameters.
+    """A compression: a frozen dataclass whose fields are its parameters.
 
-    A field's ``metadata={"written": {value: instead}}`` names values that other readers refuse.
+    A field's ``metadata={"written": {value: instead}}`` replaces values that other readers refuse.
     """
 
     name: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return `data` compressed; a memoryview tells the size of its elements."""
+        """Return `data` compressed; the item size of a memoryview is that of the elements."""
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return what `data` holds, `size` bytes if all is well; raise where it is damaged.
+        """Return the `size` bytes of the content; raise if the stream is damaged.
 
-        Too short a stream raises, or gives the fewer bytes that it holds; a longer one raises,
-        unless it is not compressed.
+        A truncated stream may also return fewer bytes. Only raw data may return more.
         """

@@ -1,6 +1,6 @@
-"""The chunk grid: where chunks lie, and which of them a selection touches.
+"""The chunk grid: the extents of chunks, and the chunks that a selection touches.
 
-Integers only: no bytes, no arrays of data, no IO. Everything is in C order.
+Integers only, in C order.
 """
 
 from __future__ import annotations
@@ -84,17 +84,16 @@ class ChunkGrid:
         )
 
     def slices(self, index: Sequence[int]) -> tuple[slice, ...]:
-        """Return where chunk `index` lies in the array."""
+        """Return the slices of chunk `index` in the array."""
         return tuple(
             slice(i * c, min(s, (i + 1) * c))
             for i, s, c in zip(index, self.shape, self.chunks, strict=True)
         )
 
     def project(self, axes: Sequence[AxisIndex]) -> tuple[list[Piece], ...]:
-        """Return, per axis, the chunks that a normalised selection touches.
+        """Return, for each axis, the chunks that a normalised selection touches.
 
-        The chunks of the selection are the product of the axes' pieces: what is computed
-        here grows with the sum of the chunks along the axes, not with their product.
+        The chunks of the selection are the product of the axes' pieces.
         """
         return tuple(
             _project_slice(axis, size, chunk)

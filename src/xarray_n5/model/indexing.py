@@ -1,8 +1,4 @@
-"""What stands between brackets, as slices and positions along each axis.
-
-Integers only: no bytes, no IO. numpy's basic indices are taken as numpy takes them; index arrays
-select orthogonally.
-"""
+"""Normalise NumPy-style index keys; index arrays select orthogonally."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ class Selection:
     axes: tuple[AxisIndex, ...]
     """One index per axis of the array."""
     view: tuple[slice | int, ...]
-    """What turns an array of `shape` into the result: reversed or dropped axes."""
+    """The index that reverses or drops axes of the selected array."""
     newaxes: tuple[int, ...]
     """Where the result has axes of length one that the array does not have."""
 
@@ -37,14 +33,13 @@ class Selection:
 
 
 def normalize(key: object, shape: Sequence[int]) -> Selection:
-    """Return what `key` selects from an array of `shape`.
+    """Return the normalised selection of `key` in an array of `shape`.
 
     Parameters
     ----------
     key
-        What stands between the brackets: ints, slices of any step, an ellipsis, ``None``,
-        one-dimensional arrays of ints or bools. Several arrays select orthogonally, as in
-        xarray: each along its own axis (``numpy.ix_`` arrays are understood too).
+        Integers, slices, an ellipsis, ``None``, and one-dimensional arrays of integers or
+        booleans, which select orthogonally, as in xarray; also ``numpy.ix_`` arrays.
     shape
         The array's shape.
 
@@ -72,7 +67,7 @@ def normalize(key: object, shape: Sequence[int]) -> Selection:
 
 
 def fill_ellipsis(items: list[object], ndim: int) -> list[object]:
-    """Return `items` with full slices where an ellipsis stands or the key ends early."""
+    """Return `items` with full slices for an ellipsis and for missing axes."""
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     given = sum(item is not None and item is not Ellipsis for item in items)
     if len(dots) > 1 or given > ndim:
@@ -132,10 +127,7 @@ def _normalize_array(item: np.ndarray, axis: int, size: int) -> np.ndarray:
 
 
 def outer(axes: Sequence[AxisIndex]) -> tuple[AxisIndex, ...]:
-    """Return `axes` so that numpy takes them as an orthogonal index.
-
-    numpy pairs several index arrays up; with at most one among slices it need not be told.
-    """
+    """Return `axes` as an orthogonal index of NumPy, which would pair several arrays up."""
     if sum(not isinstance(axis, slice) for axis in axes) <= 1:
         return tuple(axes)
     positions = [
@@ -176,7 +168,7 @@ def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
     if values.dtype.names is not None and values.dtype.names == dtype.names:
         return values.astype(dtype, casting="same_kind")
     numbers = values.dtype.kind in "biuf" and dtype.kind in "biufc"
-    # Other types as they are: what would be cut off, or read otherwise, is not.
+    # Other types unchanged: they would be truncated or read differently.
     same = values.dtype.kind == dtype.kind and np.can_cast(values.dtype, dtype, "same_kind")
     fits = values.dtype.itemsize <= dtype.itemsize or dtype.kind not in "SUV"
     if not numbers and not (same and fits):
@@ -185,8 +177,8 @@ def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def as_texts(values: np.ndarray) -> np.ndarray:
-    """Return texts as they are; raise where there is anything else among them."""
+    """Return an array of strings unchanged; raise if it holds anything else."""
     for each in values.flat:
         if not isinstance(each, str):
-            raise TypeError(f"cannot write {each!r} into an array of texts; convert it with str()")
+            raise TypeError(f"cannot write {each!r} as a string; convert it with str()")
     return values

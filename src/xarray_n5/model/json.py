@@ -1,8 +1,4 @@
-"""Parse JSON documents that anybody may have written.
-
-The one place where bytes become JSON values: bounded in size, and in depth, since what walks
-through nested values later must not run out of stack.
-"""
+"""Parse untrusted JSON documents, bounded in size and depth."""
 
 from __future__ import annotations
 
@@ -24,11 +20,11 @@ def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any
     Parameters
     ----------
     document
-        The document, or its text.
+        The document.
     where
         The document's name, for errors.
     most
-        How many bytes it may have.
+        The largest size in bytes.
 
     Raises
     ------

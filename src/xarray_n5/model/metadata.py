@@ -1,4 +1,4 @@
-"""The one model that every format speaks: arrays and groups, in C order, without IO."""
+"""The metadata of arrays and groups, common to all formats, in C order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lists_levels(attributes: Attributes) -> bool:
 
 
 def check_factors(attributes: Attributes, where: str) -> None:
-    """Raise where an array's attributes are to list several levels, which makes it a group.
+    """Raise if an array's attributes list several levels, which only a group's may.
 
     Raises
     ------
@@ -41,20 +41,20 @@ def check_factors(attributes: Attributes, where: str) -> None:
     """
     if lists_levels(attributes):
         raise MetadataError(
-            f"{where}: 'downsamplingFactors' is a list for several levels, by which readers take a "
-            "node for a group; write the array's own factors, and the list on its group"
+            f"{where}: 'downsamplingFactors' lists several levels, which only a group may; write "
+            "the array's own factors, and the list on its group"
         )
 
 
 class Content(Enum):
-    """What the chunks of an array hold."""
+    """The content of an array's chunks."""
 
     NUMBERS = "numbers"
     """One number for each element."""
     TEXTS = "texts"
-    """One text for each element, of any length, which can be written."""
+    """Strings of any length, which can be written."""
     STRINGS = "strings"
-    """One text for each element, NUL-terminated UTF-8."""
+    """NUL-terminated strings, which can only be read."""
     OBJECTS = "objects"
     """Serialised Java objects, which are never decoded."""
     LABEL_MULTISETS = "label multisets"
@@ -78,7 +78,7 @@ _VARYING = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayMetadata:
-    """What is known of an array without reading its chunks."""
+    """The metadata of an array."""
 
     shape: tuple[int, ...]
     """The array's shape, in elements."""
@@ -87,17 +87,17 @@ class ArrayMetadata:
     dtype: np.dtype[Any]
     """The type of an element in memory, in native byte order."""
     compression: Compression
-    """What turns a chunk's payload into bytes."""
+    """The compression of chunks."""
     attributes: Attributes = field(default_factory=dict)
     """The user's attributes."""
     content: Content = Content.NUMBERS
-    """What the chunks hold."""
+    """The content of chunks."""
     legacy: bool = False
     """Whether chunk headers of the format's first description are tried, too."""
     fill: Any = None
-    """What an element of a missing chunk reads as; None for zero."""
+    """The value of missing chunks; None for zero."""
     layout: Any = None
-    """What else the format must know to read a chunk; its own affair."""
+    """Facts about chunks that only the format uses."""
 
     @property
     def grid(self) -> ChunkGrid:
@@ -106,7 +106,7 @@ class ArrayMetadata:
 
     @property
     def fill_value(self) -> object:
-        """What an element of a missing chunk reads as."""
+        """The value of missing chunks."""
         if self.fill is not None:
             return self.fill
         return "" if self.dtype.kind == "O" else np.zeros((), self.dtype)[()]
@@ -133,7 +133,7 @@ class ArrayMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """What is known of a group."""
+    """The metadata of a group."""
 
     attributes: Attributes = field(default_factory=dict)
     """The user's attributes."""

@@ -1,4 +1,4 @@
-"""Options that are one word of a few: a misspelt one must not mean the default."""
+"""Check options that are one of a few words, and suggest the nearest one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ if TYPE_CHECKING:
 
 
 def check_option(option: str, value: object, *allowed: str) -> None:
-    """Raise where an option is none of the words that it takes.
-
-    Raises
-    ------
-    ValueError
-        Naming the option, what it was and what it may be.
-    """
+    """Raise ValueError unless an option has one of the allowed values."""
     if value not in allowed:
-        raise ValueError(f"{option} is {value!r}; it takes {', '.join(map(repr, allowed))}")
+        raise ValueError(f"{option} is {value!r}; expected {' or '.join(map(repr, allowed))}")
 
 
 def near(word: object, known: Iterable[str]) -> str:
-    """Return the end of a message that asks whether a word like another one is meant.
+    """Return "; did you mean ...?" for the most similar known word, or "".
 
     >>> near("chunksizes", ["chunks", "compression"]), near("a", ["chunks"])
     ("; did you mean 'chunks'?", '')

@@ -1,4 +1,4 @@
-"""Places in a hierarchy, and the keys made of them: strings only."""
+"""Paths in a container, and keys of hidden files."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 WRITING = ".writing-"
-"""How the name of a folder begins that is beside an array while it is written."""
+"""The prefix of the folder of a running write's marker, in the array's directory."""
 
 PLANNED = ".planned-"
-"""How the name of a folder begins that is beside an array whose write is only planned."""
+"""The prefix of the folder of a planned write's marker."""
 
 UNFINISHED = ".unfinished"
-"""The file beside an array that hints, by one request, at a write that has not ended."""
+"""The file that exists while a write of an array is unfinished; one request finds it."""
 
 DIGESTS = ".digests"
-"""The folder beside an array that holds digests of its chunks."""
+"""The folder of digests of an array's chunks."""
 
 QUARANTINE = ".quarantine"
-"""The folder beside an array that damaged chunks are moved to."""
+"""The folder to which damaged chunks are moved."""
 
 _PARTIAL = re.compile(r"((?:.*/)?)\.(.+)\.[0-9a-f]{32}\.partial", re.DOTALL)
 
@@ -39,7 +39,7 @@ def join(*parts: str) -> str:
 
 
 def normalize_path(path: str) -> str:
-    """Return a node's path without what Java's N5 takes out: outer slashes, empty and ``.`` parts.
+    """Return a path normalised as in Java's N5: without outer slashes, empty and ``.`` parts.
 
     ``..`` leads to the parent, but never out of the container.
 
@@ -49,12 +49,12 @@ def normalize_path(path: str) -> str:
     Raises
     ------
     PathError
-        If the path would leave the container, or holds a character that no file name can.
+        If the path leaves the container, or contains a backslash or NUL.
     """
     if not isinstance(path, str):
-        raise PathError(f"the path is {path!r}; a text with '/' between its parts is needed")
+        raise PathError(f"the path is {path!r}; expected a string with '/' between its parts")
     if re.search(r"[\x00\\]", path):
-        raise PathError(f"the path {path!r} holds a backslash or a NUL; part it with '/'")
+        raise PathError(f"the path {path!r} contains a backslash or a NUL; use '/'")
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -67,7 +67,7 @@ def normalize_path(path: str) -> str:
 
 
 def plain_path(path: str) -> str:
-    r"""Return a path as Zarr v2 normalises it: a backslash parts names, and dots are no names.
+    r"""Return a path normalised as in Zarr v2: backslashes separate names, dots are refused.
 
     >>> plain_path("/a\\\\b//c/")
     'a/b/c'
@@ -78,7 +78,7 @@ def plain_path(path: str) -> str:
         If a part of it is ``.`` or ``..``.
     """
     if "\0" in path:
-        raise PathError(f"the path {path!r} holds a NUL; part it with '/'")
+        raise PathError(f"the path {path!r} contains a NUL; use '/'")
     parts = [part for part in path.replace("\\", "/").split("/") if part]
     if dots := {".", ".."}.intersection(parts):
         raise PathError(f"the path {path!r} has a part {min(dots)!r}, which Zarr does not allow")
@@ -86,14 +86,14 @@ def plain_path(path: str) -> str:
 
 
 def is_peculiar(path: object) -> bool:
-    """Return whether formats may differ in what a path means."""
+    """Return whether formats may normalise a path differently."""
     if not isinstance(path, str):
         return False
     return "\\" in path or not {".", ".."}.isdisjoint(path.split("/"))
 
 
 def new_path(path: str, documents: Collection[str]) -> str:
-    """Return the path of a node that is to be created, normalised.
+    """Return the normalised path of a new node.
 
     Raises
     ------
@@ -108,13 +108,13 @@ def new_path(path: str, documents: Collection[str]) -> str:
 
 
 def partial_key(key: str) -> str:
-    """Return a key beside another one, hidden, whose like no other attempt to write it uses."""
+    """Return a unique hidden key in the same directory, for an attempt to write `key`."""
     folder, slash, name = key.rpartition("/")
     return f"{folder}{slash}.{name}.{uuid.uuid4().hex}.partial"
 
 
 def meant_by(partial: str) -> str | None:
-    """Return the key that a :func:`partial_key` was made of, or None where it is none.
+    """Return the key of a :func:`partial_key`, or None if it is not one.
 
     >>> meant_by(partial_key("a/0"))
     'a/0'
@@ -124,7 +124,7 @@ def meant_by(partial: str) -> str | None:
 
 
 def is_left(key: str) -> bool:
-    """Return whether a key lies in, or is, what a stopped write left.
+    """Return whether a key is a stopped write's partial file, or in its partial folder.
 
     >>> is_left("a/.b.0123456789abcdef0123456789abcdef.partial/0")
     True
@@ -133,5 +133,5 @@ def is_left(key: str) -> bool:
 
 
 def is_own(key: str) -> bool:
-    """Return whether a key relative to a node is one of those that only writes here make."""
+    """Return whether a key relative to a node is a hidden file of this package."""
     return key.startswith((WRITING, PLANNED, UNFINISHED, f"{DIGESTS}/", f"{QUARANTINE}/"))

@@ -1,4 +1,4 @@
-"""What was written: a line for each chunk."""
+"""Receipts of written chunks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def digest(block: np.ndarray) -> int:
-    """Return the xxh64 of a chunk's elements: little-endian, in C order, as far as the array goes.
+    """Return the xxh64 of a chunk's elements, little-endian and in C order.
 
-    Texts are in UTF-8, each after the number of its bytes (4 bytes).
+    Strings are hashed as UTF-8, each after its length in 4 bytes.
 
     >>> hex(digest(np.arange(4, dtype=">u2")))
     '0xa1ca3305c5cc4c10'
@@ -35,27 +35,27 @@ def digest(block: np.ndarray) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receipts:
-    """Some chunks that were written, a row each."""
+    """Receipts of chunks, one row for each."""
 
     indices: np.ndarray
     """The chunks' coordinates, int64, a column for each axis."""
     sizes: np.ndarray
-    """Their bytes in the store, int64: 0 of chunks that hold nothing and are not stored."""
+    """Their stored sizes, int64; 0 for empty chunks that are not stored."""
     digests: np.ndarray
     """The xxh64 of their elements, uint64."""
     seconds: np.ndarray
     """How long encoding and storing took, float32."""
     writers: np.ndarray
-    """Which of `names` wrote them, int32."""
+    """Their writers, as indices of `names`, int32."""
     names: tuple[str, ...] = ()
-    """Who wrote them."""
+    """The names of the writers."""
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Index, int, int, float]], ndim: int, writer: str) -> Self:
-        """Return what one writer wrote: indices, sizes, digests and seconds."""
+        """Return the receipts of one writer, from rows of index, size, digest and seconds."""
         indices, sizes, digests, seconds = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(
             np.array(indices, np.int64).reshape(len(rows), ndim),
@@ -97,7 +97,7 @@ class Receipts:
         )
 
     def to_json(self) -> bytes:
-        """Return the receipts as a file holds them."""
+        """Return the receipts as JSON."""
         columns: dict[str, Any] = {
             "indices": self.indices.tolist(),
             "sizes": self.sizes.tolist(),
@@ -109,13 +109,7 @@ class Receipts:
 
     @classmethod
     def from_json(cls, document: bytes, ndim: int) -> Self:
-        """Return the receipts that a file holds.
-
-        Raises
-        ------
-        ValueError
-            If it holds something else.
-        """
+        """Parse receipts; raise ValueError if the document holds something else."""
         try:
             found = parse_json(document, "receipts", len(document))
             digests = [int(each, 16) for each in found["digests"]]
@@ -126,5 +120,5 @@ class Receipts:
             names = tuple(dict.fromkeys(map(str, found["writers"])))
             writers = np.array([names.index(str(each)) for each in found["writers"]], np.int32)
         except ODD as error:
-            raise ValueError(f"no receipts: {error}") from error
+            raise ValueError(f"not receipts: {error}") from error
         return cls(read.indices, read.sizes, read.digests, read.seconds, writers, names)

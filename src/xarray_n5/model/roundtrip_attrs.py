@@ -1,4 +1,4 @@
-"""The note on an array or a group: what only those need to know who read it as a Dataset again."""
+"""Attributes that keep what the format cannot hold, so that Datasets round-trip."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 NOTE = "_XARRAY"
-"""The attribute that holds the note where everything that is not numbers must be told."""
+"""The attribute with everything that N5 has no type for."""
 
 HIDDEN = "_nc_note"
-"""The same where xarray reads the container, too: what begins with ``_nc`` it shows nobody."""
+"""The same in containers that xarray reads itself, which hides names with ``_nc``."""
 
 COPIED = "_nc_copied"
-"""What a copy in another format has that its source has not, so that it can be copied back."""
+"""The attribute of a copy in another format that allows copying back."""
 
 NOTES = frozenset({NOTE, HIDDEN, COPIED})
 
 
 def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the note among attributes, without odd members; an empty one where there is none.
+    """Return the round-trip members in attributes, without invalid ones.
 
     >>> note_of({"_XARRAY": {"axes": ["x"], "own": 5}, "title": "a"})
     {'axes': ['x']}
@@ -30,7 +30,7 @@ def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def odd_members(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the members of a note that cannot be what this package wrote, and are ignored."""
+    """Return the invalid round-trip members, which are ignored."""
     found = attributes.get(NOTE, attributes.get(HIDDEN, {}))
     if not isinstance(found, Mapping):
         return {NOTE if NOTE in attributes else HIDDEN: found}
@@ -48,20 +48,20 @@ def _is_proper(key: str, value: object) -> bool:
 
 
 def is_text(attributes: Mapping[str, Any]) -> bool:
-    """Return whether an array's numbers are characters."""
+    """Return whether an array holds characters."""
     return note_of(attributes).get("dtype") == "S1"
 
 
 def is_dataset(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a group says that it was written as one Dataset."""
+    """Return whether a group was written as a Dataset."""
     return bool(note_of(attributes).get("dataset"))
 
 
 def told_by(attributes: Mapping[str, Any]) -> Collection[str] | None:
-    """Return the coordinates that an array's axes alone describe; None where no note lists them."""
+    """Return the coordinates that only an array's axes describe, or None if it has no list."""
     return note_of(attributes).get("axes")
 
 
 def meant_by_users(attributes: Mapping[str, Any]) -> Collection[str]:
-    """Return the attributes that are their user's, whatever a dialect would read in them."""
+    """Return the attributes that are a user's own, which dialects must not read."""
     return frozenset(note_of(attributes).get("own", ()))

@@ -1,6 +1,6 @@
-"""Units as files spell them: one table, from every spelling to one symbol.
+"""Units: one table from every spelling in files to a symbol.
 
-What a file says is kept and only compared by its meaning; numbers are converted for viewers alone.
+Stored units are kept verbatim and compared by meaning; numbers are converted only for viewers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Unit:
     symbol: str
     """The abbreviation that every reader of N5 takes, with u for micro."""
     word: str
-    """The whole word, as OME-NGFF wants it."""
+    """The whole word, as in OME-NGFF."""
     quantity: Quantity
     size: float
     """How many metres, seconds or hertz it is."""
@@ -119,7 +119,7 @@ _UNITS = dict(_spellings())
 
 
 def unit_of(text: str | None) -> Unit | None:
-    """Return the unit that `text` is a spelling of, or None where it is no known one.
+    """Return the unit of a spelling, or None if it is not known.
 
     >>> unit_of("Micrometers").symbol, unit_of("Mm").word, unit_of("pixel")
     ('um', 'megameter', None)
@@ -127,14 +127,14 @@ def unit_of(text: str | None) -> Unit | None:
     if text is None:
         return None
     text = text.strip()
-    # Abbreviations are told apart by their case (Mm is no mm), whole words are not.
+    # Abbreviations are case-sensitive (Mm, mm), whole words are not.
     return _UNITS.get(text) or (
         _UNITS.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
     )
 
 
 def canonical_unit(text: str | None) -> str | None:
-    """Return the abbreviation that `text` is a spelling of, or None where it is no known unit.
+    """Return the symbol of a spelling, or None if it is not known.
 
     >>> canonical_unit("micrometers"), canonical_unit("pixel"), canonical_unit("inch")
     ('um', None, 'in')
@@ -144,7 +144,7 @@ def canonical_unit(text: str | None) -> str | None:
 
 
 def ratio(text: str | None, other: str | None) -> float | None:
-    """Return how many of another unit one is, or None where they cannot be compared.
+    """Return one unit in another one, or None if they cannot be converted.
 
     >>> ratio("um", "nm"), ratio("nm", "s")
     (1000.0, None)
@@ -156,9 +156,9 @@ def ratio(text: str | None, other: str | None) -> float | None:
 
 
 def si_scale(scale: float, text: str | None) -> tuple[float, str]:
-    """Return a length in a unit that is metres, seconds or hertz with an SI prefix.
+    """Return a scale in metres, seconds or hertz with an SI prefix, and the unit.
 
-    The unit is "" and the number unchanged where there is no such unit, or no exact conversion.
+    If there is no exact conversion, the unit is "" and the number unchanged.
 
     >>> si_scale(4, "micrometer"), si_scale(4, "Å"), si_scale(1, "min"), si_scale(2, "degrees")
     ((4, 'um'), (0.4, 'nm'), (60.0, 's'), (2, ''))
@@ -173,7 +173,7 @@ def si_scale(scale: float, text: str | None) -> tuple[float, str]:
 
 
 def written_unit(text: object) -> str | None:
-    """Return a unit as files write it, or None where the text says that there is none."""
+    """Return a stored unit, or None for spellings of "no unit"."""
     if not isinstance(text, str) or text.strip().lower() in _NO_UNIT:
         return None
     return text

@@ -36,27 +36,27 @@ def draw(
     percentile: tuple[float, float] = (0.1, 99.9),
     labels: bool | None = None,
 ) -> None:
-    """Draw a section into a file; no display is needed.
+    """Draw a section into a file, without a display.
 
     Parameters
     ----------
     section
-        What is drawn.
+        The section.
     place
-        The file, whose suffix tells its kind.
+        The file; its suffix selects the format.
     pixels
-        How long its longer side is.
+        The length of the longer side.
     percentile
-        The percentiles of the values that are black and white.
+        The percentiles of the values that are drawn black and white.
     labels
-        Whether values are labels, each of a colour; those of uint64 are by default.
+        Whether to draw each label in a colour; by default for uint64.
 
     Raises
     ------
     MissingPackageError
         If matplotlib is not installed.
     ValueError
-        If values are complex, or texts.
+        If values are complex numbers or strings.
     """
     figures, canvas = _matplotlib()
     values = section.values
@@ -69,7 +69,7 @@ def draw(
         for size, axis in zip(values.shape, _alike(section.rows, section.columns), strict=True)
     )
     longest = max(tall, wide)
-    # A side of one sample beside thousands is still seen.
+    # A side of one sample stays visible.
     size = tuple(max(16.0, pixels * side / longest) / _DPI for side in (wide, tall))
     figure = figures.Figure(figsize=size, dpi=_DPI)
     canvas(figure)
@@ -83,7 +83,7 @@ def draw(
 
 
 def grey(values: np.ndarray, percentile: tuple[float, float]) -> np.ndarray:
-    """Return values from 0, at the lower percentile, to 1; what is not finite is 0.
+    """Return values scaled from 0 to 1 between percentiles; 0 where they are not finite.
 
     >>> grey(np.array([[0, 5, 10]]), (0, 100)).tolist()
     [[0.0, 0.5, 1.0]]
@@ -135,7 +135,7 @@ def _alike(rows: Axis, columns: Axis) -> tuple[Axis, Axis]:
 
 
 def _scale_bar(area: Any, axis: Axis, wide: float) -> None:
-    """Draw a bar of a round length at the lower right, its length above it, on a dark box."""
+    """Draw a scale bar of a round length at the lower right, with its length above."""
     from matplotlib.patches import Rectangle
 
     width, height = area.figure.canvas.get_width_height()

@@ -1,4 +1,4 @@
-"""Sections through volumes: two axes of a level, where a third one is cut."""
+"""Sections through volumes: two axes of a level at an index of a third one."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A picture's numbers, and where they lie."""
+    """The values of a picture, and their axes."""
 
     values: np.ndarray
-    """Numbers, by rows and columns."""
+    """The values, by rows and columns."""
     rows: Axis
     columns: Axis
-    """The axes, whose scale is that of the rows and columns here."""
+    """The axes, with the scales of the rows and columns."""
     title: str
-    """What is shown."""
+    """The title of the picture."""
     stored: bool = True
-    """Whether any chunk of it is; else all that is shown is the fill value."""
+    """Whether any of its chunks is stored."""
 
 
 def section(
@@ -41,29 +41,29 @@ def section(
     at: float | None = None,
     pixels: int = 800,
 ) -> Section:
-    """Return a section through an array, or through a pyramid's coarsest level that is fine enough.
+    """Return a section through an array, or through the coarsest sufficient level of a pyramid.
 
     Parameters
     ----------
     node
-        An array, the group of a pyramid, or a group whose groups are one image, as BigDataViewer
-        has them: of these the first timepoint, setup or channel.
+        An array, the group of a pyramid, or a group of groups that form one image, as in
+        BigDataViewer: the first timepoint, setup or channel of it.
     axis
-        The axis that is cut; by default that called z, or the third from the end. Of all others
-        but the last two, sample 0 is taken.
+        The axis to cut across; by default z, or the third from the end. Index 0 is used along all
+        others but the last two.
     index
-        Where it is cut, as a sample of the finest level; in the middle by default.
+        Where to cut: an index of the finest level, by default the middle.
     at
-        The same as a place, in the axis's unit.
+        Where to cut: a coordinate in the axis's unit.
     pixels
-        How many samples the longer side is to have at least, where there are so many.
+        The least number of samples of the longer side, if there are so many.
 
     Raises
     ------
     NodeNotFoundError
-        If a group holds no pyramid.
+        If a group is not a pyramid.
     ValueError
-        If the array has fewer than two axes, no samples, or no such axis or place.
+        If the array has fewer than two axes, no samples, or no such axis or index.
     """
     levels = _levels(node)
     base = levels[0]
@@ -92,7 +92,7 @@ def section(
         rows=rows,
         columns=columns,
         title=_title(array, own, cut, place),
-        # What is not all alike does not consist of fill values.
+        # Different values cannot all be the fill value.
         stored=bool((values != values.flat[0]).any()) or _has_chunks(array, place),
     )
 
@@ -107,7 +107,7 @@ def _levels(node: Array | Group) -> list[Array]:
     if arrays:
         hint = f"it holds {', '.join(arrays)}: name one"
         raise NodeNotFoundError(node.url, "", "pyramid", hint)
-    # Of views that are no one image, each setup may be one.
+    # Each setup may be an image of its own.
     joined = combined_images(node, dialect=None, inherit=False)
     for images in joined.values():
         return [image.first for image in images.values()]
@@ -153,7 +153,7 @@ def _sample(
             raise ValueError(f"there is no sample {wanted} along {axis.name!r}; there are {most}")
         return min(size - 1, wanted * size // most)
     if finest.labels is not None:
-        raise ValueError(f"{axis.name!r} has labels and no places; give an index")
+        raise ValueError(f"{axis.name!r} has labels instead of coordinates; give an index")
     found = round((at - axis.offset) / axis.step)
     ends = sorted((finest.position(-0.5), finest.position(most - 0.5)))
     if not ends[0] <= at <= ends[1]:
