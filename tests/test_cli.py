@@ -27,7 +27,8 @@ from matplotlib import image as images
 from tests.containers import NAMES
 from tests.test_killing import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, verify
-from xarray_n5.arrays.group import open_group
+from xarray_n5.arrays.access import chunk_key
+from xarray_n5.arrays.open import open_group
 from xarray_n5.views.pictures import colours, grey, round_length
 from xarray_n5.views.sections import section
 from xarray_n5_cli import main
@@ -76,7 +77,7 @@ def cells(tmp_path: Path) -> Path:
 
 def damage(container: Path) -> str:
     """Cut a chunk off, and return its key."""
-    key = open_array(container, "raw").chunk_key((0, 1, 1))
+    key = chunk_key(open_array(container, "raw"), (0, 1, 1))
     chunk = (container / key).read_bytes()
     (container / key).write_bytes(chunk[: len(chunk) // 2])
     return key

@@ -31,7 +31,8 @@ from xarray_n5 import (
     open_group,
     to_n5,
 )
-from xarray_n5.arrays.group import open_node
+from xarray_n5.arrays.access import stored_chunks
+from xarray_n5.arrays.open import open_node
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.copying.cast import converted
 from xarray_n5.copying.copy import begin_copy
@@ -127,7 +128,7 @@ def test_trees_go_from_any_format_to_any_other_and_back(
                 before.dtype,
             )
             assert (again[...] == before[...]).all()
-            assert again.metadata.compression == before.metadata.compression
+            assert again.compression == before.compression
             assert facts(again) == facts(before)
 
 
@@ -214,7 +215,7 @@ def test_chunks_compression_and_type_are_changed(tmp_path: Path) -> None:
     wish: Any = {"chunks": (3, 7, 8), "compression": "zstd", "dtype": "u4"}
     copy(tree(tmp_path, "n5"), tmp_path / "b.n5", source_path="em/raw", path="raw", **wish)
     again = open_array(tmp_path / "b.n5", "raw")
-    assert (again.chunks, again.metadata.compression.name) == ((3, 7, 8), "zstd")
+    assert (again.chunks, again.compression.name) == ((3, 7, 8), "zstd")
     assert again.dtype == "u4"
     assert (again[...] == X).all()
 
@@ -288,7 +289,7 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
     create_array(tmp_path / "a.n5", "a", shape=(40, 40), dtype="u2", chunks=10)[12:15] = 3
     copy(tmp_path / "a.n5", tmp_path / "b.n5")
     again = open_array(tmp_path / "b.n5", "a")
-    assert sorted(again.stored_chunks()) == [(1, n) for n in range(4)]
+    assert sorted(stored_chunks(again)) == [(1, n) for n in range(4)]
     assert (from_n5(again) == from_n5(tmp_path / "a.n5", "a")).all().compute()
 
 

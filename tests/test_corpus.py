@@ -16,6 +16,7 @@ from distributed import Client, LocalCluster
 import xarray_n5
 from tests.conftest import CORPUS, NO_CORPUS
 from tests.containers import digest
+from xarray_n5.arrays.access import children_of, stored_chunks
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
 
@@ -137,7 +138,7 @@ def test_stored_chunks_of_odd_datasets_are_read_or_refused_by_name(
     corpus: Path, row: dict[str, Any]
 ) -> None:
     array = xarray_n5.open_array(corpus / row["path"])
-    stored = list(array.stored_chunks())
+    stored = list(stored_chunks(array))
     assert len(stored) == row["chunks_present"]
     for index in stored:
         pieces = zip(index, array.chunks, array.shape, strict=True)
@@ -222,7 +223,7 @@ def test_chunks_of_a_huge_sparse_dataset_are_read(
 
 
 def walk(group: xarray_n5.Group, path: str = "") -> Iterator[tuple[str, xarray_n5.Array]]:
-    for name, node in group.children().items():
+    for name, node in children_of(group).items():
         inner = f"{path}/{name}".lstrip("/")
         if isinstance(node, xarray_n5.Group):
             yield from walk(node, inner)

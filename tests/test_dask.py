@@ -40,6 +40,7 @@ from xarray_n5 import (
     open_array,
     to_n5,
 )
+from xarray_n5.arrays.access import chunk_key, io_of, stored_chunks
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert receipts["bytes"].shape == (5, 6, 6)
     stored = open_array(tmp_path / "x.n5", "a")
     np.testing.assert_array_equal(stored[...], VALUES)
-    assert sorted(stored.stored_chunks()) == sorted(stored.grid)
+    assert sorted(stored_chunks(stored)) == sorted(stored.grid)
 
 
 def test_stored_chunks_are_dasks_blocks_unless_told_otherwise() -> None:
@@ -249,12 +250,14 @@ def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) 
         receipts = total.compute()
     np.testing.assert_array_equal(from_n5(store, "a", chunks="auto").compute(), expected)
     array = open_array(store, "a")
-    touched = {key: times for key, times in store.written.items() if array.chunk_index(key[2:])}
+    touched = {
+        key: times for key, times in store.written.items() if io_of(array).chunk_index(key[2:])
+    }
     assert set(touched.values()) == {1}
     assert len(touched) == receipts["bytes"].size
     for index in np.ndindex(receipts["bytes"].shape):
         sides = zip(receipts.coords.values(), index, strict=True)
-        key = array.chunk_key([int(side[at]) for side, at in sides])
+        key = chunk_key(array, [int(side[at]) for side, at in sides])
         assert len(store.get(key) or b"") == receipts["bytes"][index]
 
 
@@ -287,7 +290,7 @@ def test_any_blocks_are_written_once_by_processes(
             receipts = total.compute(scheduler="processes", pool=pool)
         array = open_array(store, "a")
         np.testing.assert_array_equal(array[...], expected)
-        written = [key for key in store.written() if array.chunk_index(key[2:])]
+        written = [key for key in store.written() if io_of(array).chunk_index(key[2:])]
         assert len(written) == len(set(written)) == receipts["bytes"].size
 
 
@@ -396,7 +399,7 @@ def test_the_stored_array_can_be_returned() -> None:
     assert stored.name.startswith(("from_n5", "getitem"))
     assert_eq(stored, VALUES)
     later: Any = to_n5(source, store, "later", return_stored=True, compute=False)
-    assert not list(open_array(store, "later").stored_chunks())
+    assert not list(stored_chunks(open_array(store, "later")))
     assert_eq(later + 1, VALUES + 1)
     assert_eq(from_n5(store, "later"), VALUES)
 
@@ -417,9 +420,9 @@ def test_options_reach_the_array() -> None:
         edge_chunks="pad",
     )
     array = open_array(store, "a")
-    assert array.metadata.compression.level == 7  # type: ignore[attr-defined]
+    assert array.compression.level == 7  # type: ignore[attr-defined]
     assert dict(array.attrs) == {"x": 1, "axes": ["column", "row"]}
-    assert sorted(array.stored_chunks()) == [(1, 0), (1, 1), (1, 2)]
+    assert sorted(stored_chunks(array)) == [(1, 0), (1, 1), (1, 2)]
     assert store.items["a/2/1"][4:12] == bytes.fromhex("00000002 00000002")
 
 
@@ -624,7 +627,7 @@ def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
         writer.kill()
     array = open_array(place, "a")
     expected = np.arange(1, 160**3 + 1, dtype="u4").reshape(160, 160, 160)
-    stored = list(array.stored_chunks())
+    stored = list(stored_chunks(array))
     assert 0 < len(stored) < array.grid.size
     for index in stored:
         np.testing.assert_array_equal(array.read_chunk(index), expected[array.grid.slices(index)])

@@ -27,6 +27,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.arrays.access import io_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ def test_a_map_shows_which_chunks_are_stored(make: Callable[[Path], Store], tmp_
     array = create_array(make(tmp_path), "a", shape=(10, 7), dtype="u1", chunks=(3, 4))
     array[3:6, 4:] = 1
     array[9:, :4] = 1
-    found = chunk_map(array.container, "a")
+    found = chunk_map(io_of(array).container.store, "a")
     assert found.values.tolist() == [[0, 0], [0, 1], [0, 0], [1, 0]]
     assert found.dtype == bool
     assert (found.bytes.values > 0).tolist() == found.values.tolist()
@@ -219,13 +220,13 @@ def test_digests_follow_regions_and_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda array: array.write(0, 999),
+        lambda array: array.__setitem__(0, 999),
         lambda array: array.write_chunk((0, 0, 0), np.ones((4, 4, 4), "u2")),
         lambda array: array.delete_chunk((0, 0, 0)),
         lambda array: array.resize((5, 9, 7)).resize((6, 9, 7)),
         lambda array: to_n5(
             np.ones((6, 9, 7), "u2"),
-            array.container,
+            io_of(array).container.store,
             "a",
             mode="r+",
             compute=False,

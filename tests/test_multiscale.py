@@ -39,6 +39,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.model.axes import Geometry
 from xarray_n5.pyramids.blocks import coarser_blocks
 from xarray_n5.pyramids.factors import steps_of
@@ -383,7 +384,7 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
         found = xr.open_dataset(tmp_path / "a.n5", engine="n5", group=f"em/s{level}")
         np.testing.assert_array_equal(found[f"s{level}"], values)
         assert found.z.to_numpy()[0] == STARTS["z"] + SCALES["z"] * (2**level - 1) / 2
-    assert open_array(tmp_path / "a.n5", "em/s2").metadata.compression.name == "zstd"
+    assert open_array(tmp_path / "a.n5", "em/s2").compression.name == "zstd"
     # An open array, and its place in two parts, say the same.
     place = tmp_path / "a.n5"
     for source, path in ((open_array(place, "em/s0"), ""), (place, "em/s0")):
@@ -558,7 +559,7 @@ def test_levels_are_verified_and_empty_chunks_left_out(tmp_path: Path) -> None:
     values = np.zeros((32, 32), "u1")
     values[:8, :8] = 9
     pyramid(values, tmp_path, "p", chunks=8, checksums=True, write_empty_chunks=False)
-    assert len(list(open_array(tmp_path, "p/s1").stored_chunks())) == 1
+    assert len(list(stored_chunks(open_array(tmp_path, "p/s1")))) == 1
     for name in ("s0", "s1", "s2"):
         assert set(verify(tmp_path, f"p/{name}").state.values.ravel()) <= {"ok", "missing"}
     chunk = next((tmp_path / "p/s1").glob("0/0"))

@@ -23,6 +23,7 @@ import xarray as xr
 import xarray_n5
 from tests.containers import NAMES
 from tests.exhaustive import cases
+from xarray_n5.arrays.access import chunk_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -487,7 +488,7 @@ class World:
         if not there or self.format == "hdf5":
             return
         index = self.chance.choice(there)
-        key = self.open().chunk_key(index)
+        key = chunk_key(self.open(), index)
         path = f"{self.url}/{key}"
         os.truncate(path, os.stat(path).st_size // 2)  # noqa: PTH116
         self.log.append(f"repair {index}")

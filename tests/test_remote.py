@@ -39,6 +39,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.chunk_io import ahead_of
 from xarray_n5.errors import N5Error
 from xarray_n5.formats.containers import open_store
@@ -122,7 +123,7 @@ def test_as_many_are_under_way_as_the_filesystem_was_told(stored: dict[str, byte
 def test_bytes_under_way_are_bounded(side: int, expected: int) -> None:
     fs, store = far({})
     made = create_array(store, "a", shape=(40 * side, side, side), chunks=side, dtype="u2")
-    assert ahead_of(store, made.metadata) == expected
+    assert ahead_of(store, io_of(made).metadata) == expected
     fs.reset()
     assert not made[::side, 0, 0].any()
     assert fs.counts["GET"] == 40
@@ -596,7 +597,13 @@ def test_no_secret_of_a_url_shows(stored: dict[str, bytes]) -> None:
         dataset = xr.open_dataset(url, engine="n5", group="a", chunks={})
         tree = xr.open_datatree(url, engine="n5", group="a")
         groups = xr.open_groups(url, engine="n5", group="a")
-        shown = [repr(array), array._repr_html_(), array.url, repr(array.container), array.place]
+        shown = [
+            repr(array),
+            array._repr_html_(),
+            array.url,
+            repr(io_of(array).container.store),
+            io_of(array).identity,
+        ]
         shown += [list(lazy.dask.layers), list(dict(lazy.dask)), list(dict(dataset["a"].data.dask))]
         shown += [dataset.encoding, dataset["a"].encoding, repr(dataset), dataset._repr_html_()]
         shown += [node.encoding for node in tree.subtree]

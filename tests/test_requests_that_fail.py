@@ -29,6 +29,7 @@ from xarray_n5 import (
     open_group,
     verify,
 )
+from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore
 from xarray_n5.stores.failures import is_missing
@@ -64,13 +65,13 @@ def server(stored: dict[str, bytes]) -> Iterator[Server]:
 
 LOOKS: dict[str, Callable[[Any], Any]] = {
     "exists": lambda array: array.chunk_exists((0, 0)),
-    "peek": lambda array: array.container.head("a/0/0", 4),
-    "survey": lambda array: list(array.container.list_info("a")),
-    "stored_chunks": lambda array: list(array.stored_chunks()),
-    "chunk_map": lambda array: chunk_map(array.container, "a"),
-    "verify": lambda array: verify(array.container, "a", deep=False),
-    "is_folder": lambda array: array.container.is_folder("a"),
-    "list": lambda array: array.container.list("a"),
+    "peek": lambda array: io_of(array).container.store.head("a/0/0", 4),
+    "survey": lambda array: list(io_of(array).container.store.list_info("a")),
+    "stored_chunks": lambda array: list(stored_chunks(array)),
+    "chunk_map": lambda array: chunk_map(io_of(array).container.store, "a"),
+    "verify": lambda array: verify(io_of(array).container.store, "a", deep=False),
+    "is_folder": lambda array: io_of(array).container.store.is_folder("a"),
+    "list": lambda array: io_of(array).container.store.list("a"),
     "read": lambda array: array[...],
 }
 
@@ -226,7 +227,7 @@ def test_secrets_that_urls_quote_are_hidden() -> None:
 
 def test_a_password_with_an_at_sign_is_not_shown(server: Server) -> None:
     array = open_array(server.url.replace("//", f"//me:p@{SECRET}@"), "a")
-    assert SECRET not in f"{array!r} {array.url} {array.place}"
+    assert SECRET not in f"{array!r} {array.url} {io_of(array).identity}"
 
 
 @pytest.mark.parametrize("mark", ["?", "#"])

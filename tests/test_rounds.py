@@ -12,6 +12,7 @@ import xarray as xr
 from tests.killing import begin
 from tests.remote import Far
 from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
+from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.stores import FsspecStore
 from xarray_n5.stores.retries import Retries
 
@@ -88,7 +89,7 @@ def test_chunks_that_need_not_be_stored_are_removed_together() -> None:
     array[...] = np.where(np.arange(200)[:, None, None] % 2, VALUES, 0)
     assert (fs.counts["PUT"], fs.counts["DELETE"]) == (100, 100)
     assert fs.rounds < 60
-    assert sorted(index[0] for index in array.stored_chunks()) == list(range(1, 200, 2))
+    assert sorted(index[0] for index in stored_chunks(array)) == list(range(1, 200, 2))
 
 
 def test_a_put_that_fails_is_raised_when_all_that_began_have_ended() -> None:

@@ -28,6 +28,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 from xarray_n5_cli import main
 
@@ -246,7 +247,7 @@ def test_what_does_not_look_odd_never_reads_as_zeros_far_away(name: str, tmp_pat
         lambda: open_array(store, path, cache_bytes=1 << 20)[...],
         lambda: from_n5(store, path).compute(scheduler="sync"),
         lambda: xr.open_dataset(place, engine="n5", group=path).load(),
-        lambda: list(open_array(store, path).stored_chunks()),
+        lambda: list(stored_chunks(open_array(store, path))),
         lambda: verify(store, path),
         lambda: copy(store, tmp_path / "copy.n5", source_path=path),
     ]

@@ -334,7 +334,7 @@ def test_an_added_coordinate_replaces_an_older_one(tmp_path: Path) -> None:
                 assert found.x.values.tolist() == second
                 assert found.x.attrs == units
                 (tmp_path / "g/x").exists()
-                xarray_n5.open_group(tmp_path, mode="r+").delete("g")
+                del xarray_n5.open_group(tmp_path, mode="r+")["g"]
 
 
 def test_coordinates_of_replaced_variables_stay(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import dask.array as _dask_array
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array
-from xarray_n5.arrays.group import Group, create_group, open_array, open_group
+from xarray_n5.arrays.group import Group, create_group
+from xarray_n5.arrays.open import open_array, open_group
 from xarray_n5.codecs import register_compression
 from xarray_n5.copying.api import copy
 from xarray_n5.dask.from_n5 import from_n5

@@ -35,7 +35,7 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
       xarray-n5 info cells.n5 raw --json | jq .axes
     """
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.group import open_node
+    from xarray_n5.arrays.open import open_node
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
@@ -51,15 +51,14 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
 
 def _text(node: Array | Group) -> str:
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.repr import as_text, show_array, show_group
+    from xarray_n5.arrays.repr import as_text
 
+    info = node.info
     if isinstance(node, Array):
-        title, rows = show_array(node)
-        return as_text(title, [*rows, *_attributes(node)]).rstrip()
-    title, rows = show_group(node)
-    named = [row for row in rows if row[0] != "attributes"]
+        return as_text(info.title, [*info.rows, *_attributes(node)]).rstrip()
+    named = [row for row in info.rows if row[0] != "attributes"]
     rows = [*named, *_images(node), *_attributes(node)]
-    return as_text(f"{title} {node.format}", rows).rstrip()
+    return as_text(f"{info.title} {node.format}", rows).rstrip()
 
 
 def _attributes(node: Array | Group) -> list[tuple[str, str]]:
@@ -82,6 +81,7 @@ def _images(group: Group) -> list[tuple[str, str]]:
 
 
 def _group(group: Group) -> dict[str, Any]:
+    from xarray_n5.arrays.access import children_of
     from xarray_n5.arrays.array import Array
 
     return {
@@ -91,15 +91,14 @@ def _group(group: Group) -> dict[str, Any]:
         "format": group.format,
         "children": [
             {"name": name, "kind": "array" if isinstance(node, Array) else "group"}
-            for name, node in sorted(group.children().items())
+            for name, node in sorted(children_of(group).items())
         ],
         "attributes": dict(group.attrs),
     }
 
 
 def _array(array: Array) -> dict[str, Any]:
-    from xarray_n5.arrays.array import io_of
-    from xarray_n5.arrays.repr import unfinished_among
+    from xarray_n5.arrays.access import io_of, is_unfinished
     from xarray_n5.codecs import to_json
 
     geometry = array.geometry()
@@ -115,8 +114,8 @@ def _array(array: Array) -> dict[str, Any]:
         "bytes": array.nbytes,
         "chunks": array.chunks,
         "chunk_count": array.grid.size,
-        "compression": to_json(array.metadata.compression),
-        "unfinished": bool(unfinished_among([array])),
+        "compression": to_json(array.compression),
+        "unfinished": is_unfinished(array),
         "axes": axes,
         "affine": geometry.affine,
         "sources": dict(geometry.sources),

@@ -91,7 +91,7 @@ def preview(
         raise click.UsageError("--index and --at exclude each other; give one of them")
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
-    from xarray_n5.arrays.group import open_node
+    from xarray_n5.arrays.open import open_node
     from xarray_n5.views.pictures import draw
     from xarray_n5.views.sections import section
 

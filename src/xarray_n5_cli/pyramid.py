@@ -87,7 +87,7 @@ def pyramid(
     from dask.diagnostics.progress import ProgressBar
     from dask.utils import format_bytes
 
-    from xarray_n5.arrays.group import open_array
+    from xarray_n5.arrays.open import open_array
     from xarray_n5.errors import NodeExistsError
     from xarray_n5.pyramids.api import pyramid as write
 
@@ -130,8 +130,9 @@ def _is_complete(
     **_: Any,
 ) -> bool:
     """Return whether all levels of a pyramid are stored, without an unfinished write."""
-    from xarray_n5.arrays.group import open_array
+    from xarray_n5.arrays.access import io_of
     from xarray_n5.arrays.marker import unfinished_writes
+    from xarray_n5.arrays.open import open_array
     from xarray_n5.copying.destination import is_written
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.model.paths import join
@@ -158,7 +159,7 @@ def _is_complete(
         except NodeNotFoundError:
             return False
         group = level.path.rpartition("/")[0]
-        unfinished = unfinished_writes(level.container, group)
+        unfinished = unfinished_writes(io_of(level).store, group)
         if level.shape != shape or unfinished or not is_written(level):
             return False
     return True

@@ -114,11 +114,12 @@ class _Drawing:
         return format_error(found.problem)
 
     def _summary(self, array: Array) -> str:
-        from xarray_n5.arrays.repr import times, unfinished_among
+        from xarray_n5.arrays.access import is_unfinished
+        from xarray_n5.arrays.repr import times
 
         size = f"{times(array.shape)} {array.dtype}, chunks {times(array.chunks)}"
         text = f"{size}, {compression_name(array)}"
-        text += ", unfinished" if unfinished_among([array]) else ""
+        text += ", unfinished" if is_unfinished(array) else ""
         if not self.chunks:
             return text
         try:
@@ -130,17 +131,19 @@ class _Drawing:
 
 def compression_name(array: Array) -> str:
     """Return the name of an array's compression."""
-    return str(array.metadata.compression.name)
+    return str(array.compression.name)
 
 
 def _stored(array: Array) -> str:
     """Return the number of stored chunks and their size."""
     from dask.utils import format_bytes
 
+    from xarray_n5.arrays.access import io_of
+
     count, size = 0, 0
-    for found in array.container.list_info(array.path):
-        index = array.chunk_index(found.key)
-        if index is not None and index in array.grid:
+    io = io_of(array)
+    for index, found in io.container.list_chunk_info(io.path, io.metadata):
+        if index in array.grid:
             count, size = count + 1, size + found.size
     return f"{count} of {array.grid.size} chunks stored, {format_bytes(size)}"
 

@@ -81,6 +81,7 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
+    from xarray_n5.arrays.access import io_of
     from xarray_n5.arrays.repr import times
     from xarray_n5.integrity.report import look
     from xarray_n5.writing.chunk_table import MOST
@@ -95,7 +96,7 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
     return {
         "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        "damaged": {array.chunk_key(at): str(states[at]) for at in damaged},
+        "damaged": {io_of(array).key(at): str(states[at]) for at in damaged},
         "stray": about["stray"],
         "unfinished": about["unfinished"],
         "digests": about["digests"],

@@ -9,14 +9,21 @@ import math
 from collections import deque
 from dataclasses import dataclass, replace
 from itertools import product
-from operator import ge, lt
+from operator import ge
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, VarlengthChunkError
+from xarray_n5.errors import (
+    ChunkError,
+    MetadataError,
+    MissingChunkError,
+    N5Error,
+    NodeNotFoundError,
+    VarlengthChunkError,
+)
 from xarray_n5.model.indexing import outer
-from xarray_n5.model.metadata import Varlength
+from xarray_n5.model.metadata import ArrayMetadata, Content, Varlength
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
-    from xarray_n5.model.metadata import ArrayMetadata
     from xarray_n5.stores.protocol import Store
 
 
@@ -64,11 +70,59 @@ class ChunkIO:
         """Return a chunk's key, by which errors and reports name it."""
         return self.container.chunk_key(self.path, self.metadata, index)
 
+    @property
+    def store(self) -> Store:
+        """The store of hidden files: markers, digests, quarantine."""
+        return self.container.store
+
+    @property
+    def identity(self) -> object:
+        """The array's identity."""
+        return self.container.identity(self.path)
+
+    def exists(self, index: Index) -> bool:
+        """Return whether a chunk is stored."""
+        return self.container.has_chunk(self.path, self.metadata, index)
+
+    def etag(self) -> object:
+        """Return a value that changes with each write of the metadata; one request."""
+        return self.container.etag(self.path)
+
+    def peek(self, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape that a chunk's first bytes state; raise where its size denies it."""
+        return self.format.peek(self.metadata, head, size)
+
+    def chunk_index(self, key: str) -> Index | None:
+        """Return the chunk that a key relative to the array names, or None."""
+        return self.container.chunk_index(self.metadata, key)
+
+    def refreshed(self) -> ChunkIO:
+        """Return the chunks of the array as it is stored now.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If the array is no longer there.
+        """
+        (node,) = self.container.nodes([self.path], verify=False)
+        if isinstance(node, N5Error):
+            raise node
+        found = node.metadata
+        if not isinstance(found, ArrayMetadata):
+            raise NodeNotFoundError(self.container.url, self.path, "array")
+        if found.content is Content.LABEL_MULTISETS:
+            found = replace(found, dtype=self.metadata.dtype)
+        return replace(self, metadata=found)
+
     def bare(self) -> ChunkIO:
         """Return the chunks as a task carries them: without attributes and caches."""
         return replace(self, container=self.container.uncached(), metadata=self.metadata.bare())
 
     # One chunk
+
+    def get(self, index: Index) -> bytes | None:
+        """Return a chunk's bytes, or None where it is not stored."""
+        return self.container.get_chunk(self.path, self.metadata, index)
 
     def load(self, index: Index) -> np.ndarray | None:
         """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
@@ -138,7 +192,7 @@ class ChunkIO:
             url = join(self.container.url, self.path)
             raise MetadataError(f"{url} holds {self.metadata.content.value}: read only")
         sparse = not self.write_empty and self.metadata.may_lack_chunks
-        if sparse and self._is_empty(block):
+        if sparse and self.is_empty(block):
             return None
         if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
@@ -150,7 +204,7 @@ class ChunkIO:
             url, key = self.container.url, self.key(index)
             raise ChunkError("encode", url, key, _reason(error)) from error
 
-    def _is_empty(self, block: np.ndarray) -> bool:
+    def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block holds nothing but the fill value, bit for bit."""
         fill = np.array(self.metadata.fill_value, self.metadata.dtype)
         if fill.dtype.hasobject:
@@ -241,54 +295,11 @@ class ChunkIO:
         if not stored:
             self.container.check_array(self.path, self.metadata)
 
-    def prepare(self, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
-        """Make the `stored` chunks fit for the array to become of `shape`.
-
-        Readers see no change yet. What lies beyond the array's present ends goes: a resize that
-        was cut short, or another program, may have left it, and a larger array would show it.
-        Chunks that will reach further are filled up with zeros.
-        """
-        grid, after = self.metadata.grid, replace(self.metadata, shape=shape).grid
-        self.delete(index for index in stored if index not in grid)
-        growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
-        for index in stored:
-            if index not in grid:
-                continue
-            extent = grid.extent(index)
-            if not any(extent[axis] < grid.chunks[axis] for axis in growing):
-                continue
-            reach = after.extent(index) if index in after else extent
-            reach = tuple(map(max, extent, reach))
-            block = self.load(index)
-            if block is not None and self._is_unfit(block, extent, reach):
-                full = np.full(reach, self.metadata.fill_value, self.metadata.dtype)
-                overlap = tuple(map(slice, map(min, block.shape, extent)))
-                full[overlap] = block[overlap]
-                self.save(index, full)
-
-    def _is_unfit(self, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]) -> bool:
-        """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
-        if any(map(lt, block.shape, reach)):
-            return True
-        beyond = block.astype(self.metadata.dtype)
-        beyond[tuple(map(slice, extent))] = self.metadata.fill_value
-        return not self._is_empty(beyond)
-
-    def trim(self, before: ArrayMetadata, stored: Sequence[Index]) -> None:
-        """Remove of the `stored` chunks what the array no longer holds, so that it stays gone."""
-        grid = self.metadata.grid
-        self.delete(index for index in stored if index not in grid)
-        for index in stored:
-            if index not in grid or index not in before.grid:
-                continue
-            if any(map(lt, grid.extent(index), before.grid.extent(index))):
-                self.save(index, replace(self, missing="fill").block(index))
-
     @property
     def token(self) -> tuple[object, ...]:
         """What tells these chunks from others, the same in every process."""
         kind: Any = self.metadata.bare()
-        return (self.container.identity(self.path), self.format.name, self.missing, repr(kind))
+        return (self.identity, self.format.name, self.missing, repr(kind))
 
 
 def ahead_of(container: Container | Store, metadata: ArrayMetadata) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.arrays.opening import OpenOptions
+from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
 from xarray_n5.arrays.write_axes import describe
 from xarray_n5.codecs import resolve
@@ -47,23 +47,20 @@ class ArrayPlan:
     """The attributes that an existing array gets."""
     stale: AbstractSet[str] = frozenset()
     """The names of those that it loses."""
-    overwrite: Overwrite | None = None
-    """What a new array replaces, and the groups around it."""
+    new: tuple[Overwrite, ArrayMetadata] | None = None
+    """The room for a new array, and its metadata."""
 
     def make_room(self) -> ArrayPlan:
         """Remove what the array replaces, create the groups around it; return what is left."""
-        if self.overwrite is None:
-            return self
-        return replace(self, overwrite=self.overwrite.make_room())
+        return replace(self, new=(self.new[0].make_room(), self.new[1])) if self.new else self
 
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""
-        if self.existing is not None:
-            if self.attributes or self.stale:
-                self.existing.attrs.change(self.attributes, self.stale)
-            return self.existing
-        if self.overwrite is not None:
-            self.overwrite.create(self.array.metadata)
+        if self.new is not None:
+            overwrite, metadata = self.new
+            overwrite.create(metadata)
+        elif self.attributes or self.stale:
+            self.array.attrs.change(self.attributes, self.stale)
         return self.array
 
 
@@ -207,7 +204,8 @@ def plan_array(
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' creates none")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
-    return ArrayPlan(array=options.array(container, path, metadata), overwrite=overwrite)
+    array = options.array(container, path, metadata)
+    return ArrayPlan(array=array, new=(overwrite, metadata))
 
 
 def chunk_shape(

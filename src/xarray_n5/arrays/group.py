@@ -1,29 +1,25 @@
-"""Groups, and the doors to a container: open and create, arrays and groups."""
+"""Groups: mappings of names to arrays and groups."""
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import Array, io_of
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import NodeAttributes, as_json
 from xarray_n5.arrays.create import create_array
-from xarray_n5.arrays.opening import OpenOptions
+from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
+from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group
-from xarray_n5.arrays.repr import as_text, show_group
-from xarray_n5.arrays.repr_tree import group_html
 from xarray_n5.arrays.write_axes import without_image
-from xarray_n5.errors import (
-    N5Error,
-    NodeNotFoundError,
-    PathError,
-    ReadOnlyError,
-)
-from xarray_n5.formats import get_format
-from xarray_n5.formats.open import find_node, open_container
+from xarray_n5.errors import N5Error, PathError, ReadOnlyError
+from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
-from xarray_n5.formats.unfinished import warn_unfinished
+from xarray_n5.formats.unfinished import unfinished, warn_unfinished
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
@@ -32,11 +28,12 @@ from xarray_n5.model.paths import join, new_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xarray_n5.arrays.array import AxisOrder
-    from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
-    from xarray_n5.arrays.opening import LabelMultisets
     from xarray_n5.formats.protocol import Container as FileContainer
     from xarray_n5.model.metadata import Attributes
+
+
+_LISTED, _SHOWN = 200, 1000
+"""How many groups a tree lists, and how many nodes it shows."""
 
 
 class Group(Mapping[str, "Array | Group"]):
@@ -59,11 +56,6 @@ class Group(Mapping[str, "Array | Group"]):
     def path(self) -> str:
         """The group's path in its container."""
         return self._node.path
-
-    @property
-    def place(self) -> object:
-        """The group's location, as its store distinguishes it from others."""
-        return self._container.identity(self.path)
 
     @property
     def url(self) -> str:
@@ -90,11 +82,32 @@ class Group(Mapping[str, "Array | Group"]):
     def _attributes_changed(self, attributes: Attributes) -> None:
         self._node = replace(self._node, metadata=GroupMetadata(attributes=attributes))
 
+    @property
+    def info(self) -> GroupInfo:
+        """The facts of the group and of the nodes directly in it, for people to read."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # opening them warns of what is odd
+            return _Look().info(self, depth=1)
+
+    def tree(self, depth: int | None = None) -> Tree:
+        """Return the nodes below the group, as text and, in notebooks, as HTML that unfolds.
+
+        Parameters
+        ----------
+        depth
+            How many levels of groups are listed; all by default, up to some hundreds of nodes.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as above
+            return Tree(_Look(groups=_LISTED, nodes=_SHOWN, geometries=0).info(self, depth=depth))
+
     def __repr__(self) -> str:
-        return as_text(*show_group(self))
+        return repr(self.info)
 
     def _repr_html_(self) -> str:
-        return group_html(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as above
+            return _Look(geometries=24).info(self, depth=None)._repr_html_()
 
     def __iter__(self) -> Iterator[str]:
         self._counted = None
@@ -142,7 +155,7 @@ class Group(Mapping[str, "Array | Group"]):
             return Group(self._container, node, self._options)
         return self._options.array(self._container, node.path, node.metadata)
 
-    def nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
+    def _nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
         """Return the nodes at paths below; what cannot be read is left out, or raises."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
         nodes: dict[str, Array | Group] = {}
@@ -158,18 +171,17 @@ class Group(Mapping[str, "Array | Group"]):
             warn_unfinished(self._container.store, arrays)
         return nodes
 
-    def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
-        """Return what is directly in the group but some names: one listing, one batch of reads."""
-        return self.nodes(name for name in iter(self) if name not in without)
+    def _children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
+        return self._nodes(name for name in iter(self) if name not in without)
 
-    def arrays(self, without: Container[str] = ()) -> dict[str, Array]:
-        """Return the arrays directly in the group; see :meth:`children`."""
-        children = self.children(without).items()
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays directly in the group: one listing, one batch of reads."""
+        children = self._children().items()
         return {name: node for name, node in children if isinstance(node, Array)}
 
     def groups(self) -> dict[str, Group]:
         """Return the groups directly in the group."""
-        return {name: node for name, node in self.children().items() if isinstance(node, Group)}
+        return {name: node for name, node in self._children().items() if isinstance(node, Group)}
 
     def create_array(self, name: str, **kwargs: Any) -> Array:
         """Create an array in the group; see :func:`create_array`."""
@@ -181,7 +193,7 @@ class Group(Mapping[str, "Array | Group"]):
         self._check_writable()
         return create_group(self._container, self._inner(name), **kwargs)
 
-    def delete(self, name: str) -> None:
+    def __delitem__(self, name: str) -> None:
         """Remove an array or a group with everything in it.
 
         Raises
@@ -201,188 +213,63 @@ class Group(Mapping[str, "Array | Group"]):
             attributes.put(left)
         self._container.delete(path)
 
-    __delitem__ = delete
-
     def _check_writable(self) -> None:
         if not self._options.writable:
             raise ReadOnlyError(self._container.url, self.path)
 
 
-def node_of(group: Group) -> Node:
-    """Return a group as its container describes it."""
-    return group._node  # noqa: SLF001
+@dataclass(slots=True)
+class _Look:
+    """A look at the nodes of a group, the nearest first; limits keep it cheap."""
 
+    groups: int = 12
+    """How many groups are listed; each costs a listing and one batch of reads."""
+    nodes: int = 100
+    """How many groups and arrays are shown."""
+    geometries: int = 0
+    """Of how many arrays the axes are looked up; each costs a batch of reads or two."""
+    listed: dict[str, tuple[dict[str, Array | Group], int]] = field(default_factory=dict)
+    """The nodes in a group by its path, and how many more there are."""
+    unfinished: set[str] = field(default_factory=set)
+    """The paths of arrays whose write has not ended."""
 
-def container_of(node: Array | Group) -> FileContainer:
-    """Return the container that a node was opened from."""
-    return io_of(node).container if isinstance(node, Array) else node._container  # noqa: SLF001
+    def info(self, group: Group, *, depth: int | None) -> GroupInfo:
+        """Return the facts of a group, and of groups below it down to a depth."""
+        queue = deque([(group, 1)])
+        while queue and len(self.listed) <= self.groups and self.nodes:
+            each, level = queue.popleft()
+            with suppress(*([] if each is group else [N5Error, OSError])):
+                self._list(each, SHOWN if each is group else min(SHOWN, self.nodes))
+            children, _ = self.listed.get(each.path, ({}, 0))
+            self.nodes = max(self.nodes - len(children), 0)
+            if depth is None or level < depth:
+                inner = (child for child in children.values() if isinstance(child, Group))
+                queue.extend((child, level + 1) for child in inner)
+        return self._group(group)
 
+    def _list(self, group: Group, most: int) -> None:
+        names = list(group)
+        nodes = group._nodes(names[:most])  # noqa: SLF001
+        paths = [node.path for node in nodes.values() if isinstance(node, Array)]
+        self.unfinished |= unfinished(group._container.store, paths)  # noqa: SLF001
+        self.listed[group.path] = (nodes, max(len(names) - most, 0))
 
-def open_array(
-    url: object,
-    path: str = "",
-    *,
-    mode: Literal["r", "r+"] = "r",
-    storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
-    metadata: Mapping[str, Any] | None = None,
-    assume_metadata: bool = False,
-    axis_order: AxisOrder = "C",
-    missing: Missing = "fill",
-    cache_bytes: int = 0,
-    label_multisets: LabelMultisets = "error",
-    write_empty_chunks: bool = True,
-    edge_chunks: EdgeChunks = "truncate",
-) -> Array:
-    """Open an array that exists.
+    def _group(self, group: Group) -> GroupInfo:
+        children, more = self.listed.get(group.path, (None, 0))
+        return GroupInfo(
+            url=group.url,
+            path=group.path,
+            attributes=dict(group.attrs),
+            children=None if children is None else {n: self._node(c) for n, c in children.items()},
+            more=more,
+        )
 
-    Parameters
-    ----------
-    url
-        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
-        pair of an fsspec filesystem and a path, or a store.
-    path
-        The array's path in the container; the container itself by default.
-    mode
-        "r" for reading, "r+" for writing too.
-    storage_options
-        What fsspec's filesystem takes.
-    format
-        The container's format; found out by default.
-    metadata
-        Members of ``attributes.json`` (in N5 order) that the array must have exactly.
-    assume_metadata
-        Read no metadata at all, but take `metadata` for true; what it does not say is as
-        :func:`create_array` would choose it. A false assumption damages data.
-    axis_order
-        "F" turns the array round: axes in the order of ``dimensions``, as in Java.
-    missing
-        "fill": a chunk that is not stored reads as zeros. "error": it raises.
-    cache_bytes
-        How many bytes of decoded chunks are kept for the next read.
-    label_multisets
-        "argmax" reads Paintera's label multisets as their most frequent labels (uint64).
-    write_empty_chunks
-        Whether chunks of nothing but zeros are stored; all are where Zarr names no fill value.
-    edge_chunks
-        "truncate" stores chunks at the array's ends as far as it reaches; "pad" full-size.
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is no array.
-    MetadataError
-        If its metadata cannot be understood, or is not what `metadata` says.
-    """
-    check_option("mode", mode, "r", "r+")
-    options = OpenOptions(
-        writable=mode == "r+",
-        axis_order=axis_order,
-        missing=missing,
-        cache_bytes=cache_bytes,
-        label_multisets=label_multisets,
-        write_empty=write_empty_chunks,
-        edges=edge_chunks,
-    )
-    if assume_metadata:
-        name = get_format(format).name  # so that nothing is read to find it out
-        container, path = open_container(url, path, storage_options, name)
-        assumed = container.format.assume(metadata or {}, container.where(path))
-        return options.array(container, path, assumed)
-    container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
-    if not isinstance(node.metadata, ArrayMetadata):
-        raise container.not_found(node, "array")
-    if metadata:
-        container.matches(node, metadata)
-    return options.array(container, node.path, node.metadata)
-
-
-def open_group(
-    url: object,
-    path: str = "",
-    *,
-    mode: Literal["r", "r+"] = "r",
-    storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
-    cache_metadata: bool = False,
-) -> Group:
-    """Open a group that exists; in N5 every directory is one.
-
-    Parameters
-    ----------
-    url, path, storage_options, format
-        As in :func:`open_array`.
-    mode
-        "r" for reading, "r+" for writing too.
-    cache_metadata
-        Whether metadata are read, and groups are listed, once for this group and all that is
-        opened from it: what others write after that is not seen. For reading only.
-
-    Returns
-    -------
-    Group
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is nothing, or an array.
-    """
-    check_option("mode", mode, "r", "r+")
-    if cache_metadata and mode != "r":
-        raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
-    writable = mode == "r+"
-    container, node = find_node(
-        url, path, storage_options, format, writable=writable, cached=cache_metadata
-    )
-    if not isinstance(node.metadata, GroupMetadata) or not container.exists(node):
-        raise container.not_found(node, "group")
-    return Group(container, node, OpenOptions(writable=writable))
-
-
-def open_node(
-    url: object,
-    path: str = "",
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
-    axis_order: AxisOrder = "C",
-    missing: Missing = "fill",
-    label_multisets: LabelMultisets = "error",
-    whole: bool = False,
-) -> Array | Group:
-    """Open what is at `path` for reading, be it an array or a group whose arrays open alike.
-
-    Metadata are read once from here on; with `whole`, those of all that is below at once.
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is nothing.
-    """
-    container, node = find_node(url, path, storage_options, format, cached=True)
-    options = OpenOptions(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
-    if isinstance(node.metadata, ArrayMetadata):
-        return options.array(container, node.path, node.metadata)
-    bare = not node.described and container.foreign([node.path])
-    if not container.exists(node) or bare:
-        raise container.not_found(node, "array or group")
-    if whole:
-        container.prefetch(node.path)
-    return Group(container, node, options)
-
-
-def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | None:
-    """Return the array that a write with `mode` would go into, or None where it makes a new one."""
-    if mode not in {"a", "r+"}:
-        return None
-    try:
-        return open_array(url, path, mode="r+", **options)
-    except NodeNotFoundError:
-        return None
+    def _node(self, node: Array | Group) -> ArrayInfo | GroupInfo:
+        if isinstance(node, Group):
+            return self._group(node)
+        geometry = node.geometry() if self.geometries else None
+        self.geometries = max(self.geometries - 1, 0)
+        return node._info(geometry, unfinished=node.path in self.unfinished)  # noqa: SLF001
 
 
 def create_group(

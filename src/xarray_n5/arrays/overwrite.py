@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.array import io_of
 from xarray_n5.arrays.write_axes import without_image
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
@@ -15,7 +14,6 @@ from xarray_n5.model.paths import WRITING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import Metadata
 
@@ -159,12 +157,6 @@ def is_left_over(container: Container, path: str, planned: ArrayMetadata | None)
     if node.described and not (node.incomplete and _has_marker(container, path)):
         return False
     return container.occupant(path, [] if planned is None else [planned]) is None
-
-
-def foreign_key(array: Array) -> str | None:
-    """Return the first key in an array's directory that is not its own, or None."""
-    chunks = io_of(array)
-    return chunks.container.occupant(chunks.path, [chunks.metadata])
 
 
 def _has_marker(container: Container, path: str) -> bool:

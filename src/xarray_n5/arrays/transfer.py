@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
 
 
+def new_cache(size: int) -> Any:
+    """Return a cache of decoded chunks up to `size` bytes; None for none."""
+    if size <= 0:
+        return None
+    from zict import LRU
+
+    return LRU(size, {}, weight=lambda _, block: block.nbytes)
+
+
 def read(
     chunks: ChunkIO, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
 ) -> None:

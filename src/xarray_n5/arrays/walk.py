@@ -7,8 +7,10 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.access import container_of, node_of, nodes_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.group import Group, container_of, node_of, open_node
+from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.open import open_node
 from xarray_n5.errors import N5Error, UnfinishedWriteWarning
 from xarray_n5.formats import TITLES, Hdf5, is_container_name
 from xarray_n5.model.paths import join
@@ -79,7 +81,7 @@ class Walk:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is left out")
             warnings.simplefilter("ignore", UnfinishedWriteWarning)
-            nodes = group.nodes(names)
+            nodes = nodes_of(group, names)
         others = [] if node_of(group).described else self._files(group.path)
         for name in sorted({*names, *others}):
             path, node = join(group.path, name), nodes.get(name)
@@ -87,7 +89,7 @@ class Walk:
                 yield Found(path, None, "HDF5: open it by itself")
             elif node is None:
                 try:
-                    group.nodes([name], strict=True)
+                    nodes_of(group, [name], strict=True)
                 except (N5Error, OSError, ValueError) as error:
                     yield Found(path, None, str(error), broken=True)
             else:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 from dask.base import tokenize
 
+from xarray_n5.arrays.access import container_of, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
-from xarray_n5.arrays.group import container_of, create_group, open_group, open_node
+from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
+from xarray_n5.arrays.open import open_group, open_node
 from xarray_n5.copying.attributes import for_group, lists_of
 from xarray_n5.copying.destination import Destination
 from xarray_n5.copying.replica import Changes, replica
@@ -163,7 +165,7 @@ def _below(
 ) -> Iterator[tuple[str, Array | Group]]:
     inner = {name: join(path, name) for name in group}
     names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
-    for name, node in group.nodes(names, strict=True).items():
+    for name, node in nodes_of(group, names, strict=True).items():
         yield inner[name], node
         if not isinstance(node, Array):
             yield from _below(node, inner[name], without)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.group import open_array
+from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.overwrite import check_alone, groups_around
 from xarray_n5.copying.attributes import lists_of
 from xarray_n5.errors import N5Error, NodeExistsError
@@ -142,9 +143,9 @@ class Destination:
 
 def is_written(array: Array, *, holes: bool = False) -> bool:
     """Return whether no write into an array is unfinished and, without holes, no chunk missing."""
-    if unfinished_writes(array.container, array.path):
+    if unfinished_writes(io_of(array).store, array.path):
         return False
-    return holes or sum(1 for _ in array.stored_chunks()) == array.grid.size
+    return holes or sum(1 for _ in stored_chunks(array)) == array.grid.size
 
 
 def _alike(made: Replica, there: Array) -> bool:

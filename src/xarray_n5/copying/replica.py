@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from xarray_n5.arrays.array import io_of
+from xarray_n5.arrays.access import context_of, geometry_in, io_of, stored_chunks
 from xarray_n5.arrays.create import as_dtype, check_storable, chunk_shape, completed
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, for_array, for_part, lists_of, original
@@ -85,14 +85,15 @@ def replica(array: Array, node: ArrayContext, form: Format, changes: Changes) ->
         If the region is none of the array's.
     """
     where = node.path or array.url
-    if array.metadata.content in {Content.LABEL_MULTISETS, Content.OBJECTS}:
+    content = io_of(array).metadata.content
+    if content in {Content.LABEL_MULTISETS, Content.OBJECTS}:
         raise MetadataError(
-            f"{array.url} holds {array.metadata.content.value}, which are not copied; leave it out"
+            f"{array.url} holds {content.value}, which are not copied; leave it out"
         )
-    around = array.node()
+    around = context_of(array)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is odd of it stays as it is
-        geometry = array.geometry(node=around)
+        geometry = geometry_in(array, around)
     shape = array.shape
     before = _before(array)
     same = changes.dtype is None
@@ -114,13 +115,13 @@ def replica(array: Array, node: ArrayContext, form: Format, changes: Changes) ->
         shape=shape,
         chunks=_sides(array, shape, dtype, changes),
         dtype=dtype,
-        compression=array.metadata.compression,
+        compression=array.compression,
         attributes=attributes,
     )
     layout = _layout(array, metadata, form, before, same=same)
     found = _compressed(metadata, form, layout, changes, where)
     data = _data(array, changes, dtype)
-    stored = sum(1 for _ in array.stored_chunks())
+    stored = sum(1 for _ in stored_chunks(array))
     return Replica(data=data, metadata=found, layout=layout, holes=stored < array.grid.size)
 
 
@@ -198,7 +199,7 @@ def _before(array: Array) -> Original:
     form = io_of(array).format
     if not form.native_to_xarray:
         return found
-    layout = form.layout_of(array.metadata) if found.lists == form.name else {}
+    layout = form.layout_of(io_of(array).metadata) if found.lists == form.name else {}
     return replace(found, layout=layout, named=NAMES in array.attrs)
 
 
@@ -214,7 +215,7 @@ def _layout(
     if not form.native_to_xarray:
         return None
     if io_of(array).format.native_to_xarray:
-        layout = io_of(array).format.layout_of(array.metadata)
+        layout = io_of(array).format.layout_of(io_of(array).metadata)
         return layout if same else _order(layout)
     added = before.added.get("_FillValue")
     asked = {} if added is None else {"fill_value": added}

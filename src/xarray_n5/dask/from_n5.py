@@ -9,8 +9,9 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
+from xarray_n5.arrays.access import bare, io_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.group import open_array
+from xarray_n5.arrays.open import open_array
 from xarray_n5.dask.block_sizes import check_sizes, choose
 from xarray_n5.dask.sparse import read_stored
 from xarray_n5.graph import ARRAY_EXPRESSIONS, getter, in_one_layer, label, slices_of, spell
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import Missing
-    from xarray_n5.arrays.opening import LabelMultisets
+    from xarray_n5.arrays.options import LabelMultisets
 
 
 def from_n5(
@@ -114,8 +115,8 @@ def _lazy(
     asarray: bool = True,
 ) -> da.Array:
     """Return an array as a dask array of such blocks."""
-    source = array.bare()
-    token = tokenize(source, array.stamp(), spell(blocks))
+    source = bare(array)
+    token = tokenize(source, io_of(array).etag(), spell(blocks))
     named = name or f"{label('from_n5', array.name)}-{token}"
     if skip_missing:
         # What is listed later may be something else: so is the name.

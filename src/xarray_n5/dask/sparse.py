@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.graph import ArraySliceDep, in_one_layer
 from xarray_n5.model.alerts import warn
 
@@ -45,7 +46,7 @@ def stored_blocks(array: Array, chunks: Sequence[Sequence[int]]) -> np.ndarray:
     if stored.size > _MANY:
         warn(f"{array.url} in {stored.size} blocks; larger ones make a smaller graph")
     ends = [list(accumulate(sizes)) for sizes in chunks]
-    for index in array.stored_chunks():
+    for index in stored_chunks(array):
         sides = zip(index, array.chunks, array.shape, ends, strict=True)
         touched = (
             range(bisect.bisect_right(end, i * c), bisect.bisect_left(end, min((i + 1) * c, s)) + 1)
@@ -61,4 +62,4 @@ def _read_or_fill(array: Array, where: tuple[tuple[slice, ...], bool]) -> np.nda
     if stored:
         return np.asarray(array[place])
     shape = tuple(each.stop - each.start for each in place)
-    return np.full(shape, array.metadata.fill_value, array.dtype)
+    return np.full(shape, array.fill_value, array.dtype)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.access import io_of, with_shape
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.group import open_group
+from xarray_n5.arrays.open import open_group
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like, regular_axis
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
@@ -175,7 +176,7 @@ def _encode(
 
 def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, Array]) -> None:
     """Raise if a variable is computed from values that are overwritten."""
-    replaced = [arrays[name].place for name in encoded]
+    replaced = [io_of(arrays[name]).identity for name in encoded]
     for each in encoded.values():
         if is_dask_collection(each.data):
             check_independent(each.data, replaced)
@@ -237,7 +238,7 @@ def _request(
         array.path,
         how,
         region=region,
-        target=array.with_shape(tuple(shape)),
+        target=with_shape(array, tuple(shape)),
         dims=encoded.dims if len(encoded.dims) == data.ndim else None,
         appends=append_dim is not None,
         deferred=how.deferred and is_dask_collection(data),

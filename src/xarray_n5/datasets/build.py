@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from xarray_n5.arrays.access import bare
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.codecs import to_json
 from xarray_n5.datasets.attributes import decode_attributes
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array, AxisOrder
     from xarray_n5.arrays.chunk_io import Missing
     from xarray_n5.arrays.coordinates import Origin
-    from xarray_n5.arrays.opening import LabelMultisets
+    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.datasets.images import Image
     from xarray_n5.datasets.select import Level
     from xarray_n5.model.axes import Geometry
@@ -182,7 +183,7 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
     if image.numbers:
         lazy = LazyStack(image, options.missing)
     else:
-        lazy = (LazyCharacters if source.is_string else LazyArray)(array.bare())
+        lazy = (LazyCharacters if source.is_string else LazyArray)(bare(array))
     # A scalar is an array with one sample along each axis.
     axes = source.dims or ("_",) * len(lazy.shape)
     variable = xr.Variable(
@@ -193,7 +194,7 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
             "source": array.url,
             "chunks": image.chunks,
             "preferred_chunks": dict(zip(source.dims, image.chunks, strict=False)),
-            "n5_compression": to_json(array.metadata.compression),
+            "n5_compression": to_json(array.compression),
             "dtype": lazy.dtype,
             "dialect": dict(source.geometry.sources),
         },

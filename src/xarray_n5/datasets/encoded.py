@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.array import io_of
+from xarray_n5.arrays.access import io_of
 from xarray_n5.model.roundtrip_attrs import is_text
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class EncodedVariable:
 def cf_attributes(array: Array, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return an array's attributes, with a fill value that masks as ``_FillValue``."""
     found = dict(array.attrs) if attributes is None else dict(attributes)
-    if is_native(array, found) and array.metadata.layout.filled:
-        found.setdefault("_FillValue", array.metadata.fill_value)
+    if is_native(array, found) and io_of(array).metadata.may_lack_chunks:
+        found.setdefault("_FillValue", array.fill_value)
     return found
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from xarray_n5.arrays.access import children_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
-from xarray_n5.arrays.group import open_node
+from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.images import PART, combined_images, single_image
 from xarray_n5.datasets.select import is_like_dataset, select_images
@@ -161,7 +162,7 @@ class _Tree:
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{level}": self._image(level, image) for level, image in levels.items()}
             self.done.update(a.path for image in levels.values() for a in image.arrays.values())
-        for name, child in group.children(without=self.drop).items():
+        for name, child in children_of(group, self.drop).items():
             of_image = name in combined or ("" in combined and PART.fullmatch(name) is not None)
             below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
         attributes = dict(group.attrs)

@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transposed, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import inherited, over_base
 from xarray_n5.model.axes import Axis, Geometry
@@ -55,7 +56,7 @@ class Image:
     @cached_property
     def transposed(self) -> bool:
         """Whether the order of all axes is reversed."""
-        return self.first.axis_order == "F"
+        return is_transposed(self.first)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -106,8 +107,8 @@ def single_image(
     like: ArrayContext | None = None,
 ) -> Image:
     """Return an array as an image; `like` is the context of another array of its group."""
-    context = array.node(inherit=inherit, like=like)
-    return Image({(): array}, array.geometry(dialect, node=context))
+    context = context_of(array, inherit=inherit, like=like)
+    return Image({(): array}, geometry_in(array, context, dialect))
 
 
 def combined_images(
@@ -175,7 +176,7 @@ def _nested(
 ) -> dict[tuple[int, ...], str]:
     """Return the paths of numbered groups in numbered groups; none if one of those is no group."""
     found: dict[tuple[int, ...], str] = {}
-    nodes = group.nodes(outer.values())
+    nodes = nodes_of(group, outer.values())
     for number, name in outer.items():
         node = nodes.get(name)
         if node is None or isinstance(node, Array):
@@ -194,7 +195,7 @@ def _levels_below(
     if not members:
         return {}
     name = next(iter(members.values()))
-    first = group.nodes([name]).get(name)
+    first = nodes_of(group, [name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
     of_views = _VIEWS.match(name)
@@ -211,7 +212,7 @@ def _levels_below(
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are repeated when the arrays are opened
-            found = group.nodes(wanted)
+            found = nodes_of(group, wanted)
         if found.keys() != wanted.keys():
             return {}
         for path, node in found.items():
@@ -235,9 +236,9 @@ def _geometries(
     Only the first array's warnings are shown: those of the others repeat them.
     """
     outer = {path: path.rpartition("/")[0] for path in members.values()}
-    nodes = group.nodes({*outer, *filter(None, outer.values())})
+    nodes = nodes_of(group, {*outer, *filter(None, outer.values())})
     attributes = {path: dict(node.attrs) for path, node in nodes.items()}
-    first = next(iter(next(iter(levels.values())).values())).node(inherit=inherit)
+    first = context_of(next(iter(next(iter(levels.values())).values())), inherit=inherit)
     # The groups from this one upwards are the same for all members.
     above = first.parents[len(next(iter(members.values())).split("/")) :]
     found: dict[str, Geometry] = {}
@@ -249,15 +250,15 @@ def _geometries(
             parents = (*near, *above)
             if inherit:
                 parents = (inherited(parents), *parents[1:])
-            metadata = array.metadata
+            metadata = io_of(array).metadata
             context = first.other(array.path, metadata.attributes, metadata.shape)
             context = replace(context, parents=parents)
             if base.get(at, array) is not array:
-                context = over_base(context, base[at].metadata, base[at].path)
+                context = over_base(context, io_of(base[at]).metadata, base[at].path)
             with warnings.catch_warnings():
                 if found:
                     warnings.simplefilter("ignore")
-                found[array.path] = array.geometry(dialect, node=context)
+                found[array.path] = geometry_in(array, context, dialect)
     return found
 
 
@@ -293,7 +294,7 @@ def _stack(
     positions = [at[: len(dims)] for at in arrays]
     numbers = tuple(tuple(sorted(set(each))) for each in zip(*positions, strict=True))
     outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
-    in_c_order = first.axis_order == "C"
+    in_c_order = not is_transposed(first)
     index = [{number: i for i, number in enumerate(each)} for each in numbers]
     return Image(
         {

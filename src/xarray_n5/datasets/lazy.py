@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xarray.backends import BackendArray
 
+from xarray_n5.arrays.access import bare
 from xarray_n5.datasets.xarray_internals import (
     ExplicitIndexer,
     IndexingSupport,
@@ -64,7 +65,7 @@ class LazyStack(BackendArray):
     """
 
     def __init__(self, image: Image, missing: str) -> None:
-        self.arrays = {at: array.bare() for at, array in image.arrays.items()}
+        self.arrays = {at: bare(array) for at, array in image.arrays.items()}
         self.numbers, self.outer_axes = image.numbers, image.outer_axes
         self.transposed, self.missing = image.transposed, missing
         self.shape, self.inner = image.shape, image.first.shape

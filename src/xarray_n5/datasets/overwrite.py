@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xarray_n5.arrays.access import foreign_key, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.arrays.opening import OpenOptions
-from xarray_n5.arrays.overwrite import check_alone, foreign_key, groups_around
+from xarray_n5.arrays.options import OpenOptions
+from xarray_n5.arrays.overwrite import check_alone, groups_around
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.naming import check_name
 from xarray_n5.datasets.select import images_of_arrays
@@ -40,7 +41,7 @@ class ExistingGroup:
     @cached_property
     def nodes(self) -> Mapping[str, Array | Group]:
         """The nodes directly in the group."""
-        return self.group.nodes(iter(self.group), strict=self.strict)
+        return nodes_of(self.group, iter(self.group), strict=self.strict)
 
     @cached_property
     def arrays(self) -> Mapping[str, Array]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from xarray_n5.arrays.access import arrays_of, container_of, context_of, nodes_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.group import container_of
 from xarray_n5.datasets.images import PART, Image, combined_images, numbered, single_image
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
@@ -67,7 +67,7 @@ def select_images(
         if level is not None:
             raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
         return {node.name: single_image(node, **how)}
-    arrays = node.arrays(without=without)
+    arrays = arrays_of(node, without)
     if level is None and arrays:
         return images_of_arrays(arrays, **how)
     if level is None and is_dataset(node.attrs):
@@ -90,7 +90,7 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
     for image in images_in(group.attrs):
         entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
         paths = [path for path in entries if isinstance(path, str)]
-        nodes = {**group.nodes(path for path in paths if path not in arrays), **arrays}
+        nodes = {**nodes_of(group, [path for path in paths if path not in arrays]), **arrays}
         found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
         if found:
             return found  # type: ignore[return-value]
@@ -145,7 +145,7 @@ def images_of_arrays(
     inherit: bool = False,
 ) -> dict[str, Image]:
     """Return the arrays of a group as images; the groups above are read once."""
-    context = next(iter(arrays.values())).node(inherit=inherit)
+    context = context_of(next(iter(arrays.values())), inherit=inherit)
     sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
     context = replace(context, beside=sizes)
     return {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
+from xarray_n5.arrays.access import container_of, io_of
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import find_markers, revoke
 from xarray_n5.datasets.conventions import convention_of
@@ -112,7 +113,7 @@ def _plan_group(
         images = images_of(plan, kept, how.dialect)
         plan = with_layout(plan, images, how.format.nested_layout or {})
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
-    places = [array.place for array in replaced]
+    places = [io_of(array).identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places)
 
 
@@ -148,7 +149,11 @@ def _with_fallbacks(plan: GroupPlan, how: WriteOptions) -> GroupPlan:
 def _check_sources(groups: Sequence[_GroupWrite], how: WriteOptions) -> None:
     """Raise if a variable is computed from an array that another one replaces."""
     replaced = [place for each in groups for place in each.replaced]
-    emptied = [each.existing.group.place for each in groups if each.existing and how.mode == "w"]
+    emptied = [
+        container_of(each.existing.group).identity(each.existing.group.path)
+        for each in groups
+        if each.existing and how.mode == "w"
+    ]
     for each in groups if replaced else ():
         for variable in each.plan.variables.values():
             if is_dask_collection(variable.encoded.data):
@@ -205,7 +210,7 @@ def _create_group(write: _GroupWrite, how: WriteOptions) -> Group:
     group = create_group(how.container, write.plan.path, mode="a")
     if write.existing is not None and how.mode == "w":
         for name in write.existing.arrays.keys() - write.plan.variables.keys():
-            group.delete(name)
+            del group[name]
         group.attrs.clear()
     return group
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.group import open_array
+from xarray_n5.arrays.access import io_of
+from xarray_n5.arrays.open import open_array
 from xarray_n5.writing.chunk_table import (
     dims_of_grid,
     on_grid,
@@ -44,9 +45,9 @@ def chunk_map(
     array = open_array(url, path, storage_options=storage_options)
     box = whole_grid(array)
     rows = []
-    for found in array.container.list_info(array.path):
-        index = array.chunk_index(found.key)
-        if index is not None and index in array.grid:
+    io = io_of(array)
+    for index, found in io.container.list_chunk_info(io.path, io.metadata):
+        if index in array.grid:
             rows.append((index, found.size, found.time))
     indices = np.array([row[0] for row in rows], np.int64).reshape(len(rows), array.ndim)
     times = [np.datetime64("NaT") if row[2] is None else _time(row[2]) for row in rows]

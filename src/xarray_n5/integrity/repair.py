@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xarray_n5.arrays.group import open_array
+from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.invalidate import forget
 from xarray_n5.arrays.marker import REPAIRED, WriteMarker, unfinished_writes
+from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import MetadataError
 from xarray_n5.integrity.report import DAMAGED, decoded, known_of
 from xarray_n5.integrity.report import report as report_on
@@ -74,15 +75,16 @@ def repair(
     found = found.load()
     if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
         raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
-    if not array.metadata.content.is_writable:
-        raise MetadataError(f"{array.url} holds {array.metadata.content.value}: read only")
-    store, states = array.container, found["state"].to_numpy()
+    if not io_of(array).metadata.content.is_writable:
+        raise MetadataError(f"{array.url} holds {io_of(array).metadata.content.value}: read only")
+    io = io_of(array)
+    store, states = io.store, found["state"].to_numpy()
     # A short chunk is what other programs leave where an array grew, unless its digest is known.
     kinds = DAMAGED if found.attrs.get("digests") else DAMAGED - {"wrong-shape"}
     looked_at = _Look(array, kinds, *known_of(array, deep=True)[0])
     damaged = [index for index in _indices(np.isin(states, sorted(kinds))) if looked_at(index)[0]]
     absent = _indices(states == "missing") if missing else []
-    absent = [index for index in absent if not store.exists(array.chunk_key(index))]
+    absent = [index for index in absent if not array.chunk_exists(index)]
     _mark(array, damaged + absent)
     begun = [each for each in unfinished_writes(store, array.path) if each.token != REPAIRED]
     removed = 0
@@ -91,7 +93,7 @@ def repair(
         still, data = looked_at(index)
         if not still or data is None:
             continue
-        key = array.chunk_key(index)
+        key = io.key(index)
         removed += 1
         # In HDF5 a chunk that is removed stays, and would look as if it had been written.
         forget(begun, (), tuple(range(place, place + 1) for place in index), array.chunks)
@@ -99,7 +101,7 @@ def repair(
             inner = key.removeprefix(f"{array.path}/" if array.path else "")
             kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
             store.set(kept, data)
-        store.delete([key])
+        io.delete([index])
     if not any(
         each.facts() for each in unfinished_writes(store, array.path) if each.token != REPAIRED
     ):
@@ -123,7 +125,7 @@ class _Look:
 
     def __call__(self, index: Index) -> tuple[bool, bytes | None]:
         """Return whether a chunk is damaged now, and its bytes."""
-        data = self.array.container.get(self.array.chunk_key(index))
+        data = io_of(self.array).get(index)
         wanted = int(self.digests[index]) if self.known[index] else None
         return decoded(self.array, index, data, wanted)[0] in self.kinds, data
 
@@ -134,7 +136,7 @@ def _indices(where: np.ndarray) -> list[Index]:
 
 def _mark(array: Array, chunks: list[Index]) -> None:
     """Say which chunks are to be written again, but for those that unfinished writes see to."""
-    store = array.container
+    store = io_of(array).store
     mark = WriteMarker(store=store, path=array.path, token=REPAIRED)
     others = [each.facts() for each in unfinished_writes(store, array.path) if each != mark]
     boxes = [inside(each, array) for each in others if each]

@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.chunk_io import ahead_of
+from xarray_n5.arrays.access import bare, io_of, stored_chunks
 from xarray_n5.arrays.invalidate import box_of
 from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.errors import ChunkError, VarlengthChunkError
@@ -18,7 +18,6 @@ from xarray_n5.graph import ArraySliceDep, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest
-from xarray_n5.stores import bounded, head_many
 from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
 from xarray_n5.writing.digests import read_digests
 
@@ -62,7 +61,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     """Return the digests, which of them there are, and what is to be said of the whole array."""
     counts = tuple(map(len, whole_grid(array)))
     digests = read_digests(array) if deep else None
-    unfinished = unfinished_writes(array.container, array.path)
+    unfinished = unfinished_writes(io_of(array).store, array.path)
     for each in unfinished if digests else ():
         # What is written now has its digests at the end.
         side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
@@ -82,7 +81,7 @@ def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: b
     blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
     return da.map_blocks(
         cast("Any", _look_at),
-        array.bare(),
+        bare(array),
         ArraySliceDep(normalize_chunks(blocks, counts)),
         *(da.from_array(each, chunks=blocks) for each in expected),
         deep=deep,
@@ -111,13 +110,14 @@ def _look_at(
     facts = np.zeros(expected.shape, _FACTS)
     start = tuple(side.start for side in where)
     indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
-    store = bounded(array.container, array.metadata.most_stored)
+    io = io_of(array)
+    container, metadata = io.container, io.metadata
     if not deep:
-        looked = head_many(store, map(array.chunk_key, indices), _HEAD)
+        looked = container.head_chunks(io.path, metadata, indices, _HEAD)
         for spot, index, head in zip(np.ndindex(facts.shape), indices, looked, strict=True):
             facts[spot] = _peeked(array, index, head)
         return facts
-    fetched = store.fetch(map(array.chunk_key, indices), ahead_of(store, array.metadata))
+    fetched = container.get_chunks(io.path, metadata, indices, io.ahead)
     for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
         wanted = int(expected[spot]) if known[spot] else None
         facts[spot] = decoded(array, index, data, wanted)
@@ -131,7 +131,7 @@ def decoded(
     if data is None:
         return "missing", 0, 0
     try:
-        block, whole = array.decode_chunk(index, data)
+        block, whole = io_of(array).decode(index, data)
     except VarlengthChunkError:
         return "ok", len(data), 0
     except ChunkError as error:
@@ -147,7 +147,7 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
     if found is None:
         return "missing", 0, 0
     try:
-        shape = array.peek_chunk(*found)
+        shape = io_of(array).peek(*found)
     except (ValueError, EOFError) as error:
         return _damage(error), found[1], 0
     extent = array.grid.extent(index)
@@ -163,12 +163,14 @@ def _damage(cause: BaseException | None) -> str:
 def _strays(array: Array) -> list[str]:
     """Return the files beside an array's document that are none of its chunks, nor kept here."""
     found, stored = [], False
-    for key in array.container.walk(array.path):
-        index = array.chunk_index(key)
-        known = index in array.grid if index is not None else is_own(key) or key in array.documents
+    io = io_of(array)
+    for key in io.container.walk(array.path):
+        index = io.chunk_index(key)
+        own = is_own(key) or key in io.container.documents
+        known = own if index is None else index in array.grid
         stored = stored or index is not None
         if not known:
             found.append(key)
     if found and not stored:
-        next(array.stored_chunks(), None)  # raises where the node is a group
+        next(stored_chunks(array), None)  # raises where the node is a group
     return found

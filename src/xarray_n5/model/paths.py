@@ -135,3 +135,12 @@ def is_left(key: str) -> bool:
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is a hidden file of this package."""
     return key.startswith((WRITING, PLANNED, UNFINISHED, f"{DIGESTS}/", f"{QUARANTINE}/"))
+
+
+def name_of_root(name: str) -> str:
+    """Return the name of a root node: its directory's, but "data" in a container.
+
+    >>> name_of_root("s0"), name_of_root("cells.n5")
+    ('s0', 'data')
+    """
+    return "data" if not name or "." in name or ":" in name else name

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
+from xarray_n5.arrays.access import bare, container_of, io_of, is_transposed
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import chunk_shape
-from xarray_n5.arrays.group import open_array
 from xarray_n5.arrays.marker import find_markers
+from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
@@ -59,7 +60,7 @@ def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
     if stored is None:
         return
     if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
-        open_array(stored.container, stored.path, mode="r+").attrs.update(lacking)
+        open_array(container_of(stored).fresh(), stored.path, mode="r+").attrs.update(lacking)
 
 
 def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,27 +94,27 @@ def stored_base(
         raise TypeError(f"{type(source).__name__} is stored nowhere yet: give the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options, format=form)
-    if array.path.rpartition("/")[2] != BASE or array.axis_order != "C":
+    if array.path.rpartition("/")[2] != BASE or is_transposed(array):
         raise ValueError(
             f"{array.url} is not called {BASE!r} in a group of a container, or was opened turned "
             "round: levels beside it would be no pyramid. Give a url (and a path) for a copy"
         )
-    if any(find_markers(array.container, array.path)):
+    if any(find_markers(io_of(array).store, array.path)):
         raise ValueError(
             f"{array.url} is still being written, or its write was stopped: go on with that first "
             "(resume=True), so that levels are made of all of it"
         )
-    form = array._chunks.format.name  # noqa: SLF001 - the array as it is stored
+    form = io_of(array).format.name
     return Base(
         geometry=_complete(array.geometry() if axes is None else axes, array.ndim),
         shape=array.shape,
         dtype=array.dtype,
         chunks=array.chunks if chunks is None else chunk_shape(chunks, array.shape),
-        token=tokenize(array.bare(), array.stamp()),
-        compression=array.metadata.compression,
-        stored=array.bare(),
+        token=tokenize(bare(array), io_of(array).etag()),
+        compression=array.compression,
+        stored=bare(array),
         attributes=dict(array.attrs),
-        group=(array.container, array.path.rpartition("/")[0], form),
+        group=(io_of(array).store, array.path.rpartition("/")[0], form),
     )
 
 
@@ -183,6 +184,6 @@ def _chunks(source: Any, chunks: Sequence[int] | int | None, blocks: da.Array) -
 
 def _compression(source: Any) -> Compression | None:
     if isinstance(source, Array):
-        return source.metadata.compression
+        return source.compression
     kept = getattr(source, "encoding", {}).get("n5_compression")
     return None if kept is None else resolve(kept)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.access import foreign_key, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.arrays.overwrite import foreign_key
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.writing.completed import NOT_UNFINISHED
@@ -38,7 +38,7 @@ def check_levels(
         Whether this one was to go on, and had not begun.
     """
     there = set(group)
-    nodes = group.nodes([name for name in names if name in there], strict=True)
+    nodes = nodes_of(group, [name for name in names if name in there], strict=True)
     for name, node in nodes.items():
         if not isinstance(node, Array):
             raise NodeExistsError(group.url, name, "a group", "choose another path")
@@ -89,7 +89,7 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
         counts += [len(listed)] if isinstance(listed, list) and _is_nested(listed) else []
     named |= {f"s{number}" for number in range(max(counts, default=0))}
     beyond = sorted(n for n in named & set(group) - set(names) if _LEVEL.fullmatch(n))
-    levels = {n: node for n, node in group.nodes(beyond).items() if isinstance(node, Array)}
+    levels = {n: node for n, node in nodes_of(group, beyond).items() if isinstance(node, Array)}
     for name, node in levels.items():
         _check_no_stranger(group, name, node)
     return list(levels)

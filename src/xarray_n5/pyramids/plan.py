@@ -100,7 +100,7 @@ class Pyramid:
         group = create_group(how.container, self.path, mode="a", format=how.format.name)
         if how.mode == "w":
             for name in old:
-                group.delete(name)
+                del group[name]
             for other in unfinished(marker):
                 if other != marker:
                     other.end()

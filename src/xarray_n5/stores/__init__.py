@@ -94,8 +94,3 @@ def set_many(store: Store, items: Iterable[tuple[str, Buffer | None]], ahead: in
         else:
             store.set(key, data)
         yield key
-
-
-def name_of_root(name: str) -> str:
-    """Return the name of a root node: its directory's, but "data" in a container."""
-    return "data" if not name or "." in name or ":" in name else name

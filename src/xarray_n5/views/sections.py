@@ -122,7 +122,7 @@ def _has_chunks(array: Array, place: list[int | slice]) -> bool:
     for where, size, chunk in zip(place, array.shape, array.chunks, strict=True):
         samples = range(where, where + 1) if isinstance(where, int) else range(size)[where]
         sides.append(sorted({sample // chunk for sample in samples}))
-    return any(array.container.exists(array.chunk_key(index)) for index in product(*sides))
+    return any(array.chunk_exists(index) for index in product(*sides))
 
 
 def _cut(axes: tuple[Axis, ...], name: str | None, array: Array) -> int | None:

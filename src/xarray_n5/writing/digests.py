@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.arrays.access import io_of, renewed
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.paths import DIGESTS, join
 
@@ -65,7 +66,7 @@ def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
 
     Each write has a file of its own; a write that is `alone` gathers all of them in one.
     """
-    array = write.target.renewed()
+    array = renewed(write.target)
     names = _names(array)
     if not names and not write.checksums:
         return
@@ -81,7 +82,7 @@ def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
         found = Digests(np.zeros(counts, np.uint64), np.zeros(counts, bool))
     _add(found, array, receipts.indices, receipts.digests, shape)
     _save(array, _ALL, np.argwhere(found.known), found.values[found.known], 0)
-    array.container.delete([_key(array, name) for name in names if name != _ALL])
+    io_of(array).store.delete([_key(array, name) for name in names if name != _ALL])
 
 
 def _add(
@@ -107,7 +108,7 @@ def _add(
 
 
 def _names(array: Array) -> list[str]:
-    _, files = array.container.list(join(array.path, DIGESTS))
+    _, files = io_of(array).store.list(join(array.path, DIGESTS))
     return [name for name in files if name.endswith(".npz") and not name.startswith(".")]
 
 
@@ -116,7 +117,7 @@ def _key(array: Array, name: str) -> str:
 
 
 def _read(array: Array, name: str) -> dict[str, np.ndarray] | None:
-    store, key = array.container, _key(array, name)
+    store, key = io_of(array).store, _key(array, name)
     data = store.get(key) or b""
     try:
         return _parse(data, array)
@@ -170,4 +171,4 @@ def _save(array: Array, name: str, indices: np.ndarray, digests: np.ndarray, now
     file = io.BytesIO()
     shape = np.array(array.shape, np.int64)
     np.savez(file, indices=indices, xxh64=digests, shape=shape, time=np.array(now))
-    array.container.set(_key(array, name), file.getvalue())
+    io_of(array).store.set(_key(array, name), file.getvalue())

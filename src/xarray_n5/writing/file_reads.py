@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def location_of(place: object) -> str:
 def read_by(item: Any) -> list[Read] | None:
     """Return what an object reads; None where it must be looked into."""
     if isinstance(item, Array):
-        return [Read(location_of(item.place))]
+        return [Read(location_of(io_of(item).identity))]
     kind = type(item)
     package = kind.__module__.partition(".")[0]
     probe = _PROBES.get(package)

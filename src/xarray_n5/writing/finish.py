@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts
@@ -70,12 +71,12 @@ def _sweep(write: Write, *, alone: bool) -> None:
     Those of documents, digests and the hint may belong to another write that begins or ends at
     this moment: they are removed only if this one is `alone` and writes the whole array.
     """
-    store, path = write.marker.store, write.marker.path
+    store, path, io = write.marker.store, write.marker.path, io_of(write.target)
     left = []
     for partial in store.list_partials(path):
         key = meant_by(partial) or ""
-        index = write.target.chunk_index(key)
-        own = key in {*write.target.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
+        index = io.chunk_index(key)
+        own = key in {*io.container.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
         if (own and alone and write.is_whole()) or (index is not None and index in write):
             left.append(join(path, partial))
     if left:

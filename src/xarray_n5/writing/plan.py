@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dask.base import tokenize
 
+from xarray_n5.arrays.access import bare, io_of
 from xarray_n5.arrays.create import as_dtype, check_agreement, chunk_shape, plan_array
-from xarray_n5.arrays.group import open_array, open_existing
 from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.arrays.open import open_array, open_existing
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.model.chunking import check_region
@@ -192,7 +193,7 @@ def _token(
     options, source = request.options, request.source
     compression = resolve(request.compression)
     if target is not None and request.keeps_array:
-        compression = target.metadata.compression
+        compression = target.compression
     return tokenize(
         *(options.resume if isinstance(options.resume, str) else source.name, source.shape),
         *(str(source.dtype), sides, start, repr(compression), options.checksums, options.opening),
@@ -224,7 +225,7 @@ def _write(
 ) -> Write:
     options = request.options
     return Write(
-        target=target.bare(),
+        target=bare(target),
         start=start,
         shape=source.shape,
         marker=WriteMarker(store=options.store, path=request.path, token=token),
@@ -243,9 +244,9 @@ def _check_same(request: WriteRequest, target: Array) -> None:
         shape=target.shape if request.region is not None else request.source.shape,
         chunks=target.chunks,
         dtype=as_dtype(request.source.dtype, target.url),
-        compression=target.metadata.compression,
+        compression=target.compression,
     )
-    check_agreement(target.metadata, wanted, target.url, chunks_matter=False)
+    check_agreement(io_of(target).metadata, wanted, target.url, chunks_matter=False)
 
 
 def _sides(request: WriteRequest, target: Array | None) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
@@ -114,7 +115,7 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
 def _done_before(write: Write) -> Receipts:
     """Return receipts of what an interrupted write has written, by its records or the chunks."""
     ndim = write.target.ndim
-    stored = [index for index in write.target.stored_chunks() if index in write]
+    stored = [index for index in stored_chunks(write.target) if index in write]
     if not write.journal:
         return _unrecorded((index for index in stored if not write.is_again(index)), write)
     there = set(stored)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from dask.base import compute
 
+from xarray_n5.arrays.access import io_of, renewed, write_chunks
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.graph import ArraySliceDep, gather
 from xarray_n5.model.receipts import Receipts, digest
@@ -78,7 +79,7 @@ def write_block(
         done: Container[Index] = () if left is None else Done(first, left)
         rows = []
         clock = time.perf_counter()
-        for index, chunk, size in target.writing(box, block, done, check):
+        for index, chunk, size in write_chunks(target, box, block, done, check):
             now = time.perf_counter()
             rows.append((index, size, digest(chunk), now - clock))
             clock = now
@@ -133,11 +134,11 @@ def write_and_return(
     block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
 ) -> np.ndarray:
     """Write a block, and return it as it is stored."""
-    if target.stamp() is None:
+    if io_of(target).etag() is None:
         raise ContainerNotVisibleError(target.url, "its metadata")
     box = _shifted(where, start)
     whole = check_block(block, box, target.dtype, target.url)
-    _current(target, box).write(box, whole)
+    _current(target, box)[box] = whole
     return block
 
 
@@ -152,4 +153,4 @@ def _current(target: Array, box: tuple[slice, ...]) -> Array:
     """
     ends = zip(box, target.shape, target.chunks, strict=True)
     cut = any(where.stop == size and size % side for where, size, side in ends)
-    return target.renewed() if cut else target
+    return renewed(target) if cut else target

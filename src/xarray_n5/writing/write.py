@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.access import renewed
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
 
@@ -79,7 +80,7 @@ class Write:
 
     def is_whole(self) -> bool:
         """Return whether the write covers the whole array, as it is now."""
-        shape = self.target.renewed().shape
+        shape = renewed(self.target).shape
         return not any(self.start) and all(map(ge, self.shape, shape))
 
     def is_again(self, index: Index) -> bool:

@@ -54,6 +54,6 @@ class OpenOptions:
         return Array(
             chunks,
             writable=self.writable,
-            axis_order=self.axis_order,
+            transposed=self.axis_order == "F",
             cache_bytes=self.cache_bytes,
         )

@@ -1,0 +1,187 @@
+"""Open arrays and groups that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.options import OpenOptions
+from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats import get_format
+from xarray_n5.formats.open import find_node, open_container
+from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.model.options import check_option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.arrays.array import Array, AxisOrder
+    from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
+    from xarray_n5.arrays.options import LabelMultisets
+
+
+def open_array(
+    url: object,
+    path: str = "",
+    *,
+    mode: Literal["r", "r+"] = "r",
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+    metadata: Mapping[str, Any] | None = None,
+    assume_metadata: bool = False,
+    axis_order: AxisOrder = "C",
+    missing: Missing = "fill",
+    cache_bytes: int = 0,
+    label_multisets: LabelMultisets = "error",
+    write_empty_chunks: bool = True,
+    edge_chunks: EdgeChunks = "truncate",
+) -> Array:
+    """Open an array that exists.
+
+    Parameters
+    ----------
+    url
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
+        pair of an fsspec filesystem and a path, or a store.
+    path
+        The array's path in the container; the container itself by default.
+    mode
+        "r" for reading, "r+" for writing too.
+    storage_options
+        What fsspec's filesystem takes.
+    format
+        The container's format; found out by default.
+    metadata
+        Members of ``attributes.json`` (in N5 order) that the array must have exactly.
+    assume_metadata
+        Read no metadata at all, but take `metadata` for true; what it does not say is as
+        :func:`create_array` would choose it. A false assumption damages data.
+    axis_order
+        "F" turns the array round: axes in the order of ``dimensions``, as in Java.
+    missing
+        "fill": a chunk that is not stored reads as zeros. "error": it raises.
+    cache_bytes
+        How many bytes of decoded chunks are kept for the next read.
+    label_multisets
+        "argmax" reads Paintera's label multisets as their most frequent labels (uint64).
+    write_empty_chunks
+        Whether chunks of nothing but zeros are stored; all are where Zarr names no fill value.
+    edge_chunks
+        "truncate" stores chunks at the array's ends as far as it reaches; "pad" full-size.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no array.
+    MetadataError
+        If its metadata cannot be understood, or is not what `metadata` says.
+    """
+    check_option("mode", mode, "r", "r+")
+    options = OpenOptions(
+        writable=mode == "r+",
+        axis_order=axis_order,
+        missing=missing,
+        cache_bytes=cache_bytes,
+        label_multisets=label_multisets,
+        write_empty=write_empty_chunks,
+        edges=edge_chunks,
+    )
+    if assume_metadata:
+        name = get_format(format).name  # so that nothing is read to find it out
+        container, path = open_container(url, path, storage_options, name)
+        assumed = container.format.assume(metadata or {}, container.where(path))
+        return options.array(container, path, assumed)
+    container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
+    if not isinstance(node.metadata, ArrayMetadata):
+        raise container.not_found(node, "array")
+    if metadata:
+        container.matches(node, metadata)
+    return options.array(container, node.path, node.metadata)
+
+
+def open_group(
+    url: object,
+    path: str = "",
+    *,
+    mode: Literal["r", "r+"] = "r",
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+    cache_metadata: bool = False,
+) -> Group:
+    """Open a group that exists; in N5 every directory is one.
+
+    Parameters
+    ----------
+    url, path, storage_options, format
+        As in :func:`open_array`.
+    mode
+        "r" for reading, "r+" for writing too.
+    cache_metadata
+        Whether metadata are read, and groups are listed, once for this group and all that is
+        opened from it: what others write after that is not seen. For reading only.
+
+    Returns
+    -------
+    Group
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing, or an array.
+    """
+    check_option("mode", mode, "r", "r+")
+    if cache_metadata and mode != "r":
+        raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
+    writable = mode == "r+"
+    container, node = find_node(
+        url, path, storage_options, format, writable=writable, cached=cache_metadata
+    )
+    if not isinstance(node.metadata, GroupMetadata) or not container.exists(node):
+        raise container.not_found(node, "group")
+    return Group(container, node, OpenOptions(writable=writable))
+
+
+def open_node(
+    url: object,
+    path: str = "",
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002
+    axis_order: AxisOrder = "C",
+    missing: Missing = "fill",
+    label_multisets: LabelMultisets = "error",
+    whole: bool = False,
+) -> Array | Group:
+    """Open what is at `path` for reading, be it an array or a group whose arrays open alike.
+
+    Metadata are read once from here on; with `whole`, those of all that is below at once.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing.
+    """
+    container, node = find_node(url, path, storage_options, format, cached=True)
+    options = OpenOptions(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
+    if isinstance(node.metadata, ArrayMetadata):
+        return options.array(container, node.path, node.metadata)
+    bare = not node.described and container.foreign([node.path])
+    if not container.exists(node) or bare:
+        raise container.not_found(node, "array or group")
+    if whole:
+        container.prefetch(node.path)
+    return Group(container, node, options)
+
+
+def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | None:
+    """Return the array that a write with `mode` would go into, or None where it makes a new one."""
+    if mode not in {"a", "r+"}:
+        return None
+    try:
+        return open_array(url, path, mode="r+", **options)
+    except NodeNotFoundError:
+        return None

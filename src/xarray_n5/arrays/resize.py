@@ -1,0 +1,98 @@
+"""Change the shape of a stored array, chunks included."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from operator import lt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import ArrayMetadata
+
+
+def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, ...]:
+    """Return the shape that an array of so many axes is to have.
+
+    Raises
+    ------
+    ValueError
+        If `shape` has another number of axes or a negative size.
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    new = tuple(map(operator.index, sizes))
+    if len(new) != ndim or any(size < 0 for size in new):
+        raise ValueError(f"{url} has {ndim} axes; {sizes} is no shape for it")
+    return new
+
+
+def resize(io: ChunkIO, shape: tuple[int, ...]) -> ChunkIO:
+    """Give an array another shape, in the stored order of axes; return it as it is then.
+
+    The shape is changed between two steps, so that readers never see wrong elements.
+    """
+    before = io.metadata
+    if not before.content.is_writable:
+        url = join(io.container.url, io.path)
+        raise ValueError(f"{url} holds {before.content.value}, which are read only")
+    stored = list(io.stored_indices())
+    _fill_up(io, shape, stored)
+    io.container.resize(io.path, shape)
+    after = replace(io, metadata=replace(before, shape=shape))
+    _trim(after, before, stored)
+    return after
+
+
+def _fill_up(io: ChunkIO, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
+    """Make the `stored` chunks fit for the array to become of `shape`.
+
+    Readers see no change yet. Chunks beyond the array's present ends are removed: a resize that
+    was cut short, or another program, may have left them, and a larger array would show them.
+    Chunks that will reach further are filled up with the fill value.
+    """
+    grid, after = io.metadata.grid, replace(io.metadata, shape=shape).grid
+    io.delete(index for index in stored if index not in grid)
+    growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
+    for index in stored:
+        if index not in grid:
+            continue
+        extent = grid.extent(index)
+        if not any(extent[axis] < grid.chunks[axis] for axis in growing):
+            continue
+        reach = tuple(map(max, extent, after.extent(index) if index in after else extent))
+        block = io.load(index)
+        if block is not None and _is_unfit(io, block, extent, reach):
+            full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
+            overlap = tuple(map(slice, map(min, block.shape, extent)))
+            full[overlap] = block[overlap]
+            io.save(index, full)
+
+
+def _is_unfit(
+    io: ChunkIO, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]
+) -> bool:
+    """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
+    if any(map(lt, block.shape, reach)):
+        return True
+    beyond = block.astype(io.metadata.dtype)
+    beyond[tuple(map(slice, extent))] = io.metadata.fill_value
+    return not io.is_empty(beyond)
+
+
+def _trim(io: ChunkIO, before: ArrayMetadata, stored: Sequence[Index]) -> None:
+    """Remove from the `stored` chunks what the array no longer holds, so that it stays gone."""
+    grid = io.metadata.grid
+    io.delete(index for index in stored if index not in grid)
+    for index in stored:
+        if index not in grid or index not in before.grid:
+            continue
+        if any(map(lt, grid.extent(index), before.grid.extent(index))):
+            io.save(index, replace(io, missing="fill").block(index))

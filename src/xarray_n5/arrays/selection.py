@@ -1,0 +1,113 @@
+"""Selections of an array in the user's order of axes."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.points import read_points
+from xarray_n5.arrays.transfer import read
+from xarray_n5.model.indexing import as_numbers, broadcast, fill_ellipsis, normalize
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.transfer import Cache
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.indexing import AxisIndex
+
+
+class Indexer:
+    """An object to be indexed, such as ``array.oindex`` and ``array.vindex``."""
+
+    def __init__(
+        self,
+        get: Callable[[object], Any],
+        set: Callable[[object, object], None] | None = None,  # noqa: A002
+    ) -> None:
+        self._get, self._set = get, set
+
+    def __getitem__(self, key: object) -> Any:
+        return self._get(key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        if self._set is None:
+            raise TypeError("points cannot be assigned; use slices, or oindex for index arrays")
+        self._set(key, value)
+
+
+def read_selection(io: ChunkIO, key: object, cache: Cache | None, *, transposed: bool) -> Any:
+    """Return a basic or orthogonal selection; `transposed` where the user's axes are reversed."""
+    shape = io.metadata.shape
+    selection = normalize(key, shape[::-1] if transposed else shape)
+    result = np.empty(selection.shape, io.metadata.dtype)
+    if transposed:
+        read(io, selection.axes[::-1], result.T, cache)
+    else:
+        read(io, selection.axes, result, cache)
+    result = result[selection.view]
+    return np.expand_dims(result, selection.newaxes) if selection.newaxes else result
+
+
+def stored_order(
+    io: ChunkIO, key: object, value: object, *, transposed: bool
+) -> tuple[tuple[AxisIndex, ...], np.ndarray]:
+    """Return a normalised selection and the values for it, in the stored order of axes."""
+    shape = io.metadata.shape
+    selection = normalize(key, shape[::-1] if transposed else shape)
+    values = broadcast(value, selection, io.metadata.dtype)
+    return (selection.axes[::-1], values.T) if transposed else (selection.axes, values)
+
+
+def read_vectorized(
+    io: ChunkIO, cache: Cache | None, key: object, *, transposed: bool
+) -> np.ndarray:
+    """Return a vectorized selection: points first, then slices."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = fill_ellipsis(items, len(io.metadata.shape))
+    if all(isinstance(item, slice) for item in items):
+        found: np.ndarray = read_selection(io, tuple(items), cache, transposed=transposed)
+        return found
+    if not transposed:
+        return read_points(io, items, cache)
+    found = read_points(io, items[::-1], cache)
+    slices = sum(isinstance(item, slice) for item in items)
+    points = tuple(range(found.ndim - slices))
+    return found.transpose(*points, *reversed(range(found.ndim - slices, found.ndim)))
+
+
+def stored_index(io: ChunkIO, index: Sequence[int], *, transposed: bool) -> Index:
+    """Return a chunk's coordinates in the stored order of axes.
+
+    Raises
+    ------
+    IndexError
+        If the grid has no such chunk.
+    """
+    given, grid = tuple(map(operator.index, index)), io.metadata.grid
+    found = given[::-1] if transposed else given
+    if found not in grid:
+        counts = grid.counts[::-1] if transposed else grid.counts
+        url = join(io.container.url, io.path)
+        raise IndexError(f"{url} has no chunk {given}; its grid has {counts} of them")
+    return found
+
+
+def chunk_values(io: ChunkIO, index: Index, block: object, *, transposed: bool) -> np.ndarray:
+    """Return the values of a chunk in the stored order of axes.
+
+    Raises
+    ------
+    ValueError
+        If they have another shape than the array has there.
+    """
+    values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
+    shape, at = (extent[::-1], index[::-1]) if transposed else (extent, index)
+    if values.shape != shape:
+        url = join(io.container.url, io.path)
+        raise ValueError(f"chunk {at} of {url} has the shape {shape}, not {values.shape}")
+    return values.T if transposed else values
