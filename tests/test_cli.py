@@ -345,7 +345,7 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
     for more in (("--factors", 3, "--resume"), ()):
         found = run("pyramid", place / "s0", *more)
         assert found.exit_code == 1
-        told = "nothing of it is unfinished" if more else "use --mode w to replace the levels"
+        told = "nothing of it is unfinished" if more else "use --mode w to replace it"
         assert told in found.stderr
     next((place / "s1").rglob("0/0/0")).unlink()
     assert run("pyramid", place / "s0", "--resume").exit_code == 1

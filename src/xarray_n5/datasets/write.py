@@ -141,7 +141,7 @@ def _with_fallbacks(plan: GroupPlan, how: WriteOptions) -> GroupPlan:
                 dtype=data.dtype,
                 compression=variable.compression,
             )
-            found = with_fallback(metadata, how.format, variable.layout, name)
+            found = with_fallback(how.format, metadata, variable.layout, name)
             variables[name] = replace(variable, compression=found.compression)
     return replace(plan, variables=variables)
 

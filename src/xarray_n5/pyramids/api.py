@@ -1,6 +1,6 @@
-"""Pyramids: an array, and beside it levels that are coarser and coarser.
+"""The public :func:`pyramid`: store an array and coarser levels of it.
 
-All that writes is imported when something is written: who only reads need not wait for it.
+What writes is imported when it is called, so that those who only read need not wait for it.
 """
 
 from __future__ import annotations
@@ -41,77 +41,74 @@ def pyramid(
     checksums: bool = False,
     fsync: bool = False,
 ) -> xr.DataTree:
-    """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers know.
+    """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
-    Each level is made of the level before it, as that is stored: one pass, whole chunks, one level
-    after another. Windows begin at the first sample, and a level has ``size // factor`` samples, as
-    of n5-spark: what is left at the ends and fills no window stands in finer levels only.
+    Each level is computed from the stored level before it: one pass, whole chunks, one level after
+    another. Windows begin at the first sample, and a level has ``size // factor`` samples, as of
+    n5-spark: samples at the ends that do not fill a window are in finer levels only.
 
     Parameters
     ----------
     source
-        What becomes ``s0``: a DataArray, with the places and units of its axes; a dask or numpy
-        array; an :class:`~xarray_n5.Array`. What is none of dask's blocks is read whole. Without
-        `url`, an array that is stored as ``s0`` already, or its path: its data stay as they are,
-        and the levels are written beside it.
+        The array that becomes ``s0``: a DataArray, with the coordinates and units of its axes; a
+        Dask or NumPy array; an :class:`~xarray_n5.Array`. Arrays other than Dask's are read whole.
+        Without `url`, an array that is stored as ``s0`` already, or its container: its data stay as
+        they are, and the levels are written beside it.
     url, path
-        The container and the group in it that is made, or completed. Without `url`, `path` is the
-        stored array's in the container `source`.
+        The container and the group in it, which is created or completed. Without `url`, `path` is
+        that of the stored array in the container `source`.
     factors
-        By how much a level is coarser than the one before it: one number for all axes of space, a
-        number by dimension, such as ``{"y": 2, "x": 2}``, and anything of these counts for all
-        levels. A list or a tuple has an item for each level, which may also be a number for each
-        axis: ``[(1, 2, 2)]`` is one level, and ``(1, 2, 2)`` three. By default the axes of space
-        with the shortest voxels, and those less than 1.41 times as long, are halved, which brings
-        voxels towards cubes.
+        The factors of a level over the one before it: one number for all axes of space, or numbers
+        by dimension, such as ``{"y": 2, "x": 2}``; they apply to all levels. A list or a tuple has
+        an item for each level, which may also be a number for each axis: ``[(1, 2, 2)]`` is one
+        level, and ``(1, 2, 2)`` three. By default the axes of space with the shortest voxels, and
+        those less than 1.41 times as long, are halved, which brings voxels towards cubes.
     levels
-        How many coarser levels; by default as many as it takes until one chunk holds a level.
+        The number of coarser levels; by default as many as it takes until one chunk holds a level.
     method
-        "mean" (of integers exact, rounded to the nearest, halves to the even one; of floats NaN
-        where there is one), "max" or "min". "mode", for labels: the most frequent, and of several
-        the smallest. "nearest": the first of each window, which stays where it is; all others lie
-        in the middle of what they stand for.
+        "mean" (exact for integers, rounded to the nearest, halves to even; for floats NaN if there
+        is one), "max" or "min". "mode", for labels: the most frequent value, and of several the
+        smallest. "nearest": the first sample of each window, which keeps its position; with the
+        other methods, a sample lies in the middle of its window.
     partial
-        Whether windows at the ends that are not whole become samples, too, of what they hold, so
-        that there are ``ceil(size / factor)``, as TensorStore's "downsample" has it.
+        Whether incomplete windows at the ends become samples, too, so that there are
+        ``ceil(size / factor)``, as in TensorStore's "downsample".
     axes
         The axes of ``s0``, as in :func:`~xarray_n5.create_array`; by default those of `source`.
     chunks
-        The shape of a chunk, of all levels; by default that in which `source` is, or was, stored,
-        that of dask's blocks, or "auto". Where these are no multiples or parts of the chunks of a
+        The shape of a chunk of all levels; by default that in which `source` is, or was, stored,
+        that of Dask's blocks, or "auto". If these are not multiples or parts of the chunks of a
         stored ``s0``, some of its chunks are read by several tasks.
     compression
-        As in :func:`~xarray_n5.create_array`; "same" for that of a stored `source`, else gzip.
+        As in :func:`~xarray_n5.create_array`; "same" for that of a stored `source`, or gzip.
     mode
-        "w-" raises where levels exist; "w" replaces them, and removes those levels that the
-        group's attributes name, or an unfinished pyramid made, beyond the new ones. What is called
-        like a level and is none of these stays.
+        "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
+        attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
     dialect
-        The dialects in which places are told; by default all that these readers need: in N5
-        Neuroglancer's, n5-viewer's and COSEM's, in Zarr xarray's and OME-NGFF's.
+        The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
+        in N5, and those of xarray and OME-NGFF in Zarr.
     format, storage_options, write_empty_chunks, checksums, fsync
         As in :func:`~xarray_n5.to_n5`.
     resume
-        Whether to go on with this very pyramid where it was interrupted; see
-        :func:`~xarray_n5.to_n5`.
+        Resume this pyramid, if it was interrupted; see :func:`~xarray_n5.to_n5`.
 
     Returns
     -------
     xarray.DataTree
-        The receipts of :func:`~xarray_n5.to_n5`, a node for each level that was written.
+        The report of :func:`~xarray_n5.to_n5` for each level that was written.
 
     Raises
     ------
     NodeExistsError, ResumeError
-        If there is something that must stay, or an unfinished pyramid of something else.
+        If something exists that must stay, or another pyramid is unfinished.
     MetadataError
-        If the levels cannot be held or described so, where they are to be.
+        If the format cannot hold the levels, or the dialects cannot describe them there.
     ValueError
-        If the factors make no sense, or the method none for such numbers. Nothing was written then.
+        If the factors are invalid, or the method is not defined for the type. Nothing was written.
     """
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
-    from xarray_n5.pyramids.plan import plan
+    from xarray_n5.pyramids.plan import plan_pyramid
     from xarray_n5.writing.request import WriteOptions
 
     check_option("method", method, *get_args(Method))
@@ -120,7 +117,8 @@ def pyramid(
         base = stored_base(
             source, path, axes=axes, chunks=chunks, storage_options=storage_options, form=format
         )
-        url, path, format = base.group  # noqa: A001
+        url, path = base.group
+        format = None  # noqa: A001
         storage_options = None
     else:
         base = new_base(source, axes=axes, chunks=chunks)
@@ -138,4 +136,6 @@ def pyramid(
         fsync=fsync,
     )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
-    return plan(base, how.path(path), steps, method, compression, how, partial=partial).write()
+    return plan_pyramid(
+        base, how.path(path), steps, method, compression, how, partial=partial
+    ).write()

@@ -1,4 +1,4 @@
-"""What a pyramid stands on: its base level, be it stored already or still to be written."""
+"""The base level of a pyramid: an array that is stored already, or that is to be written."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Compression
 
 BASE = "s0"
-"""What the base level is called."""
+"""The name of the base level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class BaseLevel:
     """A pyramid's base level."""
 
     geometry: Geometry
@@ -40,32 +40,19 @@ class Base:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
-    """The shape of a chunk, of all levels."""
+    """The shape of a chunk of all levels."""
     token: str
-    """What tells its values from others."""
+    """A string that distinguishes its values from others."""
     compression: Compression | None = None
-    """That of the array it was read from, if any."""
+    """The compression of the array that it is read from, if any."""
     blocks: da.Array | None = None
-    """What is to be written; None where it is stored already."""
+    """The data to be written; None if it is stored already."""
     stored: Array | None = None
-    """The stored array, where levels go beside it."""
+    """The stored array, beside which the levels are written."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """The stored array's attributes."""
-    group: tuple[object, str, str | None] = ("", "", None)
-    """The container, the path and the format of the group that it is in."""
-
-
-def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
-    """Give a base level that was there the factors that its new levels have, where it has none."""
-    if stored is None:
-        return
-    if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
-        open_array(container_of(stored).fresh(), stored.path, mode="r+").attrs.update(lacking)
-
-
-def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attribute of a base level that its levels beside it bring along."""
-    return {key: own[key] for key in ("downsamplingFactors",) if key in own}
+    group: tuple[object, str] = ("", "")
+    """The stored array's container, and the path of its group."""
 
 
 def stored_base(
@@ -76,36 +63,37 @@ def stored_base(
     chunks: Sequence[int] | int | None,
     storage_options: Mapping[str, Any] | None,
     form: str | None,
-) -> Base:
-    """Return a base level that stays where it is.
+) -> BaseLevel:
+    """Return a stored array as a base level.
 
     Raises
     ------
     NodeNotFoundError
         If there is no array.
     ValueError
-        If levels beside it would be no pyramid, or a write into it has not ended.
+        If levels beside it would not be a pyramid, or a write into it has not ended.
     """
     if isinstance(source, Array):
         if path or storage_options or form:
-            raise TypeError("an Array is open already; options are for places only")
+            raise TypeError(
+                "an Array is open already: path, storage_options and format are for URLs"
+            )
         array = source
     elif isinstance(source, (xr.DataArray, xr.Dataset)) or hasattr(source, "__array__"):
-        raise TypeError(f"{type(source).__name__} is stored nowhere yet: give the url to write to")
+        raise TypeError(f"{type(source).__name__} is not stored yet: give the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options, format=form)
     if array.path.rpartition("/")[2] != BASE or is_transposed(array):
         raise ValueError(
-            f"{array.url} is not called {BASE!r} in a group of a container, or was opened turned "
-            "round: levels beside it would be no pyramid. Give a url (and a path) for a copy"
+            f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F': "
+            "levels beside it would not be a pyramid. Give a url (and a path) for a copy"
         )
     if any(find_markers(io_of(array).store, array.path)):
         raise ValueError(
-            f"{array.url} is still being written, or its write was stopped: go on with that first "
-            "(resume=True), so that levels are made of all of it"
+            f"{array.url} is still being written, or its write was interrupted: resume that first "
+            "(resume=True), so that levels are made of complete data"
         )
-    form = io_of(array).format.name
-    return Base(
+    return BaseLevel(
         geometry=_complete(array.geometry() if axes is None else axes, array.ndim),
         shape=array.shape,
         dtype=array.dtype,
@@ -114,7 +102,7 @@ def stored_base(
         compression=array.compression,
         stored=bare(array),
         attributes=dict(array.attrs),
-        group=(io_of(array).store, array.path.rpartition("/")[0], form),
+        group=(container_of(array).fresh(), array.path.rpartition("/")[0]),
     )
 
 
@@ -123,13 +111,13 @@ def new_base(
     *,
     axes: Iterable[Axis | str | None] | Geometry | None,
     chunks: Sequence[int] | int | None,
-) -> Base:
-    """Return a base level that is to be written.
+) -> BaseLevel:
+    """Return an array that is to be written as a base level.
 
     Raises
     ------
     TypeError
-        If `source` is a place.
+        If `source` is not an array.
     ValueError
         If its shape is not known, or the axes do not fit.
     """
@@ -137,14 +125,14 @@ def new_base(
         hint = "open the array in it, open_array(url, path), or give its path= and no url"
         if isinstance(source, xr.Dataset):
             hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
-        raise TypeError(f"source is a {type(source).__name__}, which holds no numbers; {hint}")
+        raise TypeError(f"expected an array as source, got a {type(source).__name__}; {hint}")
     blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
     if axes is None and isinstance(source, Array):
         axes = source.geometry()
     elif axes is None:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
-    return Base(
+    return BaseLevel(
         geometry=_complete(axes, blocks.ndim),
         shape=blocks.shape,
         dtype=blocks.dtype,
@@ -155,20 +143,33 @@ def new_base(
     )
 
 
+def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attribute that a stored base level gets if it lacks it."""
+    return {key: own[key] for key in ("downsamplingFactors",) if key in own}
+
+
+def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
+    """Set the factors of a stored base level, if it has none."""
+    if stored is None:
+        return
+    if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
+        open_array(container_of(stored).fresh(), stored.path, mode="r+").attrs.update(lacking)
+
+
 def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:
-    """Return axes that all have names, and stand for no samples but their own."""
+    """Name all axes, and forget that they may have been downsampled."""
     found = as_geometry(axes, ndim).with_names()
     if found.affine is not None:
         raise ValueError(
-            "the samples lie where a matrix says, and not axis by axis: give the axes, with scales "
-            "and offsets, or names alone"
+            "an affine transform places the samples, and not each axis by itself: give the axes, "
+            "with scales and offsets, or their names"
         )
     plain = tuple(replace(axis, factor=1.0) for axis in as_geometry(found, ndim).axes)
     return Geometry(plain)
 
 
 def _chunks(source: Any, chunks: Sequence[int] | int | None, blocks: da.Array) -> tuple[int, ...]:
-    """Return the shape of chunks: what is asked for, what the source was stored in, its blocks."""
+    """Return the chunk shape: the user's, that in which the source is or was stored, its blocks."""
     if chunks is not None:
         return chunk_shape(chunks, blocks.shape)
     if isinstance(source, Array):

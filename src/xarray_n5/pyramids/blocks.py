@@ -1,4 +1,4 @@
-"""Levels of a pyramid as blocks of Dask, each read from whole chunks of the level before it."""
+"""Compute levels of a pyramid in Dask blocks, from whole chunks of the level before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.reduce import Method
 
 _MOST = 1 << 25
-"""The most bytes that a task reads of the level before, if one chunk does not need more: 32 MiB."""
+"""The most bytes that a task reads of the level before, unless one chunk needs more: 32 MiB."""
 
 
 def coarser_blocks(
@@ -38,15 +38,15 @@ def coarser_blocks(
     Parameters
     ----------
     finer
-        The level before it, as it will be stored when the blocks are computed.
+        The level before it, which is stored when the blocks are computed.
     step
-        By how much the level is coarser.
+        The factors of the level.
     shape, chunks
-        Its shape, and that of its chunks.
+        The level's shape, and that of its chunks.
     method
-        What becomes of a window.
+        How a window becomes a sample.
     token
-        What tells its values from others.
+        A string that distinguishes the level's values from others.
     """
     sides = _sides(finer, step, chunks)
     blocks = tuple(
@@ -56,24 +56,24 @@ def coarser_blocks(
     name = f"{label('coarser', finer.name)}-{token}"
     where = slices_of(blocks)
     return in_one_layer(
-        name, read_coarser, finer, where, blocks, finer.dtype, step=step, method=method
+        name, _read_coarser, finer, where, blocks, finer.dtype, step=step, method=method
     )
 
 
-def read_coarser(
+def _read_coarser(
     finer: Array, where: tuple[slice, ...], step: Sequence[int], method: Method
 ) -> np.ndarray:
-    """Return a part of the next level."""
+    """Read and reduce the windows of a part of the next level."""
     sides = zip(where, step, finer.shape, strict=True)
-    place = tuple(slice(w.start * f, min(w.stop * f, size)) for w, f, size in sides)
-    return reduce_windows(np.asarray(finer[place]), step, method)
+    windows = tuple(slice(w.start * f, min(w.stop * f, size)) for w, f, size in sides)
+    return reduce_windows(np.asarray(finer[windows]), step, method)
 
 
 def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of blocks: whole chunks of both levels, where those are not too large.
+    """Return the shape of blocks: whole chunks of both levels, unless they are too large.
 
-    Else whole chunks of the level that is written, and some of the other are read several times.
-    Blocks near to cubes share the fewest: whole chunks of both along some axes alone cost more.
+    Then whole chunks of the level that is written; some chunks of the other are read several times.
+    Blocks close to cubes share the fewest: whole chunks of both along some axes only cost more.
     """
     limit = min(_MOST, parse_bytes(config.get("array.chunk-size")))
     one = tuple(side * factor for side, factor in zip(chunks, step, strict=True))

@@ -1,4 +1,4 @@
-"""By how much each level of a pyramid is coarser than the one before it."""
+"""Compute the downsampling factors of each level of a pyramid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Step: TypeAlias = "int | Mapping[str, int] | Sequence[int]"
 """The factors of one level: one for all axes of space, by dimension, or (in a list) by axis."""
 
 _NEAR = math.sqrt(2)
-"""Up to how many times as long as the shortest voxel side another one is halved with it."""
+"""Voxel sides less than this many times as long as the shortest one are halved with it."""
 
 
 def steps_of(
@@ -41,37 +41,37 @@ def steps_of(
     shape, chunks
         The base level's shape, and that of its chunks.
     factors
-        A list with an item for each level; else the same for every level; None for the axes whose
-        voxels are shortest.
+        A list with an item for each level, or the same for every level; None to halve the axes
+        whose voxels are shortest.
     levels
-        How many levels; None for as many as it takes until one chunk holds a level.
+        The number of levels; None for as many as it takes until one chunk holds a level.
     partial
-        Whether windows at the ends that are not whole count.
+        Whether incomplete windows at the ends become samples.
 
     Raises
     ------
     ValueError
-        If an axis cannot be made coarser, or a level would be the one before.
+        If an axis cannot be made coarser, or a level would be the same as the one before.
     """
     if not shape:
-        raise ValueError("the array is one number and has no axes: no level of it can be coarser")
+        raise ValueError("the array is a scalar: it has no axes to make coarser")
     if isinstance(factors, Sequence):
         if levels is not None:
-            raise ValueError("factors is a list of all levels: levels= can only contradict it")
+            raise ValueError("factors lists all levels: leave levels= out")
         return list(_listed(geometry, shape, factors, partial=partial))
     if levels is not None and operator.index(levels) < 0:
-        raise ValueError(f"levels is {levels}; give how many coarser levels there are to be")
+        raise ValueError(f"expected a number of coarser levels as levels, got {levels}")
     same = None if factors is None else _by_axis(geometry, factors, "factors")
     if same is not None and set(same) == {1}:
         raise ValueError(
-            f"factors are {factors!r}, by which no level is coarser: give one of at least 2, and "
+            f"no level would be coarser with factors={factors!r}: give one of at least 2, and "
             "axes of space, or a number for each axis"
         )
     steps: list[tuple[int, ...]] = []
     spaced = [_is_space(axis) for axis in geometry.axes]
     if same is None and not any(spaced):
         names = [axis.name for axis in geometry.axes]
-        raise ValueError(f"none of the axes {names} is known to be one of space; give factors=")
+        raise ValueError(f"none of the axes {names} is known to be an axis of space; give factors=")
     sides = _sides(geometry, spaced)
     coarsened = spaced if same is None else [factor > 1 for factor in same]
     while len(steps) < levels if levels is not None else _is_large(shape, chunks, coarsened):
@@ -80,7 +80,7 @@ def steps_of(
         if set(step) == {1}:
             if levels is None:
                 break
-            raise ValueError(f"after {len(steps)} levels nothing is left to make coarser: {shape}")
+            raise ValueError(f"only {len(steps)} coarser levels are possible: the last has {shape}")
         steps.append(step)
         sides = [side * factor for side, factor in zip(sides, step, strict=True)]
         shape = coarse_shape(shape, step, partial=partial)
@@ -90,7 +90,7 @@ def steps_of(
 def _shortest(
     sides: Sequence[float], shape: Sequence[int], spaced: Sequence[bool]
 ) -> tuple[int, ...]:
-    """Return 2 for the axes that, when they are halved, bring voxels nearest to cubes, 1 else."""
+    """Return 2 for the axes to halve to bring voxels towards cubes, and 1 for the others."""
     able = [space and size > 1 for space, size in zip(spaced, shape, strict=True)]
     least = min((side for side, can in zip(sides, able, strict=True) if can), default=0.0)
     return tuple(
@@ -106,7 +106,7 @@ def _is_large(shape: Sequence[int], chunks: Sequence[int], coarsened: Sequence[b
 
 
 def _sides(geometry: Geometry, spaced: Sequence[bool]) -> list[float]:
-    """Return how long voxels are, in one unit where all axes of space have units of length."""
+    """Return the sides of voxels, in one unit if all axes of space have units of length."""
     units = [unit_of(axis.unit) for axis in geometry.axes]
     known = all(
         unit is not None and unit.quantity == "length"
@@ -132,18 +132,20 @@ def _listed(
                 isinstance(f, Mapping | Sequence) for f in factors
             )
             hint = (
-                f"; a list goes level by level, of axes give [{tuple(factors)}]" if several else ""
+                f"; a list has an item for each level, for each axis give [{tuple(factors)}]"
+                if several
+                else ""
             )
-            raise ValueError(f"{what} are {each!r}: it would be the level before it{hint}")
+            raise ValueError(f"{what} are {each!r}: it would not be coarser{hint}")
         for axis, size, factor in zip(geometry.axes, shape, step, strict=True):
             if factor > max(1, size):
-                raise ValueError(f"{what}: {axis.name!r} has {size} samples, less than {factor}")
+                raise ValueError(f"{what}: {axis.name!r} has {size} samples, fewer than {factor}")
         yield step
         shape = coarse_shape(shape, step, partial=partial)
 
 
 def _within(step: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return factors no larger than there are samples."""
+    """Limit factors to the number of samples."""
     return tuple(min(factor, max(1, size)) for factor, size in zip(step, shape, strict=True))
 
 
@@ -153,7 +155,7 @@ def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
     try:
         if isinstance(step, Mapping):
             if unknown := step.keys() - set(names):
-                raise ValueError(f"{what} are for {sorted(unknown)}, none of the axes {names}")
+                raise ValueError(f"{what} are for {sorted(unknown)}, expected some of {names}")
             found = tuple(operator.index(step.get(cast("str", name), 1)) for name in names)
         elif isinstance(step, Sequence):
             found = tuple(map(operator.index, step))
@@ -161,12 +163,12 @@ def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
             factor = operator.index(step)
             found = tuple(factor if _is_space(axis) else 1 for axis in geometry.axes)
     except TypeError:
-        raise ValueError(f"{what} are {step!r}; whole numbers are needed") from None
+        raise ValueError(f"expected whole numbers as {what}, got {step!r}") from None
     if len(found) != len(names) or min(found, default=1) < 1:
-        raise ValueError(f"{what} are {step!r}; {len(names)} numbers of at least 1 are needed")
+        raise ValueError(f"expected {len(names)} numbers of at least 1 as {what}, got {step!r}")
     for axis, factor in zip(geometry.axes, found, strict=True):
         if factor > 1 and axis.labels is not None:
-            raise ValueError(f"{what}: samples along {axis.name!r} have labels and stay apart")
+            raise ValueError(f"{what}: {axis.name!r} has labels, and cannot be downsampled")
     return found
 
 

@@ -1,4 +1,4 @@
-"""A pyramid that is planned: it is checked, then all its arrays are made, then filled in turn."""
+"""Plan pyramids: all levels are checked, then created, then filled one after another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.create import check_storable, completed
+from xarray_n5.arrays.create import completed
 from xarray_n5.arrays.group import create_group
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.overwrite import find_group
@@ -20,15 +20,16 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base
 from xarray_n5.pyramids.blocks import coarser_blocks
-from xarray_n5.pyramids.existing import (
+from xarray_n5.pyramids.overwrite import (
+    check_attributes,
     check_coordinates,
     check_images,
-    check_levels,
-    check_same,
+    check_not_begun,
     older_levels,
-    unfinished,
+    unfinished_pyramids,
 )
 from xarray_n5.pyramids.reduce import coarse_shape
+from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
@@ -45,93 +46,95 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
-    from xarray_n5.pyramids.base import Base
+    from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
 
-_KEYS = (
-    *("axes", "units", "resolution", "pixelResolution"),
-    *("scales", "downsamplingFactors", "multiscales"),
+_KEYS = frozenset(
+    {
+        *("axes", "units", "resolution", "pixelResolution"),
+        *("scales", "downsamplingFactors", "multiscales"),
+    }
 )
-"""Attributes of a group of N5's that describe a pyramid, and are replaced with it."""
+"""Attributes of a group in N5 that describe a pyramid, and are replaced with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pyramid:
-    """A pyramid that is to be written."""
+class PyramidPlan:
+    """The levels of a pyramid as they will be; nothing is written."""
 
-    base: Base
+    base: BaseLevel
     path: str
     """The group's path."""
     how: WriteOptions
     steps: Sequence[tuple[int, ...]]
-    """By how much each coarser level is coarser than the one before it."""
+    """The factors of each coarser level over the level before it."""
     method: Method
     compression: Compression
-    nodes: Sequence[ArrayContext]
-    """All levels as they will be, without attributes, the base level first."""
+    levels: Sequence[ArrayContext]
+    """All levels as dialects see them, without attributes, the base level first."""
     geometries: Sequence[Geometry]
 
     @property
     def names(self) -> list[str]:
-        """What the levels are called."""
-        return [f"s{number}" for number in range(len(self.nodes))]
+        """The names of the levels."""
+        return [f"s{number}" for number in range(len(self.levels))]
 
     @property
     def written(self) -> list[str]:
-        """What the levels that are written are called: the base level may be there."""
+        """The names of the levels that are written: the base level may exist."""
         return self.names if self.base.stored is None else self.names[1:]
 
+    @property
+    def token(self) -> str:
+        """A string that distinguishes the pyramid from all others."""
+        shapes = [level.shape for level in self.levels]
+        described = repr((self.geometries[0], self.how.dialect))
+        return tokenize(
+            self.base.token, self.method, list(self.steps), self.base.chunks, shapes, described
+        )
+
     def write(self) -> xr.DataTree:
-        """Check everything, create the group and the arrays, and fill them one after another."""
+        """Check everything, create the group and the levels, and fill them in turn."""
         how = self.how
-        marker = how.marker(self.path, self._token(), self.compression, len(self.names))
+        marker = how.marker(self.path, self.token, self.compression, len(self.names))
         began = marker.facts() if how.resume else None
         if began and began.get("done"):
             return resume_end(marker, began).compute()
-        group = find_group(self.path, how)
-        around, own = self._attributes()
-        old, gone = self._check_room(group, marker, around, again=began is not None)
-        self._check_described(group, around, own, gone, again=began is not None)
+        existing = find_group(self.path, how)
+        attributes, own = self._attributes()
+        old, stale = self._check_group(existing, marker, attributes, resumes=began is not None)
+        plans = self._plans(own, how.format.nested_layout if "multiscales" in attributes else None)
+        self._check_read_back(existing, attributes, own, stale, resumes=began is not None)
         self._check_source([*self.written, *old])
-        layout = how.format.nested_layout if "multiscales" in around else None
-        plans = self._plans(own, layout)
-        group = create_group(how.container, self.path, mode="a", format=how.format.name)
+        # Everything is checked.
+        group = create_group(how.container, self.path, mode="a")
         if how.mode == "w":
             for name in old:
                 del group[name]
-            for other in unfinished(marker):
+            for other in unfinished_pyramids(marker):
                 if other != marker:
                     other.end()
-        facts = {**provenance(), "pyramid": len(self.names)}
-        marker.begin({**facts, **(began or {})})
+        marker.begin({**provenance(), "pyramid": len(self.names), **(began or {})})
         complete_base(self.base.stored, own[0])
         transaction = Transaction(plans, marker).begin()
-        group.attrs.change(around, gone)
+        group.attrs.change(attributes, stale)
         return transaction.compute_in_turn()
 
-    def _token(self) -> str:
-        chunks = self.base.chunks
-        shapes = [node.shape for node in self.nodes]
-        told = (self.method, list(self.steps), chunks, shapes)
-        places = repr((self.geometries[0], self.how.dialect))
-        return tokenize(self.base.token, *told, places)
-
     def _plans(self, own: Sequence[Any], layout: Any) -> dict[str, WritePlan]:
-        """Return the checked writes of the levels by name; each reads the one before it."""
+        """Return the checked writes of the levels by name; each reads the level before it."""
         plans: dict[str, WritePlan] = {}
-        finer, steps = self.base.stored, iter([None, *self.steps])
+        finer, steps, token = self.base.stored, iter([None, *self.steps]), self.token
         dims = tuple(str(axis.name) for axis in self.base.geometry.axes)
-        for name, node, attributes in zip(self.names, self.nodes, own, strict=True):
+        for name, level, attributes in zip(self.names, self.levels, own, strict=True):
             step = next(steps)
             if name not in self.written:
                 continue
             blocks = self.base.blocks
             if step is not None and finer is not None:
-                token = f"{self._token()}-{name}"
                 blocks = coarser_blocks(
-                    finer, step, node.shape, self.base.chunks, self.method, token
+                    finer, step, level.shape, self.base.chunks, self.method, f"{token}-{name}"
                 )
             request = WriteRequest.of(
                 blocks,
@@ -148,79 +151,89 @@ class Pyramid:
             finer = plans[name].target
         return plans
 
-    def _check_room(
-        self, group: Group | None, marker: WriteMarker, around: Mapping[str, Any], *, again: bool
-    ) -> tuple[list[str], set[str]]:
-        """Return older levels and attributes that go; raise where there is no room.
+    def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the attributes of the group and of the levels."""
+        try:
+            return write_pyramid(
+                list(zip(self.levels, self.geometries, strict=True)), self.how.dialect
+            )
+        except ValueError as error:
+            raise MetadataError(f"{self._where}: {error}") from error
 
-        What N5's readers look for on a group may be a user's in other formats.
+    def _check_group(
+        self,
+        group: Group | None,
+        marker: WriteMarker,
+        attributes: Mapping[str, Any],
+        *,
+        resumes: bool,
+    ) -> tuple[list[str], set[str]]:
+        """Return the older levels and attributes that are removed.
+
+        Attributes that mean something to readers of N5 may be a user's in other formats.
         """
         if group is None:
             return [], set()
-        others = [other for other in unfinished(marker) if other != marker]
+        others = [other for other in unfinished_pyramids(marker) if other != marker]
         if others and self.how.resume:
-            said = others[0].facts() or {}
-            raise ResumeError(group.url, "", f"{said.get('began')} at {said.get('by')}")
+            facts = others[0].facts() or {}
+            raise ResumeError(group.url, "", f"{facts.get('began')} at {facts.get('by')}")
         check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
-        if not again:
-            begun = bool(others) or marker.facts() is not None
-            resume = bool(self.how.resume)
-            check_levels(group, self.written, self.how.mode, begun=begun, resume=resume)
         if self.how.mode == "w-":
+            if not resumes and (others or marker.facts() is not None):
+                check_not_begun(group, self.written)
             return [], set()
         check_images(group)
-        of_n5 = self.how.container.lists_x_first
-        keys = set(_KEYS if of_n5 else {"multiscales", *around}.intersection(_KEYS))
-        return older_levels(group, self.names, others), keys.intersection(group.attrs)
+        described = _KEYS
+        if not self.how.container.lists_x_first:
+            described = _KEYS & {"multiscales", *attributes}
+        return older_levels(group, self.names, others), set(described & group.attrs.keys())
+
+    def _check_read_back(
+        self,
+        group: Group | None,
+        attributes: Mapping[str, Any],
+        own: Sequence[Mapping[str, Any]],
+        stale: set[str],
+        *,
+        resumes: bool,
+    ) -> None:
+        """Raise if levels would be misread because of what the group has already."""
+        kept = {k: v for k, v in (group.attrs if group else {}).items() if k not in stale}
+        try:
+            if not resumes:
+                check_attributes(kept, attributes)
+            real = [dict(each) for each in own]
+            if self.base.stored is not None:
+                real[0] = factors_of_base(own[0]) | dict(self.base.attributes)
+            levels = [
+                replace(
+                    level, attributes=each, parents=({**kept, **attributes}, *level.parents[1:])
+                )
+                for level, each in zip(self.levels, real, strict=True)
+            ]
+            check_pyramid(levels, self.geometries, "the group's and the levels'")
+        except ValueError as error:
+            raise MetadataError(f"{self._where}: {error}") from error
+
+    def _check_source(self, names: Sequence[str]) -> None:
+        """Raise if the base level is computed from levels that are replaced."""
+        if self.how.mode == "w" and self.base.blocks is not None:
+            container = self.how.container
+            replaced = [container.identity(join(self.path, name)) for name in names]
+            check_independent(
+                self.base.blocks,
+                replaced,
+                exists=lambda: container.exists(container.node(self.path)),
+            )
 
     @property
     def _where(self) -> str:
         return join(self.how.container.url, self.path)
 
-    def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the attributes of the group and of the levels."""
-        try:
-            return write_pyramid(
-                list(zip(self.nodes, self.geometries, strict=True)), self.how.dialect
-            )
-        except ValueError as error:
-            raise MetadataError(f"{self._where}: {error}") from error
 
-    def _check_described(
-        self,
-        group: Group | None,
-        around: Mapping[str, Any],
-        own: Sequence[Mapping[str, Any]],
-        gone: set[str],
-        *,
-        again: bool,
-    ) -> None:
-        """Raise where levels would not read right with what the group has already."""
-        kept = {k: v for k, v in (group.attrs if group else {}).items() if k not in gone}
-        try:
-            if not again:
-                check_same(kept, around)
-            real = [dict(each) for each in own]
-            if self.base.stored is not None:
-                real[0] = factors_of_base(own[0]) | dict(self.base.attributes)
-            nodes = [
-                replace(node, attributes=each, parents=({**kept, **around}, *node.parents[1:]))
-                for node, each in zip(self.nodes, real, strict=True)
-            ]
-            check_pyramid(nodes, self.geometries, "the group's and the levels'")
-        except ValueError as error:
-            raise MetadataError(f"{self._where}: {error}") from error
-
-    def _check_source(self, names: Sequence[str]) -> None:
-        """Raise where what is to be written is read from what is replaced."""
-        if self.how.mode == "w" and self.base.blocks is not None:
-            store = self.how.store
-            places = [store.identity(join(self.path, name)) for name in names]
-            check_independent(self.base.blocks, places, exists=lambda: store.is_folder(self.path))
-
-
-def plan(
-    base: Base,
+def plan_pyramid(
+    base: BaseLevel,
     path: str,
     steps: Sequence[tuple[int, ...]],
     method: Method,
@@ -228,30 +241,52 @@ def plan(
     how: WriteOptions,
     *,
     partial: bool,
-) -> Pyramid:
-    """Return a pyramid as it will be.
+) -> PyramidPlan:
+    """Return the plan of a pyramid.
 
     Raises
     ------
     MetadataError
-        If the format cannot hold its arrays.
+        If the format cannot hold its levels.
     """
-    shapes = [base.shape]
-    for step in steps:
-        shapes.append(coarse_shape(shapes[-1], step, partial=partial))
-    ones = (1,) * len(base.shape)
-    factors = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=ones))
-    coarsened = [factor > 1 for factor in factors[-1]]
-    axes = tuple(
-        # Of an axis of which nothing is known, places count in samples of the base level.
-        replace(axis, scale=axis.step) if each else axis
-        for axis, each in zip(base.geometry.axes, coarsened, strict=True)
+    shapes = list(
+        accumulate(
+            steps,
+            lambda shape, step: coarse_shape(shape, step, partial=partial),
+            initial=base.shape,
+        )
     )
-    first = replace(base.geometry, axes=axes)
+    metadata = _metadata(base, path, compression, how)
+    context = replace(load_context(how.container, join(path, BASE), metadata), base=None)
+    levels = [
+        replace(context, path=join(path, f"s{number}"), shape=shape)
+        for number, shape in enumerate(shapes)
+    ]
+    return PyramidPlan(
+        base=base,
+        path=path,
+        how=how,
+        steps=steps,
+        method=method,
+        compression=metadata.compression,
+        levels=levels,
+        geometries=_geometries(base.geometry, steps, method),
+    )
+
+
+def _geometries(base: Geometry, steps: Sequence[tuple[int, ...]], method: Method) -> list[Geometry]:
+    """Return the geometry of each level, the base level first."""
+    ones = (1,) * base.ndim
+    factors = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=ones))
+    # Along an axis without a scale, positions are numbers of samples of the base level.
+    axes = [
+        replace(axis, scale=axis.step) if factor > 1 else axis
+        for axis, factor in zip(base.axes, factors[-1], strict=True)
+    ]
     centred = method != "nearest"
-    geometries = [
+    return [
         replace(
-            first,
+            base,
             axes=tuple(
                 axis.coarser(factor, centred=centred)
                 for axis, factor in zip(axes, each, strict=True)
@@ -259,36 +294,15 @@ def plan(
         )
         for each in factors
     ]
+
+
+def _metadata(base: BaseLevel, path: str, compression: Any, how: WriteOptions) -> ArrayMetadata:
+    """Return the metadata of the base level in the format, with a compression that this has."""
     where = join(how.container.url, path, BASE)
-    asked = compression != "same"
-    chosen = resolve(compression) if asked else base.compression or resolve("gzip")
-    plain = ArrayMetadata(
+    same = compression == "same"
+    chosen = base.compression or resolve("gzip") if same else resolve(compression)
+    metadata = ArrayMetadata(
         shape=base.shape, chunks=base.chunks, dtype=base.dtype, compression=chosen
     )
-    metadata = completed(how.format, plain, None, where)
-    if not asked:
-        metadata = _held(metadata, how, where)
-    check_storable(metadata, how.format, where)
-    nodes = [
-        load_context(how.container, join(path, f"s{number}"), replace(metadata, shape=shape))
-        for number, shape in enumerate(shapes)
-    ]
-    return Pyramid(
-        base=base,
-        path=path,
-        how=how,
-        steps=steps,
-        method=method,
-        compression=metadata.compression,
-        nodes=[replace(node, base=None) for node in nodes],
-        geometries=geometries,
-    )
-
-
-def _held(metadata: ArrayMetadata, how: WriteOptions, where: str) -> ArrayMetadata:
-    """Return metadata with gzip, which all formats have, where the format has not the source's."""
-    try:
-        how.format.check(metadata, where)
-    except MetadataError:
-        return replace(metadata, compression=resolve("gzip"))
-    return metadata
+    complete = with_fallback if same else completed
+    return complete(how.format, metadata, None, where)

@@ -1,6 +1,6 @@
-"""Windows of samples that become one sample: their mean, the most frequent, the first, an extreme.
+"""Reduce windows of samples: mean, mode, first, extremes.
 
-Windows begin at an array's first sample and stand side by side; at its ends they may hold less.
+Windows begin at an array's first sample, and lie side by side; at its ends they may hold less.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
 
 _LIMB = 32
-"""How many bits of long integers are summed at once."""
+"""The number of bits of long integers that are summed at once."""
 
 _AT_ONCE = 1 << 14
-"""How many windows of labels are looked at at once: so many stay in a processor's cache."""
+"""The number of windows of labels that are sorted at once, so that they stay in a CPU's cache."""
 
 _LONG = 8
-"""The bytes of an integer whose sums would not fit."""
+"""The number of bytes of an integer whose sums would overflow."""
 
 
 def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) -> np.ndarray:
@@ -37,15 +37,14 @@ def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) ->
     factors
         The sides of a window.
     method
-        "mean": of integers exact, and rounded to the nearest, halves to the even one, as
-        TensorStore does; of floats in double precision, NaN where there is one. "mode": the most
-        frequent, and of several the smallest. "nearest": the window's first, as it is. "max" and
-        "min": NaN where there is one.
+        "mean": exact for integers, rounded to the nearest, halves to even, as in TensorStore; in
+        double precision for floats, NaN if there is one. "mode": the most frequent value, and of
+        several the smallest. "nearest": the first sample. "max" and "min": NaN if there is one.
 
     Returns
     -------
     numpy.ndarray
-        Of the same type, with ``ceil(size / factor)`` samples along each axis.
+        An array of the same type, with ``ceil(size / factor)`` samples along each axis.
 
     Examples
     --------
@@ -68,7 +67,7 @@ def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) ->
 def coarse_shape(
     shape: Sequence[int], factors: Sequence[int], *, partial: bool = True
 ) -> tuple[int, ...]:
-    """Return how many windows there are along each axis, with `partial` also those not whole.
+    """Return the number of windows along each axis; `partial` counts incomplete ones, too.
 
     >>> coarse_shape((5, 4, 2), (2, 2, 2)), coarse_shape((5, 4, 2), (2, 2, 2), partial=False)
     ((3, 2, 1), (2, 2, 1))
@@ -83,13 +82,7 @@ def coarse_shape(
 
 
 def check_type(dtype: np.dtype[Any], method: Method) -> None:
-    """Raise where elements of a type cannot be reduced so.
-
-    Raises
-    ------
-    ValueError
-        Naming the type and what can be done.
-    """
+    """Raise ValueError if a method is not defined for a type."""
     kinds = {"mean": "iuf", "mode": "iufb", "nearest": "iufbc", "max": "iufb", "min": "iufb"}
     if dtype.kind not in kinds[method]:
         hint = "use 'mode' or 'nearest'" if dtype.kind == "b" else "use 'nearest', or convert it"
@@ -99,7 +92,7 @@ def check_type(dtype: np.dtype[Any], method: Method) -> None:
 def _parts(
     block: np.ndarray, factors: Sequence[int]
 ) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...], tuple[slice, ...]]]:
-    """Iterate over parts whose windows are all alike: where they are, the window, where it goes."""
+    """Iterate over parts with windows of one shape: source, window, and target."""
     sides = []
     for size, factor in zip(block.shape, factors, strict=True):
         count, rest = divmod(size, factor)
@@ -114,7 +107,7 @@ def _parts(
 def _folded(
     block: np.ndarray, window: Sequence[int], fold: np.ufunc, dtype: np.dtype[Any]
 ) -> np.ndarray:
-    """Return one number for each window, axis by axis: rows of the last axis stay together."""
+    """Fold windows axis by axis, so that memory is read in order."""
     for axis, side in enumerate(window):
         if side > 1:
             before = (slice(None),) * axis
@@ -152,7 +145,7 @@ def _mean(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
 
 
 def _long_mean(block: np.ndarray, window: Sequence[int], count: int) -> np.ndarray:
-    """Return means of numbers whose sums would not fit: of their upper and their lower halves."""
+    """Return means of numbers whose sums would overflow, from their upper and lower halves."""
     kind = block.dtype.type
     high = _folded(block >> kind(_LIMB), window, np.add, block.dtype)
     low = _folded(block & kind((1 << _LIMB) - 1), window, np.add, block.dtype)
@@ -164,7 +157,7 @@ def _long_mean(block: np.ndarray, window: Sequence[int], count: int) -> np.ndarr
 
 
 def _to_even(quotient: np.ndarray, rest: np.ndarray, count: int) -> np.ndarray:
-    """Return the nearest whole numbers, of two as near the even one."""
+    """Round to the nearest whole number, halves to even."""
     lacking = count - rest
     up = (rest > lacking) | ((rest == lacking) & (quotient & 1).astype(bool))
     nearest: np.ndarray = np.add(quotient, up, out=quotient)
@@ -172,7 +165,7 @@ def _to_even(quotient: np.ndarray, rest: np.ndarray, count: int) -> np.ndarray:
 
 
 def _mode(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
-    """Return the most frequent; only windows that are not all alike are looked at closely."""
+    """Return the most frequent values; only windows with different values are sorted."""
     result = _least(block, window)
     mixed = np.flatnonzero(result != _greatest(block, window))
     flat, ends = block.reshape(-1), result.reshape(-1)
@@ -191,12 +184,12 @@ def _mode(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
 
 
 def _longest_run(samples: np.ndarray) -> np.ndarray:
-    """Return what stands most often in each column of sorted rows, of several the smallest."""
+    """Return the most frequent value in each column of sorted rows, of several the smallest."""
     best: np.ndarray = samples[0].copy()
     run = np.ones(best.shape, np.min_scalar_type(len(samples)))
     most = run.copy()
     for before, row in itertools.pairwise(samples):
-        # NaNs are one value here: they stand last.
+        # All NaNs count as one value; they are sorted last.
         same = (row == before) | ((row != row) & (before != before))  # noqa: PLR0124
         run *= same
         run += 1

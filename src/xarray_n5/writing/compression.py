@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def with_fallback(
-    metadata: ArrayMetadata, form: Format, layout: Mapping[str, Any] | None, where: str
+    form: Format, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, where: str
 ) -> ArrayMetadata:
     """Complete an array's metadata, with gzip if the format does not have its compression.
 

@@ -1,0 +1,90 @@
+"""Whether a pyramid may be written into a group, and what it replaces there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.arrays.access import foreign_key, nodes_of
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.dialects.pyramids import images_in
+from xarray_n5.errors import NodeExistsError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.arrays.marker import WriteMarker
+
+_LEVEL = re.compile(r"s\d+")
+
+
+def unfinished_pyramids(marker: WriteMarker) -> list[WriteMarker]:
+    """Return the markers of all unfinished pyramids in a group."""
+    found = unfinished_writes(marker.store, marker.path)
+    return [each for each in found if "pyramid" in (each.facts() or {})]
+
+
+def check_not_begun(group: Group, levels: Collection[str]) -> None:
+    """Raise if levels exist of a pyramid that is unfinished."""
+    nodes = nodes_of(group, [name for name in levels if name in set(group)])
+    for name, node in nodes.items():
+        if isinstance(node, Array):
+            hint = "its pyramid is unfinished: use resume=True, or mode='w' to replace the levels"
+            raise NodeExistsError(group.url, name, "an array", hint)
+
+
+def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
+    """Raise if arrays are coordinates: they would be those of one level only."""
+    for name in sorted(set(group) & {dim for dim in dims if dim}):
+        hint = "it is a coordinate, and levels differ in size: choose another path for a copy"
+        raise NodeExistsError(group.url, name, "an array called like an axis", hint)
+
+
+def check_images(group: Group) -> None:
+    """Raise if the group describes images other than a pyramid of its levels."""
+    for image in images_in(group.attrs):
+        paths = [_path_of(each) for each in image["datasets"]]
+        if foreign := [path for path in paths if not _LEVEL.fullmatch(path)]:
+            hint = "delete the attribute 'multiscales', or choose another path"
+            raise NodeExistsError(group.url, "", f"an image of {foreign[0]!r}", hint)
+
+
+def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    """Raise if the group keeps other values of the attributes that are written."""
+    if clash := [key for key in written if kept.get(key, written[key]) != written[key]]:
+        raise ValueError(
+            f"the group has other {clash} already; mode='w' replaces what describes pyramids"
+        )
+
+
+def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMarker]) -> list[str]:
+    """Return the levels of older pyramids beyond the new ones (`names`), which are removed.
+
+    They are those that the group's attributes list, or that unfinished pyramids (`begun`) created;
+    other arrays may have such names, too.
+
+    Raises
+    ------
+    NodeExistsError
+        If one of them holds anything that is not its own.
+    """
+    listed = {_path_of(each) for image in images_in(group.attrs) for each in image["datasets"]}
+    counts = [int((marker.facts() or {}).get("pyramid", 0)) for marker in begun]
+    for key in ("scales", "downsamplingFactors"):
+        factors = group.attrs.get(key)
+        if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
+            counts.append(len(factors))
+    listed |= {f"s{number}" for number in range(max(counts, default=0))}
+    beyond = sorted(n for n in listed & set(group) - set(names) if _LEVEL.fullmatch(n))
+    levels = {n: node for n, node in nodes_of(group, beyond).items() if isinstance(node, Array)}
+    for name, level in levels.items():
+        if other := foreign_key(level):
+            hint = f"it holds {other!r}, which would be deleted with it; move that away first"
+            raise NodeExistsError(group.url, name, "an array with more in it", hint)
+    return list(levels)
+
+
+def _path_of(entry: Any) -> str:
+    return str(entry.get("path") if isinstance(entry, dict) else entry)
