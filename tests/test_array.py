@@ -199,9 +199,19 @@ def test_cached_chunks_are_read_once_and_forgotten_on_writing_and_refreshing() -
 
 
 def test_a_small_cache_keeps_no_more_than_it_may() -> None:
-    array = open_array(container(), "x", cache_bytes=300)
-    np.testing.assert_array_equal(array[...], VALUES)
-    assert sum(block.nbytes for block in array._cache.values()) <= 300
+    store = CountingStore()
+    array = create_array(store, "x", shape=(64,), dtype="u1", chunks=(2,))
+    array[...] = np.arange(64)
+    cached = open_array(store, "x", cache_bytes=4)
+    np.testing.assert_array_equal(cached[...], np.arange(64))
+    store.requests()
+    kept = 0
+    for chunk in reversed(range(32)):
+        assert cached[2 * chunk] == 2 * chunk
+        kept += not store.requests()
+    assert kept <= 2
+    assert cached[0] == 0
+    assert not store.requests()
 
 
 # Writing

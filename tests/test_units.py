@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xarray_n5.model.axes import kind_of
-from xarray_n5.model.units import _UNITS, canonical_unit, split_unit, unit_of, written_unit
+from xarray_n5.model.units import UNITS, canonical_unit, split_unit, unit_of, written_unit
 
 MICRO = ["um", "\u00b5m", "\u03bcm", "\u00c2\u00b5m", "\\u00B5m", "micron", "Microns", "micrometer"]
 
@@ -73,17 +73,17 @@ def pint() -> Any:
     return pytest.importorskip("pint").UnitRegistry()
 
 
-@pytest.mark.parametrize("word", sorted({unit.word for unit in _UNITS.values()}))
+@pytest.mark.parametrize("word", sorted({unit.word for unit in UNITS.values()}))
 def test_pint_agrees_on_words(word: str, pint: Any) -> None:
-    unit = _UNITS[word]
+    unit = UNITS[word]
     theirs = pint(word).to(BASES[unit.quantity]).magnitude
     assert math.isclose(theirs, unit.size, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize("unit", sorted({u.symbol for u in _UNITS.values()}))
+@pytest.mark.parametrize("unit", sorted({u.symbol for u in UNITS.values()}))
 def test_udunits_agrees_on_symbols(unit: str) -> None:
     cf_units = pytest.importorskip("cf_units")
-    known = _UNITS[unit]
+    known = UNITS[unit]
     # To UDUNITS an "in" is an inch, but "ft", "pc" and "mi" are other words.
     word = known.word if unit in {"ft", "yd", "mi", "pc"} else unit
     theirs = cf_units.Unit(word)

@@ -29,18 +29,18 @@ __all__ = [
     "ARRAY_EXPRESSIONS",
     "ArrayBlockwiseDep",
     "ArraySliceDep",
+    "DelayedReport",
     "GridSlices",
-    "Written",
-    "gather",
-    "gather_all",
     "get_scheduler",
     "getter",
     "in_one_layer",
     "label",
     "normalize_chunks",
+    "reduce_all",
     "side_of",
     "slices_of",
     "spell",
+    "tree_reduce",
 ]
 
 ARRAY_EXPRESSIONS = da.Array is not Array
@@ -140,14 +140,14 @@ def label(verb: str, name: str) -> str:
     return f"{verb}_{shown[:_LETTERS]}".rstrip("_")
 
 
-class Written(Delayed):
+class DelayedReport(Delayed):
     """The delayed report of a write, optimised like arrays, so that blocks fuse."""
 
     __slots__ = ()
     __dask_optimize__ = staticmethod(Array.__dask_optimize__)
 
 
-class Gathering(Layer):
+class TreeReduction(Layer):
     """Tasks that merge the results of an array's blocks into one.
 
     Parameters
@@ -213,24 +213,26 @@ class Gathering(Layer):
         return len(self.tasks)
 
 
-def gather(
+def tree_reduce(
     source: Array,
     chosen: Sequence[tuple[int, ...]] | None,
     merge: Callable[[list[Any]], Any],
     last: Callable[[list[Any]], Any],
     name: str,
-) -> Written:
+) -> DelayedReport:
     """Return the delayed result of `last` on the merged results of blocks."""
-    layer = Gathering(name, source.name, source.numblocks, chosen, merge, last)
-    return _written(name, layer, [source])
+    layer = TreeReduction(name, source.name, source.numblocks, chosen, merge, last)
+    return _delayed(name, layer, [source])
 
 
-def gather_all(parts: Iterable[Delayed], last: Callable[[list[Any]], Any], name: str) -> Written:
+def reduce_all(
+    parts: Iterable[Delayed], last: Callable[[list[Any]], Any], name: str
+) -> DelayedReport:
     """Return the delayed result of `last` on several delayed results."""
     several = list(parts)
-    return _written(name, {name: (last, [part.key for part in several])}, several)
+    return _delayed(name, {name: (last, [part.key for part in several])}, several)
 
 
-def _written(name: str, layer: Any, sources: Any) -> Written:
+def _delayed(name: str, layer: Any, sources: Any) -> DelayedReport:
     graph = HighLevelGraph.from_collections(name, layer, dependencies=sources)
-    return Written(name, graph)  # type: ignore[no-untyped-call]
+    return DelayedReport(name, graph)  # type: ignore[no-untyped-call]

@@ -114,7 +114,7 @@ def _spellings() -> Iterator[tuple[str, Unit]]:
         yield from ((text, unit) for text in (unit.symbol, unit.word, *more))
 
 
-_UNITS = dict(_spellings())
+UNITS = dict(_spellings())
 """Every spelling found in files (FORMATS: B0) and every word of OME-NGFF, and what it means."""
 
 
@@ -128,8 +128,8 @@ def unit_of(text: str | None) -> Unit | None:
         return None
     text = text.strip()
     # Abbreviations are case-sensitive (Mm, mm), whole words are not.
-    return _UNITS.get(text) or (
-        _UNITS.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
+    return UNITS.get(text) or (
+        UNITS.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
     )
 
 

@@ -13,7 +13,7 @@ from dask.base import compute
 
 from xarray_n5.arrays.access import io_of, renewed, write_chunks
 from xarray_n5.errors import ContainerNotVisibleError
-from xarray_n5.graph import ArraySliceDep, gather
+from xarray_n5.graph import ArraySliceDep, tree_reduce
 from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.writing.block_check import check_block
 from xarray_n5.writing.finish import finish
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.marker import WriteMarker
-    from xarray_n5.graph import Written
+    from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
     from xarray_n5.writing.write import Write
 
@@ -35,7 +35,7 @@ _TRUSTED = 2.0
 """The seconds for which a task on an object store trusts a marker that it has read."""
 
 
-def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> Written:
+def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> DelayedReport:
     """Return what computes the blocks that are still to be written, and writes them.
 
     Parameters
@@ -62,7 +62,7 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
     )
     chosen = None if left is None else left.blocks()
     last = functools.partial(finish, write=write, before=before)
-    return gather(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
+    return tree_reduce(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
 
 
 def write_block(
@@ -106,7 +106,7 @@ class _MarkerCheck:
         self.again = now + _TRUSTED
 
 
-def run(lazy: Written, writes: Iterable[Write]) -> Any:
+def run(lazy: DelayedReport, writes: Iterable[Write]) -> Any:
     """Compute writes; if that fails, stop the rest of their tasks before raising."""
     try:
         (found,) = compute(lazy)

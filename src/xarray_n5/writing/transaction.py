@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.graph import gather_all
+from xarray_n5.graph import reduce_all
 from xarray_n5.writing.completed import remember
 from xarray_n5.writing.finish import end
 from xarray_n5.writing.tasks import run, write_lazily
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
-    from xarray_n5.graph import Written
+    from xarray_n5.graph import DelayedReport
     from xarray_n5.writing.plan import WritePlan
 
 Report = xr.Dataset
@@ -63,7 +63,7 @@ class Transaction:
         reports = {name: self._run(_lazily(plan)) for name, plan in self.plans.items()}
         return _end(reports, self.marker, self._markers)
 
-    def delayed(self) -> Written:
+    def delayed(self) -> DelayedReport:
         """Write what is in memory, and return what computes the other writes and ends them."""
         now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
         later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
@@ -73,7 +73,7 @@ class Transaction:
         reports = replace(self, plans=now)._compute_part() if now else {}  # noqa: SLF001
         if not later:
             self.marker.end()
-            return gather_all([], functools.partial(_given, reports=reports), _name())
+            return reduce_all([], functools.partial(_given, reports=reports), _name())
         rest = replace(self, plans=later)
         markers = rest._markers  # noqa: SLF001
         if all(plan.write.planned for plan in later.values()):
@@ -91,12 +91,12 @@ class Transaction:
             marker.end(records=records)
         return reports
 
-    def _run(self, lazy: Written) -> Any:
+    def _run(self, lazy: DelayedReport) -> Any:
         return run(lazy, [plan.write for plan in self.plans.values()])
 
-    def _lazy(self, last: Callable[[dict[str, Any]], Any]) -> Written:
+    def _lazy(self, last: Callable[[dict[str, Any]], Any]) -> DelayedReport:
         named = functools.partial(_named, names=list(self.plans), last=last)
-        return gather_all(map(_lazily, self.plans.values()), named, _name())
+        return reduce_all(map(_lazily, self.plans.values()), named, _name())
 
 
 def resume_end(marker: WriteMarker, facts: Mapping[str, Any]) -> Transaction:
@@ -114,13 +114,13 @@ def compute_alone(plan: WritePlan) -> Report:
     return report
 
 
-def compute_each(transactions: Mapping[str, Transaction]) -> Written:
+def compute_each(transactions: Mapping[str, Transaction]) -> DelayedReport:
     """Return what computes transactions, each of which ends by itself."""
     named = functools.partial(_named, names=list(transactions), last=xr.DataTree.from_dict)
-    return gather_all([each.delayed() for each in transactions.values()], named, _name())
+    return reduce_all([each.delayed() for each in transactions.values()], named, _name())
 
 
-def _lazily(plan: WritePlan) -> Written:
+def _lazily(plan: WritePlan) -> DelayedReport:
     return write_lazily(plan.source, replace(plan.write, part=True), plan.before)
 
 
