@@ -19,14 +19,13 @@ def split_url(url: str, path: str = "") -> tuple[str, str]:
     >>> split_url("s3://bucket/a.n5/em/s0"), split_url("a.zarr", "em")
     (('s3://bucket/a.n5', 'em/s0'), ('a.zarr', 'em'))
     """
-    from xarray_n5.formats import FORMATS
+    from xarray_n5.formats import is_container_name
 
     if "::" in url or "?" in url:
         return url, path
-    suffixes = tuple(suffix for each in FORMATS.values() for suffix in each.suffixes)
     ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
     for end in reversed(ends):
-        if url[:end].endswith(suffixes):
+        if is_container_name(url[:end]):
             inner = (url[end:].strip("/"), path)
             return url[:end], "/".join(filter(None, inner))
     return url, path

@@ -23,11 +23,13 @@ class _Format(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name of a known format."""
-        from xarray_n5.formats import FORMATS
+        from xarray_n5.errors import MetadataError
+        from xarray_n5.formats import get_format
 
-        if value not in FORMATS:
-            self.fail(f"{value!r} is not one of {', '.join(FORMATS)}", param, ctx)
-        return value
+        try:
+            return get_format(value).name
+        except MetadataError as error:
+            self.fail(str(error), param, ctx)
 
     def shell_complete(
         self,

@@ -1,4 +1,4 @@
-"""Facts about chunks as xarray objects, with the chunk grid for their dimensions."""
+"""The public :func:`chunk_map`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def chunk_map(
     url: object, path: str = "", *, storage_options: Mapping[str, Any] | None = None
 ) -> xr.DataArray:
-    """Return which chunks of an array are stored, by one listing.
+    """Return which chunks of an array are stored, with one listing.
 
     Parameters
     ----------
@@ -33,9 +33,8 @@ def chunk_map(
     Returns
     -------
     xarray.DataArray
-        Booleans on the chunk grid, whose dimensions are called like the array's and count chunks;
-        with ``bytes`` (0 where there is none) and ``written`` (when; NaT where unknown) as
-        coordinates.
+        Booleans on the chunk grid, with the array's dimensions; the coordinates ``bytes`` (0 for
+        missing chunks) and ``written`` (the time, NaT if unknown).
 
     Raises
     ------

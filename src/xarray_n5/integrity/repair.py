@@ -1,4 +1,4 @@
-"""Damaged chunks are removed, so that they are written again."""
+"""The public :func:`repair`: remove damaged chunks so that they are written again."""
 
 from __future__ import annotations
 
@@ -41,33 +41,32 @@ def repair(
 ) -> xr.Dataset:
     """Remove damaged chunks, so that ``to_n5(..., resume=True)`` writes exactly these again.
 
-    Each chunk is read again right before it is removed: one that is whole by then stays, whatever
-    the report says of it.
+    Each chunk is read again before it is removed, and kept if it is intact by then.
 
-    The array is marked as one whose write goes on. Who resumes it vouches for giving the same
-    values: of a write that had ended, nothing is kept by which they could be told from others.
+    The array is marked as unfinished. A resumed write must have the same values: nothing stored
+    could verify that they are.
 
     Parameters
     ----------
     url, path, storage_options
         As in :func:`open_array`.
     report
-        What :func:`verify` found; by default it is asked to look deep.
+        The report of :func:`verify`; by default a deep one is made.
     how
-        "quarantine" moves damaged chunks into the folder ``.quarantine`` beside them; "remove"
-        removes them.
+        "quarantine" moves damaged chunks into the array's folder ``.quarantine``; "remove" deletes
+        them.
     missing
-        Whether chunks that are missing are to be written again, too.
+        Whether to mark missing chunks to be written again, too.
 
     Returns
     -------
     xarray.Dataset
-        The report, computed; its attribute ``repaired`` counts the chunks that were removed.
+        The computed report; its attribute ``repaired`` is the number of removed chunks.
 
     Raises
     ------
     NodeNotFoundError, MetadataError, ValueError
-        As in :func:`open_array`; if the report is about another array.
+        As in :func:`open_array`; also if the report is of another array.
     """
     check_option("how", how, "quarantine", "remove")
     array = open_array(url, path, mode="r+", storage_options=storage_options)
@@ -79,7 +78,7 @@ def repair(
         raise MetadataError(f"{array.url} holds {io_of(array).metadata.content.value}: read only")
     io = io_of(array)
     store, states = io.store, found["state"].to_numpy()
-    # A short chunk is what other programs leave where an array grew, unless its digest is known.
+    # Other programs leave short chunks where an array grew; only with digests are they damage.
     kinds = DAMAGED if found.attrs.get("digests") else DAMAGED - {"wrong-shape"}
     looked_at = _Look(array, kinds, *known_of(array, deep=True)[0])
     damaged = [index for index in _indices(np.isin(states, sorted(kinds))) if looked_at(index)[0]]
@@ -89,13 +88,13 @@ def repair(
     begun = [each for each in unfinished_writes(store, array.path) if each.token != REPAIRED]
     removed = 0
     for index in damaged:
-        # Somebody may have written the chunk since the report was made, or just now.
+        # The chunk may have been written since the report was made.
         still, data = looked_at(index)
         if not still or data is None:
             continue
         key = io.key(index)
         removed += 1
-        # In HDF5 a chunk that is removed stays, and would look as if it had been written.
+        # In HDF5 a removed chunk stays allocated, and would look written.
         forget(begun, (), tuple(range(place, place + 1) for place in index), array.chunks)
         if how == "quarantine":
             inner = key.removeprefix(f"{array.path}/" if array.path else "")
@@ -115,11 +114,11 @@ def _as_read(url: object, path: str, options: Mapping[str, Any] | None) -> Array
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Look at a chunk as it is stored now, and say whether it is to be removed."""
+    """Read a chunk again, and decide whether to remove it."""
 
     array: Array
     kinds: frozenset[str]
-    """The states in which a chunk is removed."""
+    """The states of chunks to remove."""
     digests: np.ndarray
     known: np.ndarray
 
@@ -135,7 +134,7 @@ def _indices(where: np.ndarray) -> list[Index]:
 
 
 def _mark(array: Array, chunks: list[Index]) -> None:
-    """Say which chunks are to be written again, but for those that unfinished writes see to."""
+    """Mark chunks to be written again, except those that unfinished writes will write."""
     store = io_of(array).store
     mark = WriteMarker(store=store, path=array.path, token=REPAIRED)
     others = [each.facts() for each in unfinished_writes(store, array.path) if each != mark]

@@ -1,4 +1,4 @@
-"""What is stored, chunk by chunk: whether it is there, whether it is whole, and mending it."""
+"""Report the state of each chunk: missing, intact, or damaged in some way."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DAMAGED = frozenset(_STATES[2:])
 _FACTS = np.dtype([("state", f"U{max(map(len, _STATES))}"), ("bytes", "i8"), ("digest", "u8")])
 
 _TOGETHER = 256
-"""How many chunks one task looks at."""
+"""The most chunks of one task."""
 
 _HEAD = 512
-"""How many bytes of a chunk tell what there is to be known without decoding it."""
+"""The first bytes of a chunk that a quick check reads."""
 
 
 def report(array: Array, *, deep: bool) -> xr.Dataset:
-    """Return in which state each chunk of an array is, lazily; see :func:`xarray_n5.verify`."""
+    """Return the state of each chunk of an array, lazily; see :func:`xarray_n5.verify`."""
     expected, attributes = known_of(array, deep=deep)
     box = whole_grid(array)
     dims = distinct(dims_of_grid(array), _FACTS.names or ())
@@ -49,7 +49,7 @@ def report(array: Array, *, deep: bool) -> xr.Dataset:
 
 
 def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the states that :func:`report` finds, and its attributes; few chunks need no Dask."""
+    """Return the states and the attributes of :func:`report`, without Dask for few chunks."""
     expected, attributes = known_of(array, deep=deep)
     if array.grid.size > _TOGETHER:
         return _looked_at(array, expected, deep=deep)["state"].compute(), attributes
@@ -58,12 +58,12 @@ def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-    """Return the digests, which of them there are, and what is to be said of the whole array."""
+    """Return the digests, which of them exist, and the attributes of the report."""
     counts = tuple(map(len, whole_grid(array)))
     digests = read_digests(array) if deep else None
     unfinished = unfinished_writes(io_of(array).store, array.path)
     for each in unfinished if digests else ():
-        # What is written now has its digests at the end.
+        # A running write stores its digests when it ends.
         side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
         if side is not None and digests is not None:
             digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
@@ -76,7 +76,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
 
 
 def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: bool) -> Any:
-    """Return the facts of all chunks, as a dask array."""
+    """Return the facts about all chunks as a Dask array."""
     counts = array.grid.counts
     blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
     return da.map_blocks(
@@ -85,7 +85,7 @@ def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: b
         ArraySliceDep(normalize_chunks(blocks, counts)),
         *(da.from_array(each, chunks=blocks) for each in expected),
         deep=deep,
-        name=f"verify_n5-{uuid.uuid4().hex}",  # what was found before may be different now
+        name=f"verify_n5-{uuid.uuid4().hex}",  # earlier results may be outdated
         dtype=_FACTS,
         meta=np.empty((0,) * array.ndim, _FACTS),
     )
@@ -106,7 +106,7 @@ def _look_at(
     *,
     deep: bool,
 ) -> np.ndarray:
-    """Return what is found of some chunks."""
+    """Return the facts about some chunks."""
     facts = np.zeros(expected.shape, _FACTS)
     start = tuple(side.start for side in where)
     indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
@@ -127,7 +127,7 @@ def _look_at(
 def decoded(
     array: Array, index: Index, data: bytes | None, wanted: int | None
 ) -> tuple[str, int, int]:
-    """Return a chunk's state, bytes and digest, having decoded it and compared it with `wanted`."""
+    """Decode a chunk, and return its state, size and digest; `wanted` is the expected digest."""
     if data is None:
         return "missing", 0, 0
     try:
@@ -156,12 +156,12 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
 
 
 def _damage(cause: BaseException | None) -> str:
-    """Return what a chunk suffers from that cannot be decoded."""
+    """Return the state of a chunk that cannot be decoded."""
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
 
 
 def _strays(array: Array) -> list[str]:
-    """Return the files beside an array's document that are none of its chunks, nor kept here."""
+    """Return the array's files that are neither documents, chunks nor hidden files of ours."""
     found, stored = [], False
     io = io_of(array)
     for key in io.container.walk(array.path):

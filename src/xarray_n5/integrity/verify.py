@@ -1,4 +1,4 @@
-"""The public :func:`verify`: of an array, or of all arrays in a container or a group."""
+"""The public :func:`verify`: check an array, or all arrays in a container or a group."""
 
 from __future__ import annotations
 
@@ -22,36 +22,35 @@ def verify(
     deep: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return in which state each chunk is: lazily, to be computed in parallel.
+    """Return the state of each chunk, lazily, to be computed in parallel.
 
     Parameters
     ----------
     url, path, storage_options
         As in :func:`open_array`; `path` names an array or a group, by default the container.
     deep
-        Whether chunks are decoded, and compared with the digests that ``to_n5(...,
-        checksums=True)`` kept; else their headers and sizes alone are looked at, which finds what
-        is cut off without compression or with blosc, and little else.
+        Whether to decode chunks and compare them with the digests of ``to_n5(...,
+        checksums=True)``; otherwise only headers and sizes are checked, which finds truncated
+        chunks without compression or with blosc, and little else.
 
     Returns
     -------
     xarray.Dataset or xarray.DataTree
         Of an array, on the chunk grid: ``state`` ("ok", "missing", "truncated", "undecodable",
-        "wrong-shape", "digest-differs"), ``bytes`` in the store, and ``digest``, the xxh64 of what
-        is read (0 where it was not). Among the attributes, ``stray`` lists files of the array that
-        are none of its chunks, ``unfinished`` writes that have not ended, and ``digests`` says
-        whether there are any. A chunk that was never written is "missing"; whether it should be
-        there only its writer knows.
+        "wrong-shape", "digest-differs"), ``bytes``, the stored size, and ``digest``, the xxh64 of
+        the elements (0 if they were not decoded). Of the attributes, ``stray`` lists files of the
+        array that are not chunks, ``unfinished`` its unfinished writes, and ``digests`` is whether
+        it has digests. A chunk that was never written is "missing", which need not be an error.
 
-        Of a group, a tree with such a node for each array in it, at its path in the group. The
-        attribute ``errors`` of the tree says, by path, why something in it cannot be read.
+        Of a group, a tree with such a node for each array in it, at its path in the group; its
+        attribute ``errors`` has the messages, by path, of nodes that cannot be read.
 
     Raises
     ------
     NodeNotFoundError
-        If there is nothing, or no array in the group.
+        If there is no node, or no array in the group.
     MetadataError
-        If the metadata of the array at `path` cannot be understood.
+        If the metadata of the array at `path` are invalid.
 
     Examples
     --------
@@ -72,7 +71,7 @@ def verify(
         else:
             errors[inner] = found.problem
     if not reports and not errors:
-        why = "there is nothing to verify: is that the right place?"
+        why = "there is nothing to verify; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
     tree = xr.DataTree.from_dict(reports)
     tree.attrs = {"group": walk.root.url, "errors": errors}
