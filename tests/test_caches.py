@@ -20,6 +20,7 @@ from xarray_n5 import (
     open_group,
     to_n5,
 )
+from xarray_n5.arrays.access import container_of
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore, fresh
 from xarray_n5.stores.retries import Retries
@@ -146,11 +147,11 @@ def test_what_was_remembered_decides_no_creation() -> None:
     group = open_group(store, cache_metadata=True)
     assert "zz" not in group
     create_array(store, "zz", shape=(9,), dtype="u1")
-    remembered: Any = group["a"]
+    remembered = container_of(group["a"]).store
     with pytest.raises(NodeExistsError):
-        create_array(remembered.container, "zz", shape=(5,), dtype="i1")
-    assert open_array(remembered.container, "zz", mode="r+").shape == (9,)
-    assert fresh(remembered.container) == store.fresh()
+        create_array(remembered, "zz", shape=(5,), dtype="i1")
+    assert open_array(remembered, "zz", mode="r+").shape == (9,)
+    assert fresh(remembered) == store.fresh()
 
 
 def test_a_signature_behind_a_cache_stays_behind_the_path(

@@ -45,7 +45,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
         head = "" if isinstance(walk.root, Array) else f"{found.path or '/'}: "
         if isinstance(found.node, Array):
             how: Literal["remove", "quarantine"] = "remove" if remove else "quarantine"
-            echo(f"{head}{_repair(walk.container, found.path, how, missing=missing)}")
+            echo(f"{head}{_repair(walk.container.fresh(), found.path, how, missing=missing)}")
         else:
             broken = True
             echo(f"{head}{format_error(found.problem)}")

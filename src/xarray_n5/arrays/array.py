@@ -300,7 +300,7 @@ class Array:
         Raises
         ------
         NodeNotFoundError
-            If the array is no longer there.
+            If the array does not exist any more.
         """
         self._io = self._io.refreshed()
         self._invalidate()

@@ -66,7 +66,7 @@ class NodeAttributes(MutableMapping[str, Any]):
         Raises
         ------
         MetadataError
-            If a value is no JSON, or a name is the format's own; nothing is written then.
+            If a value is not JSON, or a name is reserved by the format; nothing is written then.
         ReadOnlyError
             If the node is open for reading.
         """
@@ -105,7 +105,7 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises
     ------
     MetadataError
-        If a value is none that JSON has; NaN and infinity are not.
+        If a value is not JSON; NaN and infinity are not.
     """
     result = {}
     for key, value in attributes.items():

@@ -1,4 +1,4 @@
-"""The chunks of one array: keys to blocks, selections to and from many of them.
+"""Read and write the chunks of one array.
 
 Everything here is in C order. A `ChunkIO` is what a task carries: small, frozen, without handles.
 """
@@ -42,7 +42,7 @@ Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
 
 _IN_FLIGHT = 1 << 27
-"""How many bytes of chunks are under way at once, at most: 128 MiB."""
+"""The most bytes of chunks that are in flight at once: 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class ChunkIO:
         Raises
         ------
         NodeNotFoundError
-            If the array is no longer there.
+            If the array does not exist any more.
         """
         (node,) = self.container.nodes([self.path], verify=False)
         if isinstance(node, N5Error):
@@ -125,7 +125,7 @@ class ChunkIO:
         return self.container.get_chunk(self.path, self.metadata, index)
 
     def load(self, index: Index) -> np.ndarray | None:
-        """Return a chunk as it is stored, of any shape and byte order; None where it is not."""
+        """Return a chunk as it is stored, of any shape and byte order; None if it is not stored."""
         return self.decoded(index, self.container.get_chunk(self.path, self.metadata, index))
 
     def decoded(self, index: Index, data: bytes | None) -> np.ndarray | None:
@@ -140,12 +140,12 @@ class ChunkIO:
         except Varlength as error:
             url, key = self.container.url, self.key(index)
             raise VarlengthChunkError(url, key, str(error), error.elements) from error
-        except Exception as error:  # whatever a codec raises, it gets the chunk's name here
+        except Exception as error:  # any error of a codec gets the chunk's name here
             url, key = self.container.url, self.key(index)
             raise ChunkError("decode", url, key, _reason(error)) from error
 
     def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
-        """Return what a chunk's bytes hold, and whether that is as much as the array has there."""
+        """Return the block that a chunk's bytes hold, and whether it covers the chunk's extent."""
         stored = self.decoded(index, data)
         extent = self.metadata.grid.extent(index)
         whole = stored is not None and all(map(ge, stored.shape, extent))
@@ -220,7 +220,7 @@ class ChunkIO:
         done: Collection[Index] = (),
         prove: _Prove = None,
     ) -> Iterator[tuple[Index, np.ndarray, int]]:
-        """Write `values` where `axes` select, a chunk each time that one is asked for.
+        """Write `values` where `axes` select, one chunk for each item that is consumed.
 
         A chunk that the selection covers is not read; one that it cuts is read, merged and
         replaced; one that is `done` is skipped. `prove` raises where no more may be written.
@@ -277,7 +277,7 @@ class ChunkIO:
 
     @property
     def ahead(self) -> int:
-        """How many chunks are under way at once."""
+        """How many chunks are in flight at once."""
         return ahead_of(self.container, self.metadata)
 
     # All chunks
@@ -297,13 +297,13 @@ class ChunkIO:
 
     @property
     def token(self) -> tuple[object, ...]:
-        """What tells these chunks from others, the same in every process."""
+        """The identity of these chunks, the same in every process."""
         kind: Any = self.metadata.bare()
         return (self.identity, self.format.name, self.missing, repr(kind))
 
 
 def ahead_of(container: Container | Store, metadata: ArrayMetadata) -> int:
-    """Return how many chunks are under way at once: their bytes are held meanwhile.
+    """Return how many chunks are in flight at once: their bytes are held meanwhile.
 
     Bytes are bounded, not chunks: each round of requests costs as long as one request.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _GENERATIONS = 3
-"""How many groups around an array are looked at: those of a level, a timepoint, a setup."""
+"""How many groups around an array are read: those of a level, a timepoint, a setup."""
 
 _COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
 """The path of a level that has a base level beside it."""
@@ -33,7 +33,7 @@ _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 """Attributes of a group of levels."""
 
 _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
-"""What comes down from all groups above in Neuroglancer, where that is asked for."""
+"""Attributes that Neuroglancer inherits from all groups above."""
 
 
 def load_context(
@@ -100,7 +100,7 @@ def _within_groups(container: Container) -> tuple[Container, str, int]:
     try:
         several = top.nodes([*paths, join(paths[0], "s0")], verify=False)[:-1]
     except PermissionError:
-        return container, "", 0  # nothing says that those directories belong to a container
+        return container, "", 0  # those directories need not belong to a container
     depth = next((n for n, each in enumerate(several) if not _is_described(each)), count)
     if not depth or not (container.name.startswith("s") or _lists_levels(several[0])):
         return container, "", 0
@@ -117,14 +117,14 @@ def _lists_levels(node: Node | N5Error) -> bool:
 
 
 def over_base(node: ArrayContext, base: Metadata | None, path: str) -> ArrayContext:
-    """Return a coarser level with the base level beside it, if that is one."""
+    """Return a coarser level's context with that of its base level, if `base` is one."""
     if not isinstance(base, ArrayMetadata) or len(base.shape) != len(node.shape):
         return node
     return replace(node, base=node.other(path, base.attributes, base.shape))
 
 
 def inherited(parents: Sequence[Attributes]) -> Attributes:
-    """Return the nearest group's attributes with what comes down to it from those above."""
+    """Return the nearest group's attributes with those that it inherits."""
     merged: dict[str, object] = {}
     for attributes in reversed(parents[1:]):
         merged |= {key: attributes[key] for key in _INHERITED if key in attributes}

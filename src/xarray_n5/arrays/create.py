@@ -96,7 +96,7 @@ def create_array(
         The array's shape, in C order.
     dtype
         One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
-        of fixed size, and ``object`` for texts.
+        of fixed size, and ``object`` for strings.
     chunks
         The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
         `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
@@ -126,7 +126,7 @@ def create_array(
     NodeExistsError
         If something is there that `mode` does not allow to replace.
     MetadataError
-        If the format cannot hold the array, or what is there does not agree.
+        If the format cannot hold the array, or the existing array does not agree.
     """
     return plan_array(
         url,
@@ -229,7 +229,7 @@ def chunk_shape(
 
 
 def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
-    """Return whole numbers, one of which may stand alone for so many `times`."""
+    """Return whole numbers; a single one is repeated so many `times`."""
     try:
         if np.ndim(value) == 0:  # type: ignore[arg-type]
             return (operator.index(value),) * times  # type: ignore[arg-type]
@@ -258,9 +258,9 @@ def completed(
     where: str,
     there: ArrayMetadata | None = None,
 ) -> ArrayMetadata:
-    """Return an array's metadata with the layout that is asked for; errors name the array.
+    """Return an array's metadata with a layout; errors name the array.
 
-    What it gets by default hangs on its attributes, also on those of the array that is `there`.
+    The default layout depends on the attributes, also on those of the array that is `there`.
     """
     before = there.attributes if there else {}
     whole = replace(metadata, attributes={**before, **metadata.attributes})

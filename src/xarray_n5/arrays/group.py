@@ -39,8 +39,8 @@ _LISTED, _SHOWN = 200, 1000
 class Group(Mapping[str, "Array | Group"]):
     """A group in a container, as :func:`open_group` and :func:`create_group` return it.
 
-    A mapping of names to the arrays and groups in it; names may be paths. It holds no cache:
-    each look is at what the container holds now.
+    A mapping of names to the arrays and groups in it; names may be paths. Nothing is cached: each
+    access reads what the container holds now.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def url(self) -> str:
-        """The container's place and the group's path in one."""
+        """The container's location and the group's path in one."""
         return join(self._container.url, self.path)
 
     @property

@@ -36,7 +36,7 @@ Rows: TypeAlias = "list[tuple[str, str]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayInfo:
-    """The facts of an array when it was looked at."""
+    """The facts of an array at one time."""
 
     url: str
     path: str
@@ -122,7 +122,7 @@ class ArrayInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
-    """The facts of a group, and of the nodes in it, when it was looked at."""
+    """The facts of a group, and of the nodes in it, at one time."""
 
     url: str
     path: str

@@ -1,4 +1,4 @@
-"""Chunks that others write while a write is unfinished: it must not take them for its own."""
+"""Invalidate what writes have recorded of chunks that change by other means."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def prepare(
 ) -> None:
     """Prepare an array for chunks to change by other means than `to_n5`.
 
-    Digests would call damaged what was meant so: they are removed. Unfinished writes would take
-    the chunks for their own when they are resumed: they write them again. Two requests, however
-    many chunks there are.
+    Digests are removed: they would report the new chunks as damaged. Unfinished writes write the
+    chunks again when they are resumed. Two requests, however many chunks there are.
     """
     folder = join(path, DIGESTS)
     if any(store.list(folder)):
@@ -72,7 +71,7 @@ def forget(
 
 
 def box_of(facts: Mapping[str, Any], chunks: tuple[int, ...]) -> Box | None:
-    """Return the chunks that an unfinished write is about; None where it does not say."""
+    """Return the chunks of an unfinished write; None if its marker does not name them."""
     try:
         return tuple(map(touched, facts["start"], facts["shape"], chunks))
     except (KeyError, TypeError):

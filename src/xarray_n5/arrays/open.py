@@ -48,18 +48,18 @@ def open_array(
     mode
         "r" for reading, "r+" for writing too.
     storage_options
-        What fsspec's filesystem takes.
+        Options of fsspec's filesystem.
     format
-        The container's format; found out by default.
+        The container's format; detected by default.
     metadata
         Members of ``attributes.json`` (in N5 order) that the array must have exactly.
     assume_metadata
-        Read no metadata at all, but take `metadata` for true; what it does not say is as
+        Read no metadata at all, but rely on `metadata`; members that it lacks are as
         :func:`create_array` would choose it. A false assumption damages data.
     axis_order
-        "F" turns the array round: axes in the order of ``dimensions``, as in Java.
+        "F" reverses the order of axes: that of ``dimensions``, as in Java.
     missing
-        "fill": a chunk that is not stored reads as zeros. "error": it raises.
+        "fill": a chunk that is not stored reads as the fill value. "error": it raises.
     cache_bytes
         How many bytes of decoded chunks are kept for the next read.
     label_multisets
@@ -76,9 +76,9 @@ def open_array(
     Raises
     ------
     NodeNotFoundError
-        If there is no array.
+        If there is no array at `path`.
     MetadataError
-        If its metadata cannot be understood, or is not what `metadata` says.
+        If its metadata cannot be understood, or differs from `metadata`.
     """
     check_option("mode", mode, "r", "r+")
     options = OpenOptions(

@@ -1,4 +1,4 @@
-"""How arrays are opened: the options of `open_array`, checked, and the handle that they make."""
+"""The options with which arrays are opened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LabelMultisets: TypeAlias = Literal["error", "argmax"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOptions:
-    """How arrays are opened, by a function or by the group that they are in."""
+    """The checked options of `open_array`, or those of the group that arrays are opened from."""
 
     writable: bool = False
     axis_order: AxisOrder = "C"
@@ -40,7 +40,7 @@ class OpenOptions:
         check_option("edge_chunks", self.edges, "truncate", "pad")
 
     def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
-        """Return the array at `path`, opened so."""
+        """Return the array at `path`, opened with these options."""
         if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
             metadata = replace(metadata, dtype=np.dtype(np.uint64))
         chunks = ChunkIO(

@@ -1,4 +1,4 @@
-"""Selection of points: each chunk that holds any is read once."""
+"""Read points: each chunk that holds any is read once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_points(chunks: ChunkIO, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
-    """Return what index arrays that are broadcast together select, with slices among them.
+    """Return the elements at points: index arrays that are broadcast together, and slices.
 
     Parameters
     ----------

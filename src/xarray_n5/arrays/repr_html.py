@@ -1,6 +1,6 @@
-"""Pieces of HTML that look right in dark and light pages, and need nothing from elsewhere.
+"""Pieces of HTML for dark and light pages, without external resources.
 
-Text comes from files, so all of it is escaped here, and no caller does it.
+Strings come from files: all of them are escaped here, and callers do not do it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LONGEST = 200
-"""How many letters of a text are shown."""
+"""How many characters of a string are shown."""
 
 _CELL = "text-align: left; vertical-align: top; padding: 0 1em 0 0; white-space: pre-wrap"
 
@@ -22,7 +22,7 @@ _FAINT = "opacity: 0.65; font-weight: normal"
 
 
 def shorten(text: str) -> str:
-    """Return a text, or its beginning.
+    """Return a string, or its beginning.
 
     >>> len(shorten("a" * 1000))
     200
@@ -31,7 +31,7 @@ def shorten(text: str) -> str:
 
 
 def text(words: str, *, faint: bool = False) -> str:
-    """Return a text that is taken for no markup.
+    """Return a string as HTML, escaped.
 
     >>> text("<b>"), text("of 3", faint=True)
     ('&lt;b&gt;', '<span style="opacity: 0.65; font-weight: normal">of 3</span>')
@@ -41,7 +41,7 @@ def text(words: str, *, faint: bool = False) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """Return a table of texts; the first of each row is what the others are about."""
+    """Return a table of strings; the first of each row is its heading."""
     lines = [_row(["th"] * len(head), head)] if head else []
     lines += [_row(["th", *["td"] * (len(row) - 1)], row) for row in rows]
     return f'<table style="margin: 0">{"".join(lines)}</table>' if lines else ""
@@ -65,7 +65,7 @@ def side_by_side(*parts: str) -> str:
 
 
 def titled(title: str, body: str) -> str:
-    """Return HTML under a title, a text."""
+    """Return HTML under a title."""
     return f"<div><strong>{text(title)}</strong>{body}</div>"
 
 

@@ -1,4 +1,4 @@
-"""Reads and writes by several threads: codecs and files let others run meanwhile."""
+"""Read and write with several threads: codecs and files release the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _making = threading.Lock()
 def threads_for(chunks: int, nbytes: int) -> int:
     """Return how many threads are to read or write so many chunks of so many bytes each.
 
-    Only one in threads that are no main ones: Dask's tasks are many already, and so are those of
-    whoever starts threads. For small chunks one is quicker, since they take turns in Python.
+    Only one outside the main thread: Dask, and others who start threads, run many tasks already.
+    For small chunks one thread is faster, since threads take turns in Python.
     """
     if chunks < 2 or nbytes < _WORTH or threading.current_thread() is not threading.main_thread():  # noqa: PLR2004
         return 1
@@ -62,7 +62,7 @@ def spread(
             future.cancel()
         for future in running:
             if not future.cancelled():
-                future.exception()  # nobody writes into the result any more
+                future.exception()  # so that nothing writes into the result any more
 
 
 def _executor() -> ThreadPoolExecutor:

@@ -1,4 +1,4 @@
-"""Selections out of and into the chunks of one array, in batches or by several threads."""
+"""Read and write selections of one array's chunks, in batches or with several threads."""
 
 from __future__ import annotations
 

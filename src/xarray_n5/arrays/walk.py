@@ -1,4 +1,4 @@
-"""What is below a node, one after another: what cannot be read is told, and the walk goes on."""
+"""Walk over the nodes below a group; nodes that cannot be read are reported, not raised."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Container
 
 _CHUNK = re.compile(r"\d+([./]\d+)*")
-"""What chunks, and the directories that they are in, are called."""
+"""Names of chunks, and of the directories that they are in."""
 
 _DEPTH = 32
-"""How many axes arrays have at most; numpy has as many."""
+"""The most axes of an array that are followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something below a group."""
+    """A node, or something else, below a group."""
 
     path: str
-    """Where it is in the container."""
+    """Its path in the container."""
     node: Array | Group | None
-    """What it is; None of what is no node, or cannot be read."""
+    """The node; None if it is not a node, or cannot be read."""
     problem: str = ""
     """Why there is no node."""
     broken: bool = False
-    """Whether that is damage; else it is something that is opened by itself."""
+    """Whether it is damaged; otherwise it is a container that is opened separately."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A container, seen by its groups."""
+    """A walk over a container."""
 
     container: Container
     root: Array | Group
@@ -63,7 +63,7 @@ class Walk:
         *,
         whole: bool = False,
     ) -> Walk:
-        """Return a walk that begins at a place; metadata are read once, or `whole` in batches."""
+        """Return a walk that begins at a node; metadata are read once, or `whole` in batches."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnfinishedWriteWarning)  # who walks reports them
             root = open_node(url, path, storage_options=options, missing="error", whole=whole)
@@ -108,7 +108,7 @@ class Walk:
         return Found(node.path, node)
 
     def arrays(self) -> Iterator[Found]:
-        """Iterate over all arrays, and over what is no node, but no groups."""
+        """Iterate over all arrays, and over everything that is not a node."""
 
         def below(found: Found) -> Iterator[Found]:
             if found.node is None or isinstance(found.node, Array):

@@ -33,9 +33,9 @@ def describe(
 ) -> tuple[ArrayMetadata, set[str]]:
     """Return an array's metadata with attributes for its axes, and attributes that are to go.
 
-    Where the array that is there says the same already, nothing changes. What it says of other
-    places goes. What the groups around say may speak louder than the default attributes; then
-    COSEM's ``transform`` is written, too, which is heard before all others.
+    Where the existing array describes the same axes, nothing changes; attributes that contradict
+    the new axes are removed. Attributes of the groups around may take precedence over the default
+    ones; then COSEM's ``transform`` is written, too, which takes precedence over all others.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def describe(
     Raises
     ------
     MetadataError
-        If the axes cannot be told, or other attributes contradict them all the same.
+        If no dialect can describe the axes, or other attributes contradict them nevertheless.
     """
     if axes is None:
         return metadata, set()
@@ -66,7 +66,7 @@ def describe(
     stays = _quietly(node)
     if there is not None and dialect is None:
         if _untold(geometry) and stays[0].placed:
-            # Names alone do not move what is there, nor turn it round.
+            # Names alone neither move existing axes nor reverse them.
             _check(where, geometry, stays[0])
             return metadata, set()
         if not diff(geometry, stays[0]) and not stays[1]:
@@ -118,7 +118,7 @@ def _check(where: str, geometry: Geometry, found: Geometry) -> None:
 
 
 def _quietly(node: ArrayContext) -> tuple[Geometry, list[str]]:
-    """Return what is heard of a node, and what is odd of it, without warnings."""
+    """Return the geometry of a node, and what is odd about it, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return resolve_geometry(node)

@@ -86,7 +86,7 @@ def dump(documents: Mapping[str, Any], members: Mapping[str, Any] | None = None)
 
 
 def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
-    """Return what documents hold; those that are missing or corrupt are left out."""
+    """Return the members of documents; missing and corrupt ones are left out."""
     found: dict[str, Any] = {}
     for name, data in stored.items():
         with suppress(*ODD):

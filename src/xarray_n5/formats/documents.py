@@ -41,23 +41,6 @@ def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> 
     return several
 
 
-def get_safe_documents(
-    store: Store, paths: Sequence[str], form: KeyedFormat
-) -> list[Documents | UnsafePathError]:
-    """Return the documents of each node, or why they are not read: one must not hide the others."""
-    try:
-        return list(get_all_documents(store, paths, form))
-    except UnsafePathError:
-        return [_documents_or_error(store, path, form) for path in paths]
-
-
-def _documents_or_error(store: Store, path: str, form: KeyedFormat) -> Documents | UnsafePathError:
-    try:
-        return get_documents(store, path, form)
-    except UnsafePathError as error:
-        return error
-
-
 def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> None:
     """Read documents of nodes, and hints at unfinished writes, into a cache: one batch."""
     if isinstance(store, CachedStore) and store.batch > 1:

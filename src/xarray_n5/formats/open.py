@@ -38,7 +38,7 @@ def open_container(
     """Open a container to write into; return it, and the normalised path of a node in it.
 
     Its format is the given one, that of its root, or, of a new container, that of its name; N5
-    otherwise. A container is returned as it is, but without caches.
+    otherwise. A container is returned as it is, caches included.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def open_container(
         If it cannot hold the format, or a new container is called like a file of another kind.
     """
     if isinstance(url, CONTAINERS):
-        return url.fresh(), url.format.normalize_path(path)
+        return url, url.format.normalize_path(path)
     store, path = _find_store(url, path, storage_options, format)
     return KeyedContainer(fresh(store), format_to_write(store, format)), path
 
@@ -73,11 +73,10 @@ def find_node(
         Whether the container reads metadata and listings once.
     """
     if isinstance(url, CONTAINERS):
-        container = url.fresh() if writable else url
-        node = container.node(container.format.normalize_path(path))
+        node = url.node(url.format.normalize_path(path))
         if not writable:
-            _warn_unfinished(container.store, node)
-        return container, node
+            _warn_unfinished(url.store, node)
+        return url, node
     store, path = _find_store(url, path, storage_options, format)
     store = fresh(store) if writable else CachedStore(store) if cached else store
     ahead = _look_ahead(store, path, format)

@@ -16,10 +16,10 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from xarray_n5.errors import N5Error, NodeNotFoundError
+from xarray_n5.errors import N5Error, NodeNotFoundError, UnsafePathError
 from xarray_n5.formats.documents import (
     get_all_documents,
-    get_safe_documents,
+    get_documents,
     prefetch_documents,
     where,
 )
@@ -38,7 +38,7 @@ _GROUPS = re.compile(r"(?:.*/)?(?:setup\d+|timepoint\d+|t\d{5,})")
 """Paths of BigDataViewer's groups."""
 
 _VIEWS = re.compile(r"timepoint\d+")
-"""Names of groups of BigDataViewer, be there a document or not."""
+"""Names of groups of BigDataViewer, with and without a document."""
 
 _OF_GROUPS = frozenset(
     {"multiScale", "multiscales", "scales", "saved_completely", "ome", "Bigstitcher-Spark"}
@@ -46,13 +46,13 @@ _OF_GROUPS = frozenset(
 """Attributes that describe what is in a group."""
 
 _PROBES = ("timepoint0", "s0", "0")
-"""What is looked for where a listing is not to be had, or would be long."""
+"""Names that are tried where a listing is refused, or would be long."""
 
 _LONG = 4096
 """How many entries a directory may have to be listed."""
 
 _MOST = 64
-"""How many names in a directory are looked at."""
+"""How many names in a directory are checked."""
 
 _DEPTH = 3
 """How many directories without documents may lie between a group and the first node in it."""
@@ -107,15 +107,25 @@ def not_an_array(store: Store, form: KeyedFormat, path: str) -> NodeNotFoundErro
 
 def read_nodes(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[Node | N5Error]:
     """Return the nodes at several paths as their documents describe them, or why they do not."""
+    try:
+        several = get_all_documents(store, paths, form)
+    except UnsafePathError:
+        return [_read_alone(store, form, path) for path in paths]
     found: list[Node | N5Error] = []
-    for path, documents in zip(paths, get_safe_documents(store, paths, form), strict=True):
+    for path, documents in zip(paths, several, strict=True):
         try:
-            if isinstance(documents, N5Error):
-                raise documents
             found.append(described(store, form, path, documents))
         except N5Error as error:
             found.append(error)
     return found
+
+
+def _read_alone(store: Store, form: KeyedFormat, path: str) -> Node | N5Error:
+    """Return a node, or why it cannot be read: one unsafe path must not hide the others."""
+    try:
+        return described(store, form, path, get_documents(store, path, form))
+    except N5Error as error:
+        return error
 
 
 def described(store: Store, form: KeyedFormat, path: str, documents: Documents) -> Node:
@@ -195,7 +205,7 @@ def _array(claim: Node) -> ArrayMetadata:
 
 
 def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Listing | None]:
-    """Return what is in each directory; None where that cannot be told, or would be long."""
+    """Return the listing of each directory; None where that is refused, or would be long."""
     short = [claim.path for claim in claims if _entries(form, _array(claim)) <= _LONG]
     try:
         found = dict(zip(short, store.list_many(short), strict=True)) if short else {}

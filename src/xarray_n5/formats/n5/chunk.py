@@ -34,7 +34,7 @@ _FEW_LISTS, _ELEMENT, _RATIO = 1 << 22, 1 << 10, 32
 
 
 def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-    """Return a chunk's elements as an array of the shape that its header tells.
+    """Return a chunk's elements as an array of the shape in its header.
 
     The result is a view of the decoded bytes, in their order, read-only or not.
 
@@ -74,12 +74,12 @@ def _usual(chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[bytes, int, n
 
 
 def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-    """Return the shape that a chunk's header tells, as far as its size allows for that.
+    """Return the shape in a chunk's header, if its size allows for that.
 
     Raises
     ------
     EOFError
-        If the file is too small for what its header, or the compression's, tells.
+        If the file is too small for its header, or for the compression's.
     ValueError
         If the header is none.
     """
@@ -106,7 +106,7 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
 
 
 def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
-    """Return the mode, the shape, the number of elements where it is given, the payload's place."""
+    """Return the mode, the shape, the number of elements if given, and the payload's offset."""
     if not data:
         raise EOFError(
             "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
@@ -160,7 +160,7 @@ def _legacy_header(
     size = math.prod(shape) * metadata.dtype.itemsize
     try:
         decoded = metadata.compression.decode(data[4 * ndim :], size)
-    except Exception:  # noqa: BLE001 - whatever a codec raises, the guess was wrong
+    except Exception:  # noqa: BLE001 - any error of a codec means a wrong guess
         return None
     return (_DEFAULT, shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
 

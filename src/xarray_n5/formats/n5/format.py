@@ -49,11 +49,11 @@ _REQUIRED = ("dimensions", "blockSize", "dataType")
 _STRUCTURAL = frozenset({*_REQUIRED, "compression", "compressionType", "n5"})
 
 VERSION = "2.0.0"
-"""What new containers say: every Java release opens it; a later one would lock some out."""
+"""The version of new containers, which every Java release opens; a later one would not be."""
 
 _NEWEST = 4
 _MOST_AXES = 64
-"""How many numpy has."""
+"""NumPy's limit."""
 
 _MAX_BYTES = (1 << 31) - 1
 """The size of a chunk that Java can still hold (README: "cannot be larger than 2GB")."""
@@ -166,7 +166,7 @@ class N5:
         }
 
     def check_container(self, documents: Documents, where: str) -> None:
-        """Warn where the root's ``n5`` names a major version that nobody had written yet."""
+        """Warn where the root's ``n5`` names a major version that is not known yet."""
         version = _parse(documents, where).get("n5")
         found = re.match(r"\d{1,9}", version) if isinstance(version, str) else None
         if found and int(found.group()) > _NEWEST:
@@ -198,12 +198,12 @@ class N5:
         return _array(members, where)
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:  # noqa: ARG002
-        """Return a chunk's place: its index with the first dimension first (README, item 5)."""
+        """Return a chunk's key: its index with the first dimension first (README, item 5)."""
         # An array without dimensions has one chunk, which TensorStore calls "0".
         return "/".join(map(str, reversed(index))) if index else "0"
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
-        """Return the index that a chunk's place means, or None where it is no such place."""
+        """Return the index of a chunk's key, or None if it is not one."""
         return index_of(key.split("/")[::-1], len(metadata.shape))
 
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
@@ -211,7 +211,7 @@ class N5:
         return n5_chunk.decode(metadata, data)
 
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape that a chunk's header tells."""
+        """Return the shape in a chunk's header."""
         return n5_chunk.peek(metadata, head, size)
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
@@ -227,7 +227,7 @@ def _parse(documents: Documents, where: str) -> dict[str, Any]:
     try:
         text = document.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # Java takes the platform's charset where nobody tells it another.
+        # Java uses the platform's charset unless it is configured otherwise.
         text = document.decode("latin-1")
     return parse_object(text, where)
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a ``.zarray`` says of the way in which chunks are stored."""
+    """The members of a ``.zarray`` that define how chunks are stored."""
 
     dtype: np.dtype[Any]
     """The type of a stored element, in its byte order."""
     order: str = "C"
     """Whether the last axis is that along which elements are neighbours, or the first ("F")."""
     separator: str = "."
-    """What stands between the numbers of a chunk's key."""
+    """The separator of the numbers in a chunk's key."""
     filters: tuple[str, ...] = ()
     """The configurations of filters, in the order in which they encode."""
     filled: bool = True
@@ -57,7 +57,7 @@ def chain_of(metadata: ArrayMetadata) -> Chain:
 
 
 def _check_texts(elements: np.ndarray) -> None:
-    """Raise where an object is no text."""
+    """Raise where an object is not a string."""
     for each in elements:
         if not isinstance(each, str):
             raise TypeError(f"{each!r} is no text, as all objects must be; convert it with str()")

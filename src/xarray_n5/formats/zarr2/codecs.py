@@ -27,7 +27,7 @@ def parse_compressor(config: Any, where: str) -> Compression:
     Raises
     ------
     MetadataError
-        If it is no configuration.
+        If it is not a configuration.
     UnknownCompressionError
         If it is not known.
     """

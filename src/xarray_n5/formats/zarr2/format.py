@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _MOST_AXES = 64
-"""How many numpy has."""
+"""NumPy's limit."""
 
 _ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
 
@@ -57,7 +57,7 @@ class Zarr2:
         return plain_path(path)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
-        """Return the members of ``.zarray`` that say how chunks are stored."""
+        """Return the members of ``.zarray`` that define how chunks are stored."""
         members = _members(metadata, "")
         return {key: members[key] for key in zarr2_layout.MEMBERS}
 
@@ -96,7 +96,7 @@ class Zarr2:
     def with_attributes(
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
-        """Return the ``.zattrs`` with other attributes; NaN, which is no JSON, where it was."""
+        """Return the ``.zattrs`` with other attributes; NaN is kept only where it was."""
         return {_ATTRIBUTES: _dump(attributes, where, _parse(documents, _ATTRIBUTES, where))}
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
@@ -110,7 +110,7 @@ class Zarr2:
         return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}
 
     def check_container(self, documents: Documents, where: str) -> None:
-        """Do nothing: a version stands in each document, where it is looked at."""
+        """Do nothing: each document has a version, which is checked when it is read."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise where a member that `constraints` name is absent or another."""
@@ -137,11 +137,11 @@ class Zarr2:
         return _array(members, {}, where)
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
-        """Return a chunk's key: its index in numpy's order, whatever the order of elements."""
+        """Return a chunk's key: its index in C order, also for elements in F order."""
         return metadata.layout.separator.join(map(str, index)) if index else "0"
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
-        """Return the index that a chunk's key means, or None where it is no such key."""
+        """Return the index of a chunk's key, or None if it is not one."""
         return index_of(key.split(metadata.layout.separator), len(metadata.shape))
 
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:

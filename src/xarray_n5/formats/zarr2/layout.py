@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEMBERS = ("order", "dimension_separator", "filters", "fill_value", "dtype")
-"""What may be asked for; all else follows from the array."""
+"""The members that may be given; all others follow from the array."""
 
 TEXTS = "vlen-utf8"
-"""The filter that objects are written by, which must be texts."""
+"""The filter by which objects are written, which must be strings."""
 
 _ROUNDING = frozenset({"quantize", "fixedscaleoffset", "bitround", "astype"})
 """Filters that may lose something, as who asks for them knows."""
@@ -36,14 +36,14 @@ _WHERE = "layout"
 def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
     """Return a new array's metadata with the layout that it gets.
 
-    By default elements are little-endian, in C order and without filters but that of texts. The
+    By default elements are little-endian, in C order and without filters but that of strings. The
     fill value is zero; where dimensions are named, so that xarray would take it for that of a
     mask, none is.
 
     Raises
     ------
     MetadataError
-        If what is asked for is none of Zarr v2's, or does not fit the array.
+        If a member is not one of Zarr v2's, or does not fit the array.
     UnknownCompressionError
         If a filter is not known.
     """
@@ -73,14 +73,14 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
 
 
 def content_of(stored: np.dtype[Any], filters: tuple[str, ...]) -> Content:
-    """Return what chunks hold: of objects, only texts can be written."""
+    """Return the content of chunks: of objects, only strings can be written."""
     if stored.kind != "O":
         return Content.NUMBERS
     return Content.TEXTS if f'"{TEXTS}"' in filters[0] else Content.STRINGS
 
 
 def _dtype(dtype: np.dtype[Any], given: Mapping[str, Any]) -> np.dtype[Any]:
-    """Return the type of a stored element: that of the array, in the byte order asked for."""
+    """Return the type of a stored element: that of the array, in the given byte order."""
     usual = parse_dtype(dtype_to_json(dtype.newbyteorder("<")), _WHERE)
     if given.get("dtype") is None:
         return usual

@@ -26,7 +26,7 @@ def parse_dtype(value: object, where: str) -> np.dtype[Any]:
     Raises
     ------
     MetadataError
-        If it is no type of Zarr v2.
+        If it is not a type of Zarr v2.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def _as_numpy(value: Any) -> Any:
 
 
 def dtype_to_json(dtype: np.dtype[Any]) -> Any:
-    """Return what a ``.zarray`` calls a type.
+    """Return the name of a type in a ``.zarray``.
 
     >>> dtype_to_json(np.dtype([("x", "<i4"), ("y", "S2", (3,))]))
     [['x', '<i4'], ['y', '|S2', [3]]]
@@ -86,7 +86,7 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
 
 
 def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
-    """Return what an element of a missing chunk is; zeros where nothing is said.
+    """Return the value of elements of a missing chunk; zeros where none is given.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line for each kind
     if dtype.kind in "iu":
-        # n5-zarr writes numbers as texts. Large ones must not go through floats.
+        # n5-zarr writes numbers as strings. Large ones must not be converted by way of floats.
         number = float(value) if isinstance(value, str) and not _is_whole(value) else value
         if isinstance(number, float) and not number.is_integer():
             raise ValueError("a whole number is needed")
