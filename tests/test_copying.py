@@ -34,9 +34,9 @@ from xarray_n5 import (
 from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.arrays.open import open_node
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.copying.array_copy import CopyOptions
 from xarray_n5.copying.cast import converted
 from xarray_n5.copying.copy import begin_copy
-from xarray_n5.copying.replica import Changes
 from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
 from xarray_n5.model.roundtrip_attrs import COPIED
 
@@ -222,9 +222,9 @@ def test_chunks_compression_and_type_are_changed(tmp_path: Path) -> None:
 
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     begun = begin_copy(
-        tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", changes=Changes(dtype="uint8")
+        tree(tmp_path, "n5"), "em/raw", tmp_path / "b.n5", options=CopyOptions(dtype="uint8")
     )
-    with pytest.raises(ValueError, match="none of uint8's numbers"):
+    with pytest.raises(ValueError, match="uint8 cannot represent"):
         begun.compute()
 
 
@@ -251,7 +251,7 @@ def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 )
 def test_no_number_becomes_another_one(before: str, after: str, number: Any) -> None:
     block = np.array([1, number], before)
-    with np.errstate(all="raise"), pytest.raises(ValueError, match="none of"):
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="cannot represent"):
         converted(block, np.dtype(after))
     assert converted(block[:1], np.dtype(after)).tolist() == [1]
 
@@ -280,7 +280,7 @@ def test_numbers_that_fit_are_converted(before: str, after: str, numbers: Any) -
 )
 def test_what_is_no_number_becomes_none(tmp_path: Path, before: str, after: str) -> None:
     create_array(tmp_path / "a.zarr", "a", shape=(2,), dtype=before, format="zarr2")
-    with pytest.raises(MetadataError, match="is not converted"):
+    with pytest.raises(MetadataError, match="cannot convert"):
         copy(tmp_path / "a.zarr", tmp_path / "b.zarr", dtype=after)
     assert not (tmp_path / "b.zarr").exists()
 

@@ -98,8 +98,8 @@ def copy(
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """
+    from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.copying.copy import begin_copy, level_path
-    from xarray_n5.copying.replica import Changes
     from xarray_n5_cli.progress import progress
 
     (source, source_path), (target, path) = split_url(src), split_url(dst)
@@ -114,7 +114,7 @@ def copy(
             path,
             mode=mode,
             format=form,
-            changes=Changes(**changes),
+            options=CopyOptions(**changes),
             without=without,
             resume=resume,
             source_options=source_options,

@@ -133,7 +133,7 @@ def _is_complete(
     from xarray_n5.arrays.access import io_of
     from xarray_n5.arrays.marker import unfinished_writes
     from xarray_n5.arrays.open import open_array
-    from xarray_n5.copying.destination import is_written
+    from xarray_n5.copying.target import is_written
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.model.paths import join
     from xarray_n5.pyramids.base import new_base, stored_base

@@ -50,7 +50,7 @@ def copy(
         "w-" raises if anything exists at `path`; "a" adds nodes to the groups that exist; "w" also
         replaces arrays of the same paths. Nodes of other paths stay.
     format : {"n5", "zarr2", "hdf5"}, optional
-        By default that of `destination`, or the one that the name of a new container stands for.
+        By default that of `destination`, or that of a new container's name.
     level : int or str, optional
         A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
     region : sequence of slice, optional
@@ -90,8 +90,8 @@ def copy(
     >>> xarray_n5.copy("cells.n5", "cells.zarr")  # doctest: +SKIP
     >>> xarray_n5.copy("em.n5/raw", "part.h5", path="raw", chunks=64)  # doctest: +SKIP
     """
+    from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.copying.copy import begin_copy, level_path
-    from xarray_n5.copying.replica import Changes
 
     if level is not None:
         source_path = level_path(source, source_path, level, source_options)
@@ -103,7 +103,7 @@ def copy(
         path,
         mode=mode,
         format=format,
-        changes=Changes(region=part, chunks=chunks, compression=compression, dtype=dtype),
+        options=CopyOptions(region=part, chunks=chunks, compression=compression, dtype=dtype),
         without=without,
         resume=resume,
         source_options=source_options,

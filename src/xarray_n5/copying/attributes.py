@@ -1,8 +1,7 @@
-"""Attributes that go with their node into another format, and back as they were.
+"""Translate attributes for another format, and restore them when they are copied back.
 
-They stay as they are but for lists that stand the other way round there. What the format's own
-readers look for is added, and what is needed for all axes to be read as they were. A note says
-what has been added and turned.
+Attributes stay as they are, but for lists of axes in the reverse order. What readers of the format
+expect is added, and what all axes need to be read as before. A note records the changes.
 """
 
 from __future__ import annotations
@@ -19,20 +18,21 @@ from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.tensorstore import TensorStore
-from xarray_n5.formats import N5, Zarr2
 from xarray_n5.model.roundtrip_attrs import COPIED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.protocol import Container, Format
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
-
 NAMES = "_ARRAY_DIMENSIONS"
-"""The attribute that makes an array of Zarr's a variable to xarray."""
+"""The attribute that makes an array in Zarr a variable to xarray."""
+
+_X_FIRST = "n5"
+"""The order of lists, as notes record it, that is the reverse of C order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,36 +41,47 @@ class Original:
 
     attributes: Attributes
     lists: str
-    """As in which format lists of axes stand."""
+    """The format whose order lists of axes have."""
     added: Mapping[str, Any] = field(default_factory=dict)
-    """What the copy had more."""
+    """Attributes that the copy got in addition."""
     layout: Mapping[str, Any] = field(default_factory=dict)
-    """How Zarr stored the elements; nothing where it did not."""
+    """The layout of the elements in Zarr; empty in other formats."""
     named: bool = True
-    """Whether Zarr is to name the axes: where it does, xarray takes its fill value for a mask."""
+    """Whether Zarr names the dimensions; if it does, xarray takes its fill value for a mask."""
+
+    @property
+    def lists_x_first(self) -> bool:
+        """Whether lists of axes are in the reverse of C order."""
+        return self.lists == _X_FIRST
+
+    def reversed_keys(self, path: str, *, x_first: bool, paintera: bool = False) -> list[str]:
+        """Return the attributes whose lists are reversed in a container that is `x_first`."""
+        if self.lists_x_first == x_first:
+            return []
+        return keys_to_reverse(self.attributes, path, from_n5=self.lists_x_first, paintera=paintera)
 
 
 def lists_of(container: Container) -> str:
     """Return the format whose order lists of axes have in a container."""
-    return "n5" if container.lists_x_first else container.format.name
+    return _X_FIRST if container.lists_x_first else container.format.name
 
 
 def original(attributes: Attributes, lists: str) -> Original:
-    """Return what a node's attributes were, from its own note.
+    """Restore a node's original attributes from its note.
 
     Parameters
     ----------
     attributes
         The node's attributes.
     lists
-        As in which format lists of axes stand in its container.
+        The format whose order lists of axes have in its container.
     """
     note = attributes.get(COPIED)
     if not isinstance(note, dict):
         return Original(attributes=dict(attributes), lists=lists)
     added, turned = note.get("added", {}), note.get("turned", [])
     layout = note.get("layout")
-    # What was changed since is its user's.
+    # What was changed since belongs to the user.
     kept = {
         key: value
         for key, value in attributes.items()
@@ -85,123 +96,115 @@ def original(attributes: Attributes, lists: str) -> Original:
     )
 
 
-def for_group(attributes: Attributes, path: str, lists: str, to: str) -> dict[str, Any]:
-    """Return a group's attributes for a container with other lists."""
-    found = original(attributes, lists)
-    keys = (
-        keys_to_reverse(found.attributes, path, from_n5=found.lists == N5.name)
-        if _crosses(found.lists, to_x_first=to == N5.name)
-        else []
-    )
-    return _noted(reverse_lists(found.attributes, keys), {}, keys, found.lists)
-
-
-def for_array(
-    found: Original, geometry: Geometry, node: ArrayContext, own: str, told: Mapping[str, Any]
+def of_group(
+    attributes: Attributes, path: str, lists: str, *, lists_x_first: bool
 ) -> dict[str, Any]:
-    """Return an array's attributes for another container, by which its axes read the same.
+    """Return a group's attributes for a container with another order of lists."""
+    found = original(attributes, lists)
+    keys = found.reversed_keys(path, x_first=lists_x_first)
+    return _with_note(reverse_lists(found.attributes, keys), {"turned": keys}, found.lists)
+
+
+def of_array(
+    found: Original,
+    geometry: Geometry,
+    context: ArrayContext,
+    form: Format,
+    mask: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return an array's attributes for another container, from which its axes read the same.
 
     Parameters
     ----------
     found
-        The array's attributes as they were before they were ever copied.
+        The array's original attributes.
     geometry
         Its axes.
-    node
+    context
         The array as it will be, without attributes, with the groups that will be around it.
-    own
-        The name of the new container's format.
-    told
-        What of Zarr's own document stands among the attributes elsewhere.
+    form
+        The new container's format.
+    mask
+        The fill value, as an attribute, if only Zarr's own document has it.
     """
-    keys = (
-        keys_to_reverse(
-            found.attributes,
-            node.path,
-            from_n5=found.lists == N5.name,
-            paintera="paintera" in geometry.dialects,
-        )
-        if _crosses(found.lists, to_x_first=node.lists_x_first)
-        else []
+    keys = found.reversed_keys(
+        context.path, x_first=context.lists_x_first, paintera="paintera" in geometry.dialects
     )
-    items = {**reverse_lists(found.attributes, keys), **told}
-    said = _usual(geometry, node, own, foreign=found.lists != N5.name, named=found.named)
-    if said.keys() & items.keys():
-        said = {}
-    if _misread(geometry, replace(node, attributes={**items, **said})):
-        fine = not _misread(geometry, replace(node, attributes=items))
-        said = {} if fine else {**said, **_loud(geometry, node, items)}
-    crossed = _crosses(found.lists, to_x_first=node.lists_x_first)
-    layout = {} if own == Zarr2.name else found.layout
-    return _noted(
-        {**items, **said}, {**told, **said}, keys, found.lists, crossed=crossed, layout=layout
-    )
+    items = {**reverse_lists(found.attributes, keys), **mask}
+    foreign = not found.lists_x_first
+    added = _expected(geometry, context, form, foreign=foreign, named=found.named)
+    if added.keys() & items.keys():
+        added = {}
+    if _misread(geometry, replace(context, attributes={**items, **added})):
+        if not _misread(geometry, replace(context, attributes=items)):
+            added = {}
+        else:
+            added |= _override(geometry, context, items)
+    note = {
+        "added": {**mask, **added},
+        "turned": keys,
+        "layout": {} if form.native_to_xarray else dict(found.layout),
+    }
+    crosses = found.lists_x_first != context.lists_x_first
+    return _with_note({**items, **added}, note, found.lists, always=crosses)
 
 
-def for_part(
-    attributes: Attributes, geometry: Geometry, node: ArrayContext, own: str, *, named: bool
+def of_part(
+    attributes: Attributes,
+    geometry: Geometry,
+    context: ArrayContext,
+    form: Format,
+    *,
+    named: bool,
 ) -> dict[str, Any]:
-    """Return the attributes of a part of an array: all but those of its axes, and these anew."""
+    """Return the attributes of a part of an array, with new ones for its axes."""
     known = {key for name in geometry.dialects for key in DIALECTS[name].keys} | {COPIED}
     known -= {"units"} if units_of_values(attributes) else set()
     items = {key: value for key, value in attributes.items() if key not in known}
-    said = write_geometry(geometry, node.shape, lists_x_first=node.lists_x_first)
-    said |= _usual(geometry, node, own, foreign=False, named=named)
-    unwanted = items.keys() | (set() if named or own != Zarr2.name else {NAMES})
-    said = {key: value for key, value in said.items() if key not in unwanted}
-    if _misread(geometry, replace(node, attributes={**items, **said})):
-        said |= _loud(geometry, node, items)
-    return {**items, **said}
+    added = write_geometry(geometry, context.shape, lists_x_first=context.lists_x_first)
+    added |= _expected(geometry, context, form, foreign=False, named=named)
+    unwanted = items.keys() | (set() if named or not form.native_to_xarray else {NAMES})
+    added = {key: value for key, value in added.items() if key not in unwanted}
+    if _misread(geometry, replace(context, attributes={**items, **added})):
+        added |= _override(geometry, context, items)
+    return {**items, **added}
 
 
-def _crosses(lists: str, *, to_x_first: bool) -> bool:
-    """Return whether lists of axes are in the reverse order in another container."""
-    return (lists == N5.name) != to_x_first
-
-
-def _usual(
-    geometry: Geometry, node: ArrayContext, own: str, *, foreign: bool, named: bool
+def _expected(
+    geometry: Geometry, context: ArrayContext, form: Format, *, foreign: bool, named: bool
 ) -> dict[str, Any]:
-    """Return what a format's own readers look for: names in Zarr, TensorStore's lists in N5."""
-    if own == Zarr2.name:
-        return ArrayDimensions().write(geometry, node) if named else {}
-    if foreign and node.lists_x_first and (geometry.named or geometry.placed):
-        return TensorStore().write(geometry, node)
+    """Return what readers of a format expect: names in Zarr, TensorStore's metadata in N5."""
+    if form.native_to_xarray:
+        return ArrayDimensions().write(geometry, context) if named else {}
+    if foreign and context.lists_x_first and (geometry.named or geometry.placed):
+        return TensorStore().write(geometry, context)
     return {}
 
 
-def _loud(geometry: Geometry, node: ArrayContext, items: Attributes) -> dict[str, Any]:
-    """Return what is heard before all that the groups around may say."""
+def _override(geometry: Geometry, context: ArrayContext, items: Attributes) -> dict[str, Any]:
+    """Return attributes that take precedence over those of the groups around."""
     if not geometry.placed:
-        said = DimensionLabels().write(geometry, node) if geometry.named else {}
+        added = DimensionLabels().write(geometry, context) if geometry.named else {}
     elif geometry.affine is not None:
-        said = Canonical().write(geometry, node)
+        added = Canonical().write(geometry, context)
     else:
-        said = {"transform": Cosem().write(geometry, node)["transform"]}
-    return {} if said.keys() & items.keys() else said
+        added = {"transform": Cosem().write(geometry, context)["transform"]}
+    return {} if added.keys() & items.keys() else added
 
 
-def _misread(geometry: Geometry, node: ArrayContext) -> str | None:
-    """Return what would be read otherwise than it is."""
+def _misread(geometry: Geometry, context: ArrayContext) -> str | None:
+    """Return the first difference between a geometry and that which is read back."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        again, _ = resolve_geometry(node)
+        again, _ = resolve_geometry(context)
         return diff(geometry, again)
 
 
-def _noted(
-    items: dict[str, Any],
-    added: Mapping[str, Any],
-    turned: list[str],
-    lists: str,
-    *,
-    crossed: bool = False,
-    layout: Mapping[str, Any] | None = None,
+def _with_note(
+    items: dict[str, Any], note: Mapping[str, Any], lists: str, *, always: bool = False
 ) -> dict[str, Any]:
-    if not added and not turned and not crossed and not layout:
+    """Add the note that restores attributes, if there is anything to restore."""
+    members = {key: value for key, value in note.items() if value}
+    if not members and not always:
         return items
-    note: dict[str, Any] = {"lists": lists}
-    note |= {"added": dict(added)} if added else {}
-    note |= {"turned": turned} if turned else {}
-    note |= {"layout": dict(layout)} if layout else {}
-    return {**items, COPIED: note}
+    return {**items, COPIED: {"lists": lists, **members}}

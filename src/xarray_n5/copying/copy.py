@@ -16,12 +16,13 @@ from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
 from xarray_n5.arrays.open import open_group, open_node
-from xarray_n5.copying.attributes import for_group, lists_of
-from xarray_n5.copying.destination import Destination
-from xarray_n5.copying.replica import Changes, replica
-from xarray_n5.datasets.select import pyramid_levels
+from xarray_n5.arrays.overwrite import groups_around
+from xarray_n5.copying.array_copy import CopyOptions, copy_array
+from xarray_n5.copying.attributes import lists_of, of_group
+from xarray_n5.copying.target import CopyTarget
+from xarray_n5.datasets.select import level_by_number, pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import NodeNotFoundError, ResumeError
+from xarray_n5.errors import ResumeError
 from xarray_n5.model.metadata import GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.copying.replica import Replica
+    from xarray_n5.copying.array_copy import ArrayCopy
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import Mode
@@ -70,16 +71,12 @@ class Copy:
 def level_path(
     source: object, path: str, level: int | str, options: Mapping[str, Any] | None
 ) -> str:
-    """Return the path of a level of a pyramid."""
+    """Return the path of a level of a pyramid, which is given by name or number."""
     group = open_group(source, path, storage_options=options)
     levels = pyramid_levels(group, group.arrays())
-    if level in levels:
-        return levels[str(level)].path
-    number = int(level) if str(level).lstrip("-").isdigit() else len(levels)
-    if not -len(levels) <= number < len(levels):
-        held = f"the levels are {', '.join(levels)}" if levels else "there is no pyramid"
-        raise NodeNotFoundError(group.url, str(level), "level", held)
-    return list(levels.values())[number].path
+    if isinstance(level, str) and level not in levels and level.lstrip("-").isdigit():
+        level = int(level)
+    return levels[level_by_number(list(levels), level, group.url)].path
 
 
 def begin_copy(
@@ -90,7 +87,7 @@ def begin_copy(
     *,
     mode: Mode = "w-",
     format: str | None = None,  # noqa: A002
-    changes: Changes | None = None,
+    options: CopyOptions | None = None,
     without: Collection[str] = (),
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
@@ -111,41 +108,75 @@ def begin_copy(
         mode=mode,
         resume=resume,
     )
-    target = Destination(how, new_path(how.path(path), how.container.documents))
+    target = CopyTarget(how, new_path(how.path(path), how.container.documents))
+    options = options or CopyOptions()
     if isinstance(node, Array):
-        made = _replicas({"": node}, {}, target, changes or Changes())
-        if resume and mode != "w" and target.has_all(made):
-            return Copy()
-        target.check_free([], resuming=resume)
-        return Copy(alone=plan_write(target.request("", made[""])).begin())
-    arrays, groups = _sorted(node, without)
-    lists = lists_of(container_of(node))
-    told = {
-        inner: for_group(dict(group.attrs), join(node.path, inner), lists, target.lists)
-        for inner, group in groups.items()
-    }
-    made = _replicas(arrays, told, target, changes or Changes())
-    names = {inner: (each.data.name, each.metadata.bare()) for inner, each in made.items()}
-    mark = WriteMarker(
-        store=how.store, path=target.path, token=tokenize(repr(sorted(names.items())))
-    )
-    began = mark.facts() if resume else None
-    if began is not None and began.get("done"):
-        return Copy(resume_end(mark, began))
-    if resume and mode != "w" and target.has_all(made):
+        return _begin_array(node, target, options)
+    return _begin_group(node, target, options, without)
+
+
+def _begin_array(array: Array, target: CopyTarget, options: CopyOptions) -> Copy:
+    copies = _copy_arrays({"": array}, {}, target, options)
+    if target.how.resume and target.how.mode != "w" and target.is_complete(copies):
         return Copy()
-    for inner, attributes in told.items():
-        at = how.container.where(join(target.path, inner))
-        how.format.check(GroupMetadata(attributes=as_json(attributes, at)), at)
-    target.check_free(sorted(made), resuming=began is not None)
-    plans = target.plan(made, told)
-    others = _unfinished(mark, {join(target.path, inner) for inner in made})
-    if others and resume and began is None:
-        said = others[0].facts() or {}
-        raise ResumeError(
-            how.container.url, target.path, f"{said.get('began')} at {said.get('by')}"
+    return Copy(alone=plan_write(target.request("", copies[""])).begin())
+
+
+def _begin_group(
+    group: Group, target: CopyTarget, options: CopyOptions, without: Collection[str]
+) -> Copy:
+    how, (arrays, groups) = target.how, _sorted(group, without)
+    lists = lists_of(container_of(group))
+    attributes = {
+        inner: of_group(
+            dict(each.attrs),
+            join(group.path, inner),
+            lists,
+            lists_x_first=how.container.lists_x_first,
         )
-    return _begin(plans, told, mark, target)
+        for inner, each in groups.items()
+    }
+    copies = _copy_arrays(arrays, attributes, target, options)
+    names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
+    token = tokenize(repr(sorted(names.items())))
+    marker = WriteMarker(store=how.store, path=target.path, token=token)
+    began = marker.facts() if how.resume else None
+    if began is not None and began.get("done"):
+        return Copy(resume_end(marker, began))
+    if how.resume and how.mode != "w" and target.is_complete(copies):
+        return Copy()
+    for inner, each in attributes.items():
+        where = how.container.where(join(target.path, inner))
+        how.format.check(GroupMetadata(attributes=as_json(each, where)), where)
+    plans = target.plan(copies, attributes, resumes=began is not None)
+    others = _other_copies(marker, {join(target.path, inner) for inner in copies})
+    if others and how.resume and began is None:
+        facts = others[0].facts() or {}
+        began_by = f"{facts.get('began')} at {facts.get('by')}"
+        raise ResumeError(how.container.url, target.path, began_by)
+    return _begin(plans, attributes, marker, target)
+
+
+def _begin(
+    plans: Mapping[str, WritePlan],
+    attributes: Mapping[str, Attributes],
+    marker: WriteMarker,
+    target: CopyTarget,
+) -> Copy:
+    """Create groups and arrays beneath a marker, and the groups' attributes last."""
+    how = target.how
+    create_group(how.container, target.path, mode="a")
+    paths = [plan.request.path for plan in plans.values()]
+    for other in _other_copies(marker, paths, within=True) if how.mode == "w" else ():
+        other.end()  # all of its arrays are replaced
+    marker.begin({**provenance(), "copied": paths})
+    transaction = Transaction(plans, marker).begin()
+    for inner, each in attributes.items():
+        group = create_group(how.container, join(target.path, inner), mode="a")
+        if each:
+            group.attrs.update(each)
+    how.consolidate(target.path, default=True)
+    return Copy(transaction)
 
 
 def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], dict[str, Group]]:
@@ -171,27 +202,30 @@ def _below(
             yield from _below(node, inner[name], without)
 
 
-def _replicas(
+def _copy_arrays(
     arrays: Mapping[str, Array],
     groups: Mapping[str, Attributes],
-    target: Destination,
-    changes: Changes,
-) -> dict[str, Replica]:
-    """Return the arrays as they will be, in the groups that will be around them."""
-    how = target.how
-    above = {node.path: node.metadata.attributes for node in target.around()}
-    above |= {join(target.path, inner): told for inner, told in groups.items()}
-    x_first = how.container.lists_x_first
-    found: dict[str, Replica] = {}
+    target: CopyTarget,
+    options: CopyOptions,
+) -> dict[str, ArrayCopy]:
+    """Return the arrays as they will be, with the groups that will be around them."""
+    container = target.how.container
+    around = groups_around(container, target.path)
+    above = {node.path: node.metadata.attributes for node in around}
+    above |= {join(target.path, inner): attributes for inner, attributes in groups.items()}
+    found: dict[str, ArrayCopy] = {}
     for inner, array in arrays.items():
         path = join(target.path, inner)
-        node = ArrayContext(
-            shape=array.shape, path=path, parents=_parents(path, above), lists_x_first=x_first
+        context = ArrayContext(
+            shape=array.shape,
+            path=path,
+            parents=_parents(path, above),
+            lists_x_first=container.lists_x_first,
         )
         base = join(inner.rpartition("/")[0], "s0")
         if base in found and base != inner:
-            node = over_base(node, found[base].metadata, join(target.path, base))
-        found[inner] = replica(array, node, how.format, changes)
+            context = over_base(context, found[base].metadata, join(target.path, base))
+        found[inner] = copy_array(array, context, container.format, options)
     return found
 
 
@@ -202,40 +236,17 @@ def _parents(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, .
     return tuple(groups.get(each, {}) for each in around[:3])
 
 
-def _begin(
-    plans: Mapping[str, WritePlan],
-    told: Mapping[str, Attributes],
-    mark: WriteMarker,
-    target: Destination,
-) -> Copy:
-    """Create groups and arrays beneath a marker, and the groups' attributes last."""
-    how = target.how
-    create_group(how.container, target.path, mode="a", format=how.format.name)
-    paths = [plan.request.path for plan in plans.values()]
-    for other in _unfinished(mark, paths, whole=True) if how.mode == "w" else ():
-        other.end()  # all that it was about is replaced
-    mark.begin({**provenance(), "copied": paths})
-    transaction = Transaction(plans, mark).begin()
-    for inner, attributes in told.items():
-        path = join(target.path, inner)
-        group = create_group(how.container, path, mode="a", format=how.format.name)
-        if attributes:
-            group.attrs.update(attributes)
-    how.consolidate(target.path, default=True)
-    return Copy(transaction)
-
-
-def _unfinished(
-    mark: WriteMarker, paths: Collection[str], *, whole: bool = False
+def _other_copies(
+    marker: WriteMarker, paths: Collection[str], *, within: bool = False
 ) -> list[WriteMarker]:
-    """Return the marks of other copies into a group that are about some of the same arrays.
+    """Return the markers of unfinished copies into a group that share some of the arrays.
 
-    With `whole`, only of those that are about no others.
+    With `within`, only of copies that have no other arrays.
     """
-    about, found = set(paths), []
-    for other in unfinished_writes(mark.store, mark.path):
-        said = {} if other == mark else other.facts() or {}
-        held = set(said.get("copied", [path for path, _ in said.get("parts", ())]))
-        if held & about and (held <= about or not whole):
+    ours, found = set(paths), []
+    for other in unfinished_writes(marker.store, marker.path):
+        facts = {} if other == marker else other.facts() or {}
+        theirs = set(facts.get("copied", [path for path, _ in facts.get("parts", ())]))
+        if theirs & ours and (theirs <= ours or not within):
             found.append(other)
     return found

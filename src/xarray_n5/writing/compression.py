@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.create import completed
+from xarray_n5.arrays.create import check_storable, completed
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError
 
@@ -28,7 +28,7 @@ def with_fallback(
     """
     try:
         found = completed(form, metadata, layout, where)
-        form.check(found, where)
+        check_storable(found, form, where)
     except MetadataError:
         return completed(form, replace(metadata, compression=resolve("gzip")), layout, where)
     return found

@@ -1,0 +1,258 @@
+"""Plan the copy of one array: its data, how they are stored, and its attributes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from xarray_n5.arrays.access import context_of, geometry_in, io_of, stored_chunks
+from xarray_n5.arrays.create import as_dtype, chunk_shape, completed
+from xarray_n5.codecs import resolve
+from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_part, original
+from xarray_n5.copying.cast import check_convertible, converted
+from xarray_n5.dask.from_n5 import from_n5
+from xarray_n5.datasets.encoded import cf_attributes
+from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.metadata import ArrayMetadata, Content
+from xarray_n5.writing.compression import with_fallback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import dask.array as da
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.copying.attributes import Original
+    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Attributes
+
+_MOST = 1 << 28
+"""The most bytes of a chunk that keeps its shape; HDF5 may hold an array in one piece."""
+
+_TASKS = 1 << 23
+"""The most blocks that are copied at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """What copies of arrays change."""
+
+    chunks: Sequence[int] | int | Literal["auto"] | None = None
+    compression: str | Mapping[str, Any] | Compression | None = "same"
+    """"same" for that of each array, or gzip if the format does not have it."""
+    dtype: Any = None
+    region: tuple[slice, ...] | None = None
+    """The part of each array that is copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayCopy:
+    """An array as it will be written."""
+
+    data: da.Array
+    metadata: ArrayMetadata
+    layout: Mapping[str, Any] | None
+    sparse: bool
+    """Whether chunks are missing; chunks of fill values are then missing in the copy, too."""
+
+
+def copy_array(
+    array: Array, context: ArrayContext, form: Format, options: CopyOptions
+) -> ArrayCopy:
+    """Plan the copy of an array; nothing is written.
+
+    Parameters
+    ----------
+    array
+        The array.
+    context
+        The copy as dialects will see it: its path, and the groups around it.
+    form
+        The format that it is written in.
+    options
+        What the copy changes.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot hold it, or its type cannot be converted.
+    ValueError
+        If the region is not in the array.
+    """
+    where, io = context.path or array.url, io_of(array)
+    if io.metadata.content in {Content.LABEL_MULTISETS, Content.OBJECTS}:
+        raise MetadataError(
+            f"{array.url} holds {io.metadata.content.value}, which are not copied; leave it out"
+        )
+    dtype = as_dtype(array.dtype if options.dtype is None else options.dtype, where)
+    check_convertible(array.dtype, dtype, array.url)
+    before = _original(array)
+    if options.dtype is not None:
+        before = replace(before, layout=_without_type(before.layout))
+    box = _box(array) if options.region is None else _checked(options.region, array)
+    shape = tuple(side.stop - side.start for side in box)
+    metadata = ArrayMetadata(
+        shape=shape,
+        chunks=_chunks(array, shape, dtype, options),
+        dtype=dtype,
+        compression=array.compression,
+        attributes=_attributes(array, before, replace(context, shape=shape), form, options, box),
+    )
+    layout = _layout(array, metadata, form, before, same_type=options.dtype is None)
+    if options.compression == "same":
+        metadata = with_fallback(form, metadata, layout, where)
+    else:
+        metadata = replace(metadata, compression=resolve(options.compression))
+        metadata = completed(form, metadata, layout, where)
+    stored = sum(1 for _ in stored_chunks(array))
+    return ArrayCopy(
+        data=_data(array, options, dtype),
+        metadata=metadata,
+        layout=layout,
+        sparse=stored < array.grid.size,
+    )
+
+
+def _original(array: Array) -> Original:
+    """Return an array's attributes and layout before it was ever copied into another format."""
+    io = io_of(array)
+    found = original(array.attrs, lists_of(io.container))
+    if not io.format.native_to_xarray:
+        return found
+    layout = io.format.layout_of(io.metadata) if found.lists == io.format.name else {}
+    return replace(found, layout=layout, named=NAMES in array.attrs)
+
+
+def _attributes(
+    array: Array,
+    before: Original,
+    context: ArrayContext,
+    form: Format,
+    options: CopyOptions,
+    box: tuple[slice, ...],
+) -> dict[str, Any]:
+    """Return the attributes of a copy, or of the copy of a part."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid attributes are copied as they are
+        geometry = geometry_in(array, context_of(array))
+    if options.region is None:
+        return of_array(before, geometry, context, form, _mask(array, form))
+    part = _moved(geometry, box)
+    return of_part(dict(array.attrs), part, context, form, named=before.named)
+
+
+def _data(array: Array, options: CopyOptions, dtype: np.dtype[Any]) -> da.Array:
+    data = from_n5(array, chunks="auto")
+    if options.region is not None:
+        data = data[options.region]
+    if data.npartitions > _TASKS:
+        raise ValueError(
+            f"{array.url}, whose shape is {array.shape}, is {data.npartitions} blocks: copy parts "
+            "of it with a region, or leave it out"
+        )
+    if dtype != data.dtype:
+        meta = np.empty((0,) * data.ndim, dtype)
+        data = cast(
+            "da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta)
+        )
+    return data
+
+
+def _box(array: Array) -> tuple[slice, ...]:
+    return tuple(slice(0, size) for size in array.shape)
+
+
+def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
+    """Return the starts and stops of a region, if it is in the array."""
+    if len(region) != array.ndim:
+        raise ValueError(
+            f"the region has {len(region)} axes, {array.url} has {array.ndim}: {array.shape}"
+        )
+    box = []
+    for number, (side, size) in enumerate(zip(region, array.shape, strict=True)):
+        start, stop = (side.start or 0), size if side.stop is None else side.stop
+        if not 0 <= start < stop <= size:
+            raise ValueError(
+                f"the region goes from {start} to {stop} along axis {number}, where {array.url} "
+                f"has {size} elements"
+            )
+        box.append(slice(start, stop))
+    return tuple(box)
+
+
+def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
+    """Return the geometry of a part."""
+    axes = tuple(
+        replace(axis, labels=axis.labels[side])
+        if axis.labels is not None
+        else replace(axis, offset=axis.position(side.start) if axis.placed else 0.0)
+        for axis, side in zip(geometry.axes, box, strict=True)
+    )
+    rows = geometry.affine
+    if rows is not None:
+        starts = [side.start for side in box]
+        rows = tuple(
+            (*row[:-1], row[-1] + sum(a * b for a, b in zip(row, starts, strict=False)))
+            for row in rows
+        )
+    return replace(geometry, axes=axes, affine=rows)
+
+
+def _mask(array: Array, form: Format) -> Attributes:
+    """Return the attribute of a fill value that masks, if the format does not store that itself."""
+    fill = cf_attributes(array).get("_FillValue")
+    if form.native_to_xarray or fill is None or "_FillValue" in array.attrs:
+        return {}
+    value = fill.item() if isinstance(fill, np.generic) else fill
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        if value == value:  # noqa: PLR0124 - NaN masks itself
+            warn(f"{array.url}: JSON cannot hold the fill value {value!r}; it masks no longer")
+        return {}
+    return {"_FillValue": value}
+
+
+def _without_type(layout: Attributes) -> dict[str, Any]:
+    """Return the part of a layout that holds for elements of any type."""
+    return {key: layout[key] for key in ("order", "dimension_separator") if key in layout}
+
+
+def _layout(
+    array: Array, metadata: ArrayMetadata, form: Format, before: Original, *, same_type: bool
+) -> Mapping[str, Any] | None:
+    """Return the layout in Zarr: that of the source, or that before it was copied from Zarr."""
+    if not form.native_to_xarray:
+        return None
+    if io_of(array).format.native_to_xarray:
+        kept = io_of(array).format.layout_of(io_of(array).metadata)
+        return kept if same_type else _without_type(kept)
+    layout, fill = dict(before.layout), before.added.get("_FillValue")
+    if fill is not None:
+        layout.setdefault("fill_value", fill)
+        if array.attrs.get("_FillValue") != fill:
+            layout["fill_value"] = None  # the attribute masks now
+    layout = layout if same_type else _without_type(layout)
+    try:
+        form.complete(metadata, layout)
+    except N5Error:
+        return None  # the array has been replaced by another one
+    return layout
+
+
+def _chunks(
+    array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], options: CopyOptions
+) -> tuple[int, ...]:
+    if options.chunks is not None:
+        return chunk_shape(options.chunks, shape)
+    if np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST:
+        return chunk_shape("auto", shape)
+    return array.chunks

@@ -1,0 +1,143 @@
+"""The target of a copy: what exists there, and whether a copy may be written or is complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xarray_n5.arrays.access import io_of, stored_chunks
+from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.open import open_array
+from xarray_n5.datasets.overwrite import find_group
+from xarray_n5.errors import N5Error, NodeExistsError
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import WRITING, join
+from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.self_reads import check_independent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.copying.array_copy import ArrayCopy
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTarget:
+    """The path in a container that a copy is written to."""
+
+    how: WriteOptions
+    path: str
+
+    def request(self, inner: str, copy: ArrayCopy) -> WriteRequest:
+        """Return the request to write an array of the copy."""
+        return WriteRequest.of(
+            copy.data,
+            join(self.path, inner),
+            replace(self.how, write_empty_chunks=not copy.sparse),
+            mode="w" if self.how.mode == "w" else "w-",
+            chunks=copy.metadata.chunks,
+            compression=copy.metadata.compression,
+            attributes=copy.metadata.attributes,
+            layout=copy.layout,
+        )
+
+    def plan(
+        self, copies: Mapping[str, ArrayCopy], groups: Collection[str], *, resumes: bool
+    ) -> dict[str, WritePlan]:
+        """Return the checked writes of the arrays by their paths in the copy.
+
+        Raises
+        ------
+        NodeExistsError
+            If a node must stay, or an array that is replaced is still to be read.
+        ResumeError
+            If another write into an array is unfinished.
+        """
+        self._check_group(resumes=resumes)
+        existing = self._existing_arrays(groups, copies)
+        plans = {inner: plan_write(self.request(inner, each)) for inner, each in copies.items()}
+        replaced = [
+            self.how.container.identity(plan.request.path)
+            for plan in plans.values()
+            if not plan.resumed and plan.request.path in existing
+        ]
+        for each in copies.values() if replaced else ():
+            check_independent(each.data, replaced)
+        return plans
+
+    def is_complete(self, copies: Mapping[str, ArrayCopy]) -> bool:
+        """Return whether all arrays of a copy are stored, without unfinished writes.
+
+        Of each array, one block in the middle is compared: comparing all takes as long as copying.
+        """
+        if not copies or unfinished_writes(self.how.store, self.path):
+            return False
+        for inner, each in copies.items():
+            try:
+                array = open_array(self.how.container, join(self.path, inner), mode="r+")
+            except N5Error:
+                return False
+            metadata = each.metadata
+            wanted = (metadata.shape, metadata.chunks, metadata.dtype)
+            if (array.shape, array.chunks, array.dtype) != wanted:
+                return False
+            if not is_written(array, sparse=each.sparse) or not _is_same(each, array):
+                return False
+        return True
+
+    def _check_group(self, *, resumes: bool) -> None:
+        """Raise if the group of a copy cannot be created, or must stay as it is."""
+        group = find_group(self.path, self.how)
+        if group is None or resumes or self.how.mode != "w-":
+            return
+        hidden, _ = self.how.store.list(self.path)
+        stopped = any(name.startswith(WRITING) for name in hidden)
+        hint = "use mode='w' to replace it"
+        if self.how.resume:
+            hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
+        elif stopped:
+            hint = "its copy is unfinished: use resume=True, or mode='w' to replace it"
+        # An empty group may be what a copy left that was stopped at once.
+        if stopped or group.attrs or self.how.container.occupant(self.path) is not None:
+            container = self.how.container
+            raise NodeExistsError(container.url, self.path, "a group that is not empty", hint)
+
+    def _existing_arrays(self, groups: Collection[str], arrays: Collection[str]) -> set[str]:
+        """Return the paths of arrays that exist; raise if one is to be a group."""
+        container, found = self.how.container, set()
+        for node in container.nodes([join(self.path, inner) for inner in (*groups, *arrays)]):
+            if isinstance(node, N5Error):
+                raise node
+            if isinstance(node.metadata, ArrayMetadata):
+                found.add(node.path)
+        for inner in groups:
+            if (path := join(self.path, inner)) in found:
+                hint = "it cannot hold other nodes"
+                raise NodeExistsError(container.url, path, "an array", hint)
+        return found
+
+
+def is_written(array: Array, *, sparse: bool = False) -> bool:
+    """Return whether no write into an array is unfinished and, unless `sparse`, all is stored."""
+    if unfinished_writes(io_of(array).store, array.path):
+        return False
+    return sparse or sum(1 for _ in stored_chunks(array)) == array.grid.size
+
+
+def _is_same(copy: ArrayCopy, array: Array) -> bool:
+    """Return whether a block in the middle of an array is that of the copy."""
+    at = [len(sizes) // 2 for sizes in copy.data.chunks]
+    starts = [sum(sizes[:n]) for n, sizes in zip(at, copy.data.chunks, strict=True)]
+    sides = [sizes[n] for n, sizes in zip(at, copy.data.chunks, strict=True)]
+    box = tuple(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
+    one, other = copy.data[box].compute(), array[box]
+    if one.dtype.hasobject:
+        return bool((one == other).all())
+    return bool(np.asarray(one).tobytes() == np.asarray(other).astype(one.dtype).tobytes())
