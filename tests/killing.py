@@ -15,7 +15,7 @@ import numpy as np
 
 import xarray_n5
 from xarray_n5.arrays.marker import find_markers
-from xarray_n5.formats.containers import open_container
+from xarray_n5.formats.open import open_container
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
 
@@ -56,7 +56,8 @@ def prepare(place: Path, how: str) -> None:
 
 def begin(url: object, path: str = "") -> None:
     """Begin the planned writes into an array as their first task does, and stop there."""
-    for each in find_markers(*open_container(url, path))[1]:
+    container, path = open_container(url, path)
+    for each in find_markers(container.store, path)[1]:
         each.begin_planned()
 
 

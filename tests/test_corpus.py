@@ -16,8 +16,8 @@ from distributed import Client, LocalCluster
 import xarray_n5
 from tests.conftest import CORPUS, NO_CORPUS
 from tests.containers import digest
+from xarray_n5 import formats
 from xarray_n5.arrays.access import children_of, stored_chunks
-from xarray_n5.formats import FORMATS
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(CORPUS is None, reason=NO_CORPUS)
 
-N5 = FORMATS["n5"]
+N5 = formats.N5()
 
 
 def load(name: str) -> Any:

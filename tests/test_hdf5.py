@@ -32,7 +32,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.codecs.gzip import Gzip
-from xarray_n5.formats.hdf5.store import Hdf5Store
+from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:
@@ -487,8 +487,8 @@ def test_stores_are_told_by_their_files(tmp_path: Path) -> None:
         file["em/v"] = X
     assert (open_array(tmp_path / "no suffix", "em/v")[...] == X).all()
     (tmp_path / "folder.h5").mkdir()
-    assert Hdf5Store.at(tmp_path / "folder.h5", {}) is None
-    assert Hdf5Store.at(f"file://{tmp_path}/new.hdf5", {}) is not None
+    assert Hdf5Container.at(tmp_path / "folder.h5", {}) is None
+    assert Hdf5Container.at(f"file://{tmp_path}/new.hdf5", {}) is not None
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file["em/v"] = X
     assert (open_array(tmp_path / "b.h5" / "em", "v")[...] == X).all()

@@ -23,7 +23,7 @@ from dask.base import compute
 import xarray_n5
 from tests import compressions
 from tests.compressions import SHARED
-from xarray_n5.formats import FORMATS
+from xarray_n5.formats import N5
 from xarray_n5.model.metadata import ArrayMetadata
 
 if TYPE_CHECKING:
@@ -330,10 +330,10 @@ def test_lz4_chunks_are_those_of_java(corpus: Path, name: str) -> None:
         "dataType": vector["dtype"],
         "compression": vector["compression"],
     }
-    metadata = FORMATS["n5"].read({"attributes.json": json.dumps(document).encode()}, name)
+    metadata = N5().read({"attributes.json": json.dumps(document).encode()}, name)
     assert isinstance(metadata, ArrayMetadata)
     block = np.array(vector["values_first_axis_fastest"], vector["dtype"]).reshape(dims[::-1])
-    assert FORMATS["n5"].encode(metadata, block).hex() == vector["chunk_hex"]
+    assert N5().encode(metadata, block).hex() == vector["chunk_hex"]
 
 
 # Chunks without anything in them

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import compressions
+from xarray_n5 import formats
 from xarray_n5.codecs import to_json
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.formats import FORMATS
 from xarray_n5.formats.n5.format import DATA_TYPES
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata, Varlength
 from xarray_n5.model.paths import normalize_path
 
-N5 = FORMATS["n5"]
+N5 = formats.N5()
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

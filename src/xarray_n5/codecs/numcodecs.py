@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
@@ -77,19 +79,32 @@ class Shuffle:
         check_range("elementsize", self.elementsize, 0, _LARGEST_ELEMENT)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return the bytes shuffled."""
-        import numcodecs
-
-        return bytes_of(numcodecs.Shuffle(self.elementsize).encode(bytes_of(data)))
+        """Return the bytes shuffled; a part of an element at the end stays there."""
+        source = np.frombuffer(bytes_of(data), np.uint8)
+        result = np.empty_like(source)
+        (elements, _, rest), (_, rows, end) = self._views(source), self._views(result)
+        end[:] = rest
+        for place, row in enumerate(rows):
+            row[:] = elements[:, place]
+        return result.data
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the bytes unshuffled."""
-        import numcodecs
+        source = np.frombuffer(bytes_of(data), np.uint8)
+        if len(source) > size:
+            raise ValueError(f"expected {size} shuffled bytes, got {len(source)}")
+        result = np.empty_like(source)
+        (_, rows, rest), (elements, _, end) = self._views(source), self._views(result)
+        end[:] = rest
+        for place, row in enumerate(rows):
+            elements[:, place] = row  # several times faster than a transposed copy
+        return result.data
 
-        view = bytes_of(data)
-        if len(view) > size:
-            raise ValueError(f"expected {size} shuffled bytes, got {len(view)}")
-        return bytes_of(numcodecs.Shuffle(self.elementsize).decode(view))
+    def _views(self, array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return whole elements as rows, as columns, and the part of an element at the end."""
+        width = max(1, self.elementsize)
+        whole = len(array) // width * width
+        return array[:whole].reshape(-1, width), array[:whole].reshape(width, -1), array[whole:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 
-FORMATS: Mapping[str, KeyedFormat] = {
+FORMATS: Mapping[str, Format] = {
     N5.name: N5(),
     Zarr2.name: Zarr2(),
     Hdf5.name: Hdf5(),
 }
 
 
-def get_format(name: str | None) -> KeyedFormat:
+def get_format(name: str | None) -> Format:
     """Return the format called `name`; N5 where no name is given.
 
     Raises

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.hdf5.links import FOLLOW
+from xarray_n5.formats.hdf5.sidecar import Sidecar
 from xarray_n5.formats.hdf5.signature import SUFFIXES
-from xarray_n5.formats.hdf5.store import Hdf5Store
 from xarray_n5.model.paths import join
 from xarray_n5.stores.fsspec import FsspecStore
 from xarray_n5.stores.local import LocalStore
@@ -24,7 +25,6 @@ SUFFIX = ".n5"
 
 
 STORES: Mapping[str, type[Opener]] = {
-    "hdf5": Hdf5Store,
     "local": LocalStore,
     "fsspec": FsspecStore,
     "memory": MemoryStore,
@@ -48,12 +48,9 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     TypeError
         If `url` is none of these, or `storage_options` come with something that is no URL.
     """
-    options = dict(storage_options or {})
-    follow = {name: options.pop(name) for name in _OF_PATHS & options.keys()}
-    if options and not (isinstance(url, str) and "://" in url):
-        raise TypeError(f"storage_options {sorted(options)} are for URLs only, not for {url!r}")
+    options, follow = _split_options(url, storage_options)
     for kind in STORES.values():
-        chosen = {**options, **follow} if kind in {Hdf5Store, LocalStore} else options
+        chosen = {**options, **follow} if kind is LocalStore else options
         if (store := kind.at(url, chosen)) is not None:
             return store  # type: ignore[return-value]
     if isinstance(url, Store):
@@ -65,22 +62,34 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     )
 
 
-def open_container(
-    url: object, path: str, storage_options: Mapping[str, Any] | None = None
-) -> tuple[Store, str]:
-    """Return the store of a container, and the path of a node in it.
+def _split_options(
+    url: object, storage_options: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of filesystems, and those of local paths."""
+    options = dict(storage_options or {})
+    follow = {name: options.pop(name) for name in _OF_PATHS & options.keys()}
+    if options and not (isinstance(url, str) and "://" in url):
+        raise TypeError(f"storage_options {sorted(options)} are for URLs only, not for {url!r}")
+    return options, follow
 
-    Where `url` leads into a directory called ``*.n5``, that is the container: the groups around
-    a node say what its axes are, whichever way it is named.
+
+def locate(
+    url: object, path: str, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Store | Hdf5Container, str]:
+    """Return the HDF5 file or the store at `url`, and the path of a node in it.
+
+    Where `url` leads into a directory called ``*.n5``, or a file, that is the container: the groups
+    around a node describe its axes, whichever way it is named.
     """
+    options = {**_split_options(url, storage_options)[1]}
+    if (file := Hdf5Container.at(url, options)) is not None:
+        return file, path
     store = found = open_store(url, storage_options)
-    if store.one_writer:
-        return store, path  # a file is a container of its own
     inner: list[str] = []
     while not found.name.endswith(SUFFIX):
         if (
             found.name.endswith(SUFFIXES)
-            and (file := Hdf5Store.at(found.url, storage_options or {})) is not None
+            and (file := Hdf5Container.at(found.url, options)) is not None
         ):
             return file, join(*inner, path)
         up = found.parent()
@@ -93,19 +102,10 @@ def open_container(
 
 def is_link(store: Store, prefix: str) -> bool:
     """Return whether a folder that this package keeps is a symbolic link, which it never makes."""
-    local = _local_part(store)
-    return local is not None and local.is_link(prefix)
+    return isinstance(store, LocalStore | Sidecar) and store.is_link(prefix)
 
 
 def clear_folder(store: Store, prefix: str) -> None:
     """Remove a folder if it is empty; of a symbolic link, the link. Object stores have neither."""
-    local = _local_part(store)
-    if local is not None:
-        local.clear_folder(prefix)
-
-
-def _local_part(store: Store) -> LocalStore | None:
-    """Return the directory that hidden folders of a store are in, where it is a local one."""
-    if isinstance(store, Hdf5Store):
-        return store.beside
-    return store if isinstance(store, LocalStore) else None
+    if isinstance(store, LocalStore | Sidecar):
+        store.clear_folder(prefix)

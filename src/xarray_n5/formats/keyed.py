@@ -175,8 +175,6 @@ class KeyedContainer:
     def foreign(self, paths: Sequence[str]) -> tuple[str, str] | None:
         """Return the first path that is a node of another format, and the file that makes it so."""
         names = sorted(_FOREIGN - self.documents)
-        if self.format.one_writer or self.documents.isdisjoint(_FOREIGN):
-            return None
         keys = [(path, name) for path in paths for name in names]
         found = self.store.get_many([join(*key) for key in keys]) if keys else ()
         return next((k for k, each in zip(keys, found, strict=True) if each is not None), None)

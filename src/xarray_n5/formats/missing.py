@@ -10,6 +10,8 @@ from xarray_n5.formats.structure import not_an_array
 from xarray_n5.model.metadata import ArrayMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.formats.protocol import KeyedFormat, Kind, Node
     from xarray_n5.stores.protocol import Store
 
@@ -44,10 +46,14 @@ def _hint(store: Store, form: KeyedFormat, path: str) -> str:
             path = path.rpartition("/")[0]
     except Exception:  # noqa: BLE001 - a server that lists nothing must not hide the real error
         return ""
-    names = [name for name in folders if not name.startswith(".")]
+    described = not set(form.documents).isdisjoint(files)
+    return list_names(path, [name for name in folders if not name.startswith(".")], described)
+
+
+def list_names(path: str, names: Sequence[str], described: bool) -> str:
+    """Return the hint with the names of what a group holds."""
     if not names:
-        there = not set(form.documents).isdisjoint(files)
-        return "" if there else "the container is empty or does not exist"
+        return "" if described else "the container is empty or does not exist"
     shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
     return f"{path or '/'!r} holds {shown}"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS, N5, Hdf5, Zarr2, get_format
-from xarray_n5.formats.containers import open_container as find_store
+from xarray_n5.formats.containers import locate
 from xarray_n5.formats.documents import get_documents, where
+from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
 from xarray_n5.formats.unfinished import warn_unfinished
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Container, Documents, KeyedFormat, Node
     from xarray_n5.stores.protocol import Store
 
-CONTAINERS = (KeyedContainer,)
+CONTAINERS = (KeyedContainer, Hdf5Container)
 """The kinds of containers."""
 
 _NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
@@ -47,8 +48,10 @@ def open_container(
     """
     if isinstance(url, CONTAINERS):
         return url, url.format.normalize_path(path)
-    store, path = _find_store(url, path, storage_options, format)
-    return KeyedContainer(fresh(store), format_to_write(store, format)), path
+    found, path = _locate(url, path, storage_options, format)
+    if isinstance(found, Hdf5Container):
+        return found, path
+    return KeyedContainer(fresh(found), format_to_write(found, format)), path
 
 
 def find_node(
@@ -77,10 +80,12 @@ def find_node(
         if not writable:
             _warn_unfinished(url.store, node)
         return url, node
-    store, path = _find_store(url, path, storage_options, format)
-    store = fresh(store) if writable else CachedStore(store) if cached else store
+    found, path = _locate(url, path, storage_options, format)
+    if isinstance(found, Hdf5Container):
+        return find_node(found, path, writable=writable)
+    store = fresh(found) if writable else CachedStore(found) if cached else found
     ahead = _look_ahead(store, path, format)
-    form, documents = _locate(ahead, path, format)
+    form, documents = _find_documents(ahead, path, format)
     if path:
         KeyedContainer(ahead, form).check_version()
     else:
@@ -96,22 +101,31 @@ def _warn_unfinished(store: Store, node: Node) -> None:
         warn_unfinished(store, [node.path])
 
 
-def _find_store(
+def _locate(
     url: object, path: str, storage_options: Mapping[str, Any] | None, name: str | None
-) -> tuple[Store, str]:
-    """Return the store of a container, and the normalised path of a node in it.
+) -> tuple[Store | Hdf5Container, str]:
+    """Return the file or store of a container, and the normalised path of a node in it.
 
     Only for a path that formats read in different ways, the container's format is looked up.
     """
     if is_peculiar(path):
-        store, inner = find_store(url, "", storage_options)
-        return store, join(inner, format_of(store, name).normalize_path(path))
-    return find_store(url, get_format(name).normalize_path(path), storage_options)
+        found, inner = locate(url, "", storage_options)
+        form = found.format if isinstance(found, Hdf5Container) else format_of(found, name)
+        inner = join(inner, form.normalize_path(path))
+    else:
+        found, inner = locate(url, get_format(name).normalize_path(path), storage_options)
+    held = (found.format.name,) if isinstance(found, Hdf5Container) else found.formats
+    if name is not None and get_format(name).name not in held:
+        raise MetadataError(
+            f"{found.url} can hold {' or '.join(held)}, not {name}: HDF5 is one file, named *.h5; "
+            "the others are directories"
+        )
+    return found, inner
 
 
 def format_of(store: Store, name: str | None = None) -> KeyedFormat:
     """Return the given format, or that of the root, or of the container's name."""
-    return _suiting(store, name) if name else _format_found(store)[0]
+    return _keyed(name) if name else _format_found(store)[0]
 
 
 def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
@@ -123,21 +137,21 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
         If a new container is called like a file of another kind.
     """
     if name:
-        return _suiting(store, name)
+        return _keyed(name)
     form, new = _format_found(store)
-    if not new or not form.suffixes:
+    if not new:
         return form
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
         raise MetadataError(
             f"{store.url}: {ending} files are not written, and a directory should not be called "
             "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
         )
-    return FORMATS[N5.name] if form.name == Zarr2.name and _is_n5(store) else form
+    return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
 
 
-def _locate(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
+def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
-    candidates = [_suiting(store, name)] if name else [FORMATS[each] for each in store.formats]
+    candidates = [_keyed(each) for each in ([name] if name else store.formats)]
     for form in candidates:
         documents = get_documents(store, path, form)
         if documents:
@@ -145,23 +159,18 @@ def _locate(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Doc
     return (candidates[0] if name or not path else format_of(store)), {}
 
 
-def _suiting(store: Store, name: str) -> KeyedFormat:
-    form = get_format(name)
-    if name not in store.formats:
-        raise MetadataError(
-            f"{store.url} can hold {' or '.join(store.formats)}, not {name}: HDF5 is one file, "
-            "named *.h5; the others are directories"
-        )
-    return form
+def _keyed(name: str) -> KeyedFormat:
+    """Return a format that stores hold."""
+    return cast("KeyedFormat", FORMATS[name])
 
 
 def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
     """Return the format of the root, and whether no document but the name alone states it."""
     try:
-        form, documents = _locate(store, "", None)
+        form, documents = _find_documents(store, "", None)
     except PermissionError:
         return _format_named(store), False  # who may not read the root may read what is below
-    if documents or store.one_writer:
+    if documents:
         return form, False
     if store.name.endswith(Hdf5.suffixes):
         _check_no_file(store)
@@ -170,13 +179,14 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
 
 def _format_named(store: Store) -> KeyedFormat:
     """Return the format that the innermost name states, of the root or a directory around it."""
-    named = {suffix: FORMATS[n] for n in store.formats for suffix in FORMATS[n].suffixes}
-    above: Store | None = None if store.one_writer else store
+    forms = [_keyed(name) for name in store.formats]
+    named = {suffix: form for form in forms for suffix in form.suffixes}
+    above: Store | None = store
     while above is not None:
         if ending := _ending(above.name, named):
             return named[ending]
         above = above.parent()
-    return FORMATS[store.formats[0]]
+    return forms[0]
 
 
 def _is_n5(store: Store) -> bool:
@@ -206,8 +216,8 @@ def _check_no_file(store: Store) -> None:
 
 def _look_ahead(store: Store, path: str, name: str | None) -> Store:
     """Return the store with the documents that reading a node takes, requested at once."""
-    form = FORMATS.get(name or store.formats[0])
-    if store.batch == 1 or form is None:
+    form = _keyed(name or store.formats[0])
+    if store.batch == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
     around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]

@@ -63,7 +63,7 @@ _arrays: set[object] = set()
 
 def settle(store: Store, form: KeyedFormat, nodes: Sequence[Node]) -> list[Node]:
     """Return nodes, those that only claim to be arrays as groups; they are listed together."""
-    claims = [node for node in nodes if _is_doubtful(store, form, node)]
+    claims = [node for node in nodes if _is_doubtful(store, node)]
     groups = {node.path for node in _groups_in(store, form, claims)} if claims else set()
     return [
         replace(node, metadata=form.as_group(node.documents, where(store, node.path, form)))
@@ -81,7 +81,7 @@ def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetad
     NodeNotFoundError
         Naming what to open instead.
     """
-    if form.one_writer or store.identity(path) in _arrays:
+    if store.identity(path) in _arrays:
         return
     if _groups_in(store, form, [Node(path=path, metadata=metadata)]):
         raise not_an_array(store, form, path)
@@ -163,9 +163,9 @@ def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
         level = [node.path for node in settled if isinstance(node.metadata, GroupMetadata)]
 
 
-def _is_doubtful(store: Store, form: KeyedFormat, node: Node) -> bool:
-    if not isinstance(node.metadata, ArrayMetadata) or form.one_writer:
-        return False  # HDF5 itself distinguishes a dataset from a group
+def _is_doubtful(store: Store, node: Node) -> bool:
+    if not isinstance(node.metadata, ArrayMetadata):
+        return False
     attributes = node.metadata.attributes
     odd = _GROUPS.fullmatch(node.path) or ".zgroup" in node.documents or lists_levels(attributes)
     return bool(store.batch == 1 or odd or _OF_GROUPS & attributes.keys())

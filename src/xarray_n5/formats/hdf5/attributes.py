@@ -1,8 +1,8 @@
-"""Attributes of HDF5 objects as JSON, and back, as n5-hdf5 keeps them.
+"""Attributes of HDF5 objects as JSON values, and back, as n5-hdf5 keeps them.
 
-Numbers, texts, and lists of one or two axes of them are attributes of HDF5's own; all else is in
-one text, ``N5_JSON_ROOT``. A text that is a JSON object or list is read as that.
-Source: n5-hdf5 2.2.1; 1.4.2 keeps objects as texts of their own.
+Numbers, strings, and lists of one or two axes of them are attributes of HDF5 itself; all others are
+in one string, ``N5_JSON_ROOT``. A string that is a JSON object or list is read as such.
+Source: n5-hdf5 2.2.1; 1.4.2 stores each object as a string of its own.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ ROOT = "N5_JSON_ROOT"
 """The attribute that holds what HDF5 has no type for."""
 
 VERSION = "n5"
-"""The attribute of a file that n5-hdf5 wrote, on its root."""
+"""The attribute with n5-hdf5's version on the root of a file that it wrote."""
 
-LEVEL = "downsamplingFactors"
-"""What BigDataViewer's factors are called as an attribute; in HDF5 they are a dataset."""
+_MAX_AXES = 2
+"""The number of axes of a list that n5-hdf5 reads."""
 
-_LARGEST = 64_000
-"""How many bytes fit into an attribute."""
+_MAX_BYTES = 64_000
+"""The size of an attribute."""
 
 
 def read_attributes(node: Any) -> dict[str, Any]:
-    """Return an object's attributes as JSON values; those that are none are left out."""
+    """Return a node's attributes as JSON values, without those that have no such value."""
     found: dict[str, Any] = {}
     inner: Any = {}
     hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
@@ -70,17 +70,18 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, str):
         return _parsed(value)
     array = np.asarray(value)
-    if array.dtype.kind == "O" or array.dtype.kind in "SU":
+    if array.dtype.kind in "OSU":
         if not all(isinstance(item, str | bytes) for item in array.flat):
-            raise TypeError("not texts")
-        texts = np.array([text_of(item) for item in array.flat], object)
-        return texts.reshape(array.shape).tolist()
+            raise TypeError("not strings")
+        strings = np.array([text_of(item) for item in array.flat], object)
+        return strings.reshape(array.shape).tolist()
     if array.dtype.kind not in "biuf" or type(value).__name__ == "Empty":
-        raise TypeError(f"{array.dtype} is no JSON")
+        raise TypeError(f"{array.dtype} has no JSON value")
     return array.tolist()
 
 
 def _parsed(text: str) -> Any:
+    """Return the JSON object or list that a string holds; otherwise the string itself."""
     if text[:1] in {"{", "["}:
         try:
             return parse_json(text, "")
@@ -89,28 +90,26 @@ def _parsed(text: str) -> Any:
     return text
 
 
-def write_attributes(node: Any, wanted: Mapping[str, Any]) -> None:
-    """Make an object's attributes those that are `wanted`.
-
-    What stays the same is left as it is, to the letter, and so is what is no JSON.
+def write_attributes(node: Any, wanted: Mapping[str, Any], where: str) -> None:
+    """Replace a node's attributes; unchanged ones, and those without a JSON value, stay exactly.
 
     Raises
     ------
     MetadataError
-        If there is more than HDF5 has room for.
+        If HDF5 cannot hold an attribute, or reserves its name; `where` names the node.
     """
     before, names = read_attributes(node), set(node.attrs)
     names -= {VERSION} if node.name == "/" else set()
     changed = {k: v for k, v in wanted.items() if k not in before or not _same(before[k], v)}
     ndim = len(node.shape or ()) if hasattr(node, "shape") else None
-    native, rest = split_attributes(changed, str(node.name), ndim)
+    native, rest = split_attributes(changed, where, ndim)
     if node.name == "/" and VERSION in native:
-        rest[VERSION] = changed[VERSION]  # n5-hdf5 takes that on the root for its own
+        rest[VERSION] = changed[VERSION]  # on the root, that name is n5-hdf5's
         del native[VERSION]
     inner = {key: value for key, value in before.items() if key not in names}
-    inner.pop(LABELS, None)  # those of datasets along the axes
+    inner.pop(LABELS, None)  # the names of dimension scales
     rest |= {key: value for key, value in inner.items() if key in wanted and key not in changed}
-    _check_room(rest, str(node.name))
+    _check_size(rest, where)
     for key in names & before.keys():
         if key not in wanted or key in rest:
             del node.attrs[key]
@@ -129,7 +128,7 @@ def _same(one: Any, other: Any) -> bool:
 def split_attributes(
     attributes: Mapping[str, Any], where: str, ndim: int | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return which attributes HDF5 has types for, as such, and the others.
+    """Return the attributes that HDF5 has types for, as such, and the others.
 
     Parameters
     ----------
@@ -138,31 +137,32 @@ def split_attributes(
     where
         The node, for errors.
     ndim
-        The number of axes; None of a group.
+        The number of axes; None for a group.
 
     Raises
     ------
     MetadataError
-        If there is more than HDF5 has room for, or if HDF5 or netCDF reserve a name.
+        If they are too large, or HDF5 or netCDF reserve a name.
     """
     check_reserved(attributes, where, ndim)
     native: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for key, value in attributes.items():
         found = _native(value)
-        if found is None or not key or not _is_plain(key) or key == ROOT or _size(found) > _LARGEST:
+        named = key and _is_plain(key) and key != ROOT
+        if found is None or not named or _size(found) > _MAX_BYTES:
             rest[key] = value
         else:
             native[key] = found
-    _check_room(rest, where)
+    _check_size(rest, where)
     return native, rest
 
 
-def _check_room(rest: Mapping[str, Any], where: str) -> None:
-    if len(text := json.dumps(rest)) > _LARGEST:
+def _check_size(rest: Mapping[str, Any], where: str) -> None:
+    if len(text := json.dumps(rest)) > _MAX_BYTES:
         raise MetadataError(
             f"{where}: the attributes {sorted(rest)} take {len(text)} bytes as JSON, and HDF5 has "
-            f"room for {_LARGEST}; keep them elsewhere"
+            f"room for {_MAX_BYTES}; keep them elsewhere"
         )
     if is_deep(rest):
         raise MetadataError(
@@ -172,7 +172,7 @@ def _check_room(rest: Mapping[str, Any], where: str) -> None:
 
 
 def _size(value: Any) -> int:
-    """Return how many bytes a value has in the file, or at most."""
+    """Return the number of bytes of a value in the file."""
     if isinstance(value, str):
         return len(value.encode())
     array = np.asarray(value)
@@ -180,49 +180,23 @@ def _size(value: Any) -> int:
 
 
 def _native(value: Any) -> Any:
-    """Return what HDF5 stores and gives back as the very same, or None."""
-    match value:
-        case str():
-            return value if _is_plain(value) and _parsed(value) is value else None
-        case bool() | float():
-            return np.asarray(value)[()]
-        case int():
-            return _integers(value)
-        case [_, *_]:
-            return _native_list(value)
-    return None
-
-
-def _native_list(value: list[Any]) -> Any:
-    rows = value if all(isinstance(row, list) for row in value) else [value]
-    items = [item for row in rows for item in row]
-    if not items or len({len(row) for row in rows}) != 1:
-        return None
-    kinds = {type(item) for item in items}
-    if kinds == {int}:
-        return _integers(value)
-    if kinds == {float}:
-        return np.array(value, np.float64)
-    if kinds == {str} and rows == [value] and all(map(_is_plain, items)):
-        return np.array(value, object)
-    return None
-
-
-def _is_plain(text: str) -> bool:
-    """Return whether HDF5 can hold a text: NUL ends it there, and it must be UTF-8."""
+    """Return what HDF5 stores and reads as the same value; None if there is no such type."""
+    if isinstance(value, str):
+        return value if _is_plain(value) and _parsed(value) is value else None
     try:
-        return "\0" not in text and bool(text.encode() or not text)
+        array = np.array(value)
+    except (ValueError, OverflowError):
+        return None  # lists of different lengths
+    if array.dtype.kind == "U" and array.ndim == 1:
+        return array.astype(object) if all(map(_is_plain, value)) else None
+    suits = array.dtype.kind in "iuf" and array.size and array.ndim <= _MAX_AXES
+    suits = suits or isinstance(value, bool)
+    return array[()] if suits and _same(array.tolist(), value) else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether HDF5 can hold a string: UTF-8 without NUL, which would end it."""
+    try:
+        return isinstance(value, str) and "\0" not in value and value.encode() is not None
     except UnicodeEncodeError:
         return False
-
-
-def _integers(value: Any) -> Any:
-    """Return whole numbers as int64 or uint64, or None where they are too large."""
-    try:
-        found = np.array(value, np.int64)
-    except OverflowError:
-        try:
-            found = np.array(value, np.uint64)
-        except OverflowError:
-            return None
-    return found[()] if found.ndim == 0 else found

@@ -6,19 +6,18 @@ import os
 import zlib
 from array import array
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
-from xarray_n5.formats.hdf5.filters import MASK_BYTES, NO_FILTERS, with_mask
+from xarray_n5.formats.hdf5.filters import DEFLATE, MASK_BYTES, NO_FILTERS, with_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xarray_n5.model.grid import Index
+    from xarray_n5.model.grid import ChunkGrid, Index
 
 _FEW = 8
 """The number of chunks that are looked up one by one before the locations of all are listed."""
@@ -26,41 +25,38 @@ _FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class ChunkTable:
-    """The locations of all stored chunks: their sorted numbers, and a column for each fact."""
+    """The locations of all stored chunks."""
 
     numbers: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    masks: np.ndarray
+    """The chunks' numbers in C order, sorted."""
+    rows: np.ndarray
+    """Offset, size and filter mask of each."""
 
     @classmethod
-    def of(cls, dataset: Any, chunks: tuple[int, ...], counts: tuple[int, ...]) -> ChunkTable:
+    def of(cls, dataset: Any, grid: ChunkGrid) -> ChunkTable:
         """Return the table of an h5py dataset."""
-        columns = array("q"), array("q"), array("q"), array("q")
+        starts, rows = array("q"), array("q")
 
         def add(chunk: Any) -> None:
-            number = 0
-            for start, side, count in zip(chunk.chunk_offset, chunks, counts, strict=True):
-                place, rest = divmod(start, side)
-                if rest or place >= count:
-                    return  # the file is damaged
-                number = number * count + place
-            facts = (number, chunk.byte_offset or 0, chunk.size, chunk.filter_mask)
-            for column, fact in zip(columns, facts, strict=True):
-                column.append(fact)
+            starts.extend(chunk.chunk_offset)
+            rows.extend((chunk.byte_offset or 0, chunk.size, chunk.filter_mask))
 
-        if 0 not in counts:
+        if grid.size:
             dataset.id.chunk_iter(add)
-        found = [np.frombuffer(column, np.int64) for column in columns]
-        order = np.argsort(found[0])
-        return cls(*(column[order] for column in found))
+        places = np.asarray(starts).reshape(-1, len(grid.shape))
+        indices, rest = np.divmod(places, grid.chunks)
+        valid = ((rest == 0) & (indices < grid.counts)).all(axis=1)  # in files without damage
+        numbers = np.ravel_multi_index(tuple(indices[valid].T), grid.counts)
+        order = np.argsort(numbers)
+        return cls(numbers[order], np.asarray(rows).reshape(-1, 3)[valid][order])
 
     def get(self, number: int) -> tuple[int, int, int] | None:
         """Return a chunk's offset, size and filter mask; None if it is not stored."""
         row = int(np.searchsorted(self.numbers, number))
         if row == len(self.numbers) or self.numbers[row] != number:
             return None
-        return int(self.offsets[row]), int(self.sizes[row]), int(self.masks[row])
+        offset, size, mask = self.rows[row].tolist()
+        return offset, size, mask
 
 
 class ChunkIndex:
@@ -69,8 +65,6 @@ class ChunkIndex:
     def __init__(self, layout: ChunkLayout, opened: Callable[[], Any]) -> None:
         self.layout = layout
         self._opened = opened
-        self._counts = layout.counts
-        self._chunk_bytes = layout.chunk_bytes
         self._table: ChunkTable | None = None
         self._lookups = 0
 
@@ -82,11 +76,11 @@ class ChunkIndex:
         ValueError
             If the chunk is far larger than its elements: the file is damaged.
         """
-        number, layout = self._number(index), self.layout
-        if number is None:
+        layout = self.layout
+        if index not in layout.grid:
             return None
         if layout.direct:
-            return self._find_direct(index, number) if layout.chunked else layout.run(index)
+            return self._find_direct(index) if layout.chunked else layout.run(index)
         if layout.chunked:
             self._check_inflated(index)
             if not layout.dtype.hasobject and not self.exists(index):
@@ -95,59 +89,52 @@ class ChunkIndex:
 
     def exists(self, index: Index) -> bool:
         """Return whether a chunk is stored."""
-        number, layout = self._number(index), self.layout
-        if number is None:
+        layout = self.layout
+        if index not in layout.grid:
             return False
         if not layout.chunked:
             return layout.offset is not None or bool(self._opened().id.get_storage_size())
-        if self._lookup(index) is not None:
-            return True
-        return layout.listed and self._all().get(number) is not None
+        return self._lookup(index) is not None or self._row(index) is not None
 
     def sizes(self) -> Iterator[tuple[Index, int]]:
         """Iterate over the stored chunks and their sizes in the file."""
         layout = self.layout
-        indices = product(*map(range, self._counts))
         if layout.chunked and layout.listed:
             table = self._all()
-            found = np.stack(np.unravel_index(table.numbers, self._counts), axis=-1).tolist()
-            yield from zip(map(tuple, found), table.sizes.tolist(), strict=True)
+            indices = np.stack(np.unravel_index(table.numbers, layout.grid.counts), axis=-1)
+            yield from zip(map(tuple, indices.tolist()), table.rows[:, 1].tolist(), strict=True)
         elif layout.chunked:
-            for index in indices:
+            for index in layout.grid:
                 if (chunk := self._lookup(index)) is not None:
                     yield index, len(chunk) - MASK_BYTES
-        elif self.exists((0,) * len(layout.shape)):
+        elif self.exists((0,) * len(layout.grid.shape)):
             end = os.stat(layout.file).st_size  # noqa: PTH116
-            for index in indices:
+            for index in layout.grid:
                 location = layout.run(index)
                 if location is not None and location.offset >= end:
                     return  # the dataset claims more than the file has
-                yield index, self._chunk_bytes
+                yield index, layout.chunk_bytes
 
-    def _number(self, index: Index) -> int | None:
-        """Return a chunk's number in C order; None outside the grid."""
-        number = 0
-        for i, count in zip(index, self._counts, strict=True):
-            if i >= count:
-                return None
-            number = number * count + i
-        return number
-
-    def _find_direct(self, index: Index, number: int) -> ChunkLocation | bytes | None:
-        chunk = self._lookup(index)
-        if chunk is not None or not self.layout.listed:
+    def _find_direct(self, index: Index) -> ChunkLocation | bytes | None:
+        if (chunk := self._lookup(index)) is not None or (row := self._row(index)) is None:
             return chunk
-        row = self._all().get(number)
-        if row is None:
-            return None
         location = ChunkLocation(self.layout.file, *row)
         self._check_size(location.size)
         bare = self._is_bare(index, location.mask, location.size)
         return self._elements(index) if bare else location
 
+    def _row(self, index: Index) -> tuple[int, int, int] | None:
+        """Return a chunk's row in the table of all; None if it is not stored."""
+        if not self.layout.listed:
+            return None
+        number = 0
+        for i, count in zip(index, self.layout.grid.counts, strict=True):
+            number = number * count + i
+        return self._all().get(number)
+
     def _all(self) -> ChunkTable:
         if self._table is None:
-            self._table = ChunkTable.of(self._opened(), self.layout.chunks, self._counts)
+            self._table = ChunkTable.of(self._opened(), self.layout.grid)
         return self._table
 
     def _lookup(self, index: Index) -> bytes | None:
@@ -170,14 +157,16 @@ class ChunkIndex:
 
         H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS does that at an array's ends.
         """
-        filtered = self.layout.filters and not mask and size == self._chunk_bytes
-        return bool(filtered) and self.layout.is_clipped(index)
+        layout = self.layout
+        if mask or not layout.filters or size != layout.chunk_bytes:
+            return False
+        return layout.grid.extent(index) != layout.grid.chunks
 
     def _elements(self, index: Index) -> bytes:
         """Return a chunk's elements, decoded by HDF5, as a stored chunk without filters."""
         dataset, layout = self._opened(), self.layout
-        found = dataset[layout.selection(index) or ()]
-        whole = np.zeros(layout.chunks, dataset.dtype)
+        found = dataset[layout.grid.slices(index)]
+        whole = np.zeros(layout.grid.chunks, dataset.dtype)
         if not dataset.dtype.hasobject:
             whole[tuple(map(slice, np.shape(found)))] = found
             return with_mask(NO_FILTERS, whole.tobytes())
@@ -188,8 +177,8 @@ class ChunkIndex:
     def _check_size(self, size: int) -> None:
         if size > self.layout.max_stored:
             raise ValueError(
-                f"the chunk has {size} bytes in the file, its elements have {self._chunk_bytes}: "
-                "the file is damaged"
+                f"the chunk has {size} bytes in the file, its elements have "
+                f"{self.layout.chunk_bytes}: the file is damaged"
             )
 
     def _check_inflated(self, index: Index) -> None:
@@ -198,7 +187,7 @@ class ChunkIndex:
         Only DEFLATE is checked, and only as the filter that is decoded first.
         """
         layout = self.layout
-        if not layout.begins_inflating:
+        if layout.filters[-1:] != (DEFLATE,):
             return
         try:
             mask, data = self._opened().id.read_direct_chunk(layout.start(index))

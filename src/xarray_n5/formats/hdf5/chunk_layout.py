@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from xarray_n5.formats.hdf5.filters import (
     DECODABLE,
-    DEFLATE,
     MASK_BYTES,
     NO_FILTERS,
     filters_of,
     with_mask,
 )
+from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,9 +68,8 @@ class ChunkLocation:
 class ChunkLayout:
     """What is known of a dataset's chunks once it is closed."""
 
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
-    """The shape of a chunk; chosen here for datasets without chunks."""
+    grid: ChunkGrid
+    """The grid of chunks; chosen here for datasets without chunks."""
     dtype: np.dtype[Any]
     chunked: bool
     """Whether the file has chunks."""
@@ -90,8 +89,7 @@ class ChunkLayout:
         """Return the layout of an h5py dataset."""
         chunked = dataset.chunks is not None
         return cls(
-            shape=dataset.shape,
-            chunks=dataset.chunks or _runs(dataset.shape),
+            grid=ChunkGrid(dataset.shape, dataset.chunks or _runs(dataset.shape)),
             dtype=dataset.dtype,
             chunked=chunked,
             direct=_is_direct(dataset),
@@ -102,48 +100,28 @@ class ChunkLayout:
         )
 
     @property
-    def counts(self) -> tuple[int, ...]:
-        """The number of chunks along each axis."""
-        return tuple(-(-n // c) for n, c in zip(self.shape, self.chunks, strict=True))
-
-    @property
     def chunk_bytes(self) -> int:
-        """The size of a chunk's elements."""
-        return math.prod(self.chunks) * self.dtype.itemsize
+        """The size of a whole chunk's elements."""
+        return math.prod(self.grid.chunks) * self.dtype.itemsize
 
     @property
     def max_stored(self) -> int:
         """The largest size of a chunk in the file; a larger one is damaged."""
         return 2 * self.chunk_bytes + _OVERHEAD
 
-    @property
-    def begins_inflating(self) -> bool:
-        """Whether the filter that is decoded first is DEFLATE."""
-        return self.filters[-1:] == (DEFLATE,)
-
     def start(self, index: Index) -> tuple[int, ...]:
         """Return a chunk's first element."""
-        return tuple(i * side for i, side in zip(index, self.chunks, strict=True))
-
-    def selection(self, index: Index) -> tuple[slice, ...]:
-        """Return a chunk's elements, as far as the array reaches."""
-        sides = zip(self.start(index), self.chunks, self.shape, strict=True)
-        return tuple(slice(start, min(start + side, size)) for start, side, size in sides)
-
-    def is_clipped(self, index: Index) -> bool:
-        """Return whether a chunk reaches beyond the array's end."""
-        sides = zip(self.start(index), self.chunks, self.shape, strict=True)
-        return any(start + side > size for start, side, size in sides)
+        return tuple(i * side for i, side in zip(index, self.grid.chunks, strict=True))
 
     def run(self, index: Index) -> ChunkLocation | None:
         """Return the location of a chunk of a dataset without chunks; None if none is stored."""
         if self.offset is None:
             return None
-        selection, first = self.selection(index), 0
-        for size, part in zip(self.shape, selection, strict=True):
-            first = first * size + part.start
+        first = 0
+        for size, start in zip(self.grid.shape, self.start(index), strict=True):
+            first = first * size + start
         item = self.dtype.itemsize
-        nbytes = math.prod(part.stop - part.start for part in selection) * item
+        nbytes = math.prod(self.grid.extent(index)) * item
         offset = self.offset + first * item
         return ChunkLocation(self.file, offset, nbytes, NO_FILTERS, self.chunk_bytes)
 

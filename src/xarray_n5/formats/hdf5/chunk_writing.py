@@ -21,23 +21,23 @@ def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
     if layout.direct and layout.chunked and mask != NO_FILTERS:
         _replace(dataset, layout.start(index), bytes(payload), mask)
     else:
-        elements = np.frombuffer(payload, dataset.dtype).reshape(layout.chunks)
-        _assign(dataset, layout.selection(index), elements)
+        elements = np.frombuffer(payload, dataset.dtype).reshape(layout.grid.chunks)
+        _assign(dataset, layout.grid.slices(index), elements)
 
 
 def clear_chunk(dataset: Any, index: Index) -> None:
     """Set a chunk to the fill value, unfiltered: HDF5 never removes stored chunks."""
     layout = ChunkLayout.of(dataset)
-    elements = np.full(layout.chunks, dataset.fillvalue, dataset.dtype)
+    elements = np.full(layout.grid.chunks, dataset.fillvalue, dataset.dtype)
     if layout.direct and layout.chunked:
         skip_all = (1 << len(layout.filters)) - 1
         _replace(dataset, layout.start(index), elements.tobytes(), skip_all)
     else:
-        _assign(dataset, layout.selection(index), elements)
+        _assign(dataset, layout.grid.slices(index), elements)
 
 
 def _assign(dataset: Any, selection: tuple[slice, ...], elements: np.ndarray) -> None:
-    dataset[selection or ()] = elements[tuple(slice(each.stop - each.start) for each in selection)]
+    dataset[selection] = elements[tuple(slice(each.stop - each.start) for each in selection)]
 
 
 def _replace(dataset: Any, start: tuple[int, ...], data: bytes, mask: int) -> None:

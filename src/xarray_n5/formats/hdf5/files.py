@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import MetadataError, N5Error, PathError
+from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
 from xarray_n5.formats.hdf5.links import node_in, outside
@@ -30,6 +31,9 @@ from xarray_n5.formats.hdf5.signature import stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_N5_VERSION = "1.0.0"
+"""The version on the root of new files, which all versions of n5-hdf5 accept."""
 
 _MAX_FILES = 32
 """The number of files that are remembered."""
@@ -168,6 +172,8 @@ def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
             created(path, folder) if new else open_to_write(path) as file,
             _failures(f"{path}: HDF5 cannot change it so"),
         ):
+            if new:
+                file.attrs[VERSION] = _N5_VERSION
             yield file
         if fsync:
             sync(path)

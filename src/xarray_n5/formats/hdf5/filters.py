@@ -9,14 +9,16 @@ the parameters of Blosc and Zstandard.
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.codecs.numcodecs import Checksum, Shuffle
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
@@ -148,47 +150,10 @@ def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
 def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int) -> memoryview:
     used = [each for place, each in enumerate(filters) if not mask >> place & 1]
     for place in reversed(range(len(used))):
-        number, values = used[place]
         # Each checksum that precedes a compression adds four bytes to what was compressed.
-        size = expected + 4 * sum(before == FLETCHER32 for before, _ in used[:place])
-        if number == FLETCHER32:
-            from numcodecs import Fletcher32
-
-            payload = memoryview(Fletcher32().decode(bytes(payload)))
-        elif number == SHUFFLE:
-            payload = _unshuffled(payload, values[0] if values else 1)
-        elif number == DEFLATE:
-            payload = bytes_of(Gzip(use_zlib=True).decode(payload, size))
-        elif number == ZSTD:
-            payload = bytes_of(Zstd().decode(payload, size))
-        else:
-            payload = bytes_of(Blosc().decode(payload, size))
+        size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:place])
+        payload = bytes_of(_codec(*used[place]).decode(payload, size))
     return payload
-
-
-def _unshuffled(payload: memoryview, width: int) -> memoryview:
-    """Return whole elements; all their first bytes were stored first, then all second ones."""
-    count, rest = divmod(len(payload), max(width, 1))
-    if width < 2 or not count:  # noqa: PLR2004 - nothing was moved
-        return payload
-    rows = np.frombuffer(payload, np.uint8, count * width).reshape(width, count)
-    whole = np.empty(len(payload), np.uint8)
-    elements = whole[: count * width].reshape(count, width)
-    for place, row in enumerate(rows):
-        elements[:, place] = row  # several times faster than numpy's transposed copy
-    if rest:
-        whole[-rest:] = np.frombuffer(payload[-rest:], np.uint8)
-    return whole.data
-
-
-def _shuffled(data: Buffer, width: int) -> memoryview:
-    if width < 2:  # noqa: PLR2004 - as above
-        return memoryview(data)
-    elements = np.frombuffer(data, np.uint8).reshape(-1, width)
-    rows = np.empty((width, len(elements)), np.uint8)
-    for place in range(width):
-        rows[place] = elements[:, place]
-    return rows.reshape(-1).data
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
@@ -199,40 +164,26 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     if not layout.direct:
         return with_mask(NO_FILTERS, data)
     for number, values in layout.filters:
-        if number == FLETCHER32:
-            from numcodecs import Fletcher32
-
-            data = Fletcher32().encode(np.frombuffer(data, np.uint8))
-        elif number == SHUFFLE:
-            data = _shuffled(data, values[0] if values else 1)
-        elif number == DEFLATE:
-            data = Gzip(level=values[0], use_zlib=True).encode(data)
-        elif number == ZSTD:
-            data = Zstd(level=values[0] if values else 3).encode(data)
-        else:
-            # Blosc shuffles by the size of an element.
-            items = np.frombuffer(data, f"V{layout.dtype.itemsize}")
-            data = compression_of(layout.filters).encode(items.data)
+        if number == BLOSC:  # which shuffles by the size of an element
+            data = np.frombuffer(data, f"V{layout.dtype.itemsize}").data
+        data = _codec(number, values).encode(data)
     return with_mask(0, data)
 
 
+@functools.lru_cache(maxsize=64)
+def _codec(number: int, values: tuple[int, ...]) -> Compression:
+    if number == FLETCHER32:
+        return Checksum("fletcher32")
+    if number == SHUFFLE:
+        return Shuffle(values[0] if values else 1)
+    found = compression_of(((number, values),))
+    if isinstance(found, Gzip):
+        return replace(found, use_zlib=True)
+    return Blosc() if isinstance(found, Raw) else found
+
+
 def stored_shape(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-    """Return a chunk's shape, which is the same for all.
-
-    Parameters
-    ----------
-    metadata
-        The array.
-    head
-        The first bytes of a stored chunk.
-    size
-        The size of the stored chunk, mask included.
-
-    Raises
-    ------
-    EOFError
-        If so few bytes cannot hold a chunk.
-    """
+    """Return a chunk's shape; raise ``EOFError`` if so few bytes cannot hold a chunk."""
     layout: Layout = metadata.layout
     mask, payload = split_mask(head)
     expected, least = math.prod(metadata.chunks) * layout.dtype.itemsize, 0

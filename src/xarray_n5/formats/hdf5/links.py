@@ -139,16 +139,8 @@ def check_inside(dataset: Any) -> None:
 def members_of(find: Callable[[str], Any], path: str, *, follow: bool = False) -> list[str]:
     """Return the names of the groups and datasets in a group, without cycles of links.
 
-    Links to other files are included: reading them raises an error that explains the refusal.
-
-    Parameters
-    ----------
-    find
-        Returns the node at a path.
-    path
-        The group.
-    follow
-        Whether links to other files are followed.
+    `find` returns the node at a path. Links to other files are included unless `follow` is set:
+    reading them raises an error that explains the refusal.
     """
     parts = path.split("/") if path else []
     above = {address_of(find("/".join(parts[:depth]))) for depth in range(len(parts) + 1)}

@@ -1,4 +1,4 @@
-"""Attributes that HDF5 and netCDF keep for themselves: dimension scales, and names of axes.
+"""Attributes that HDF5 and netCDF keep for themselves: dimension scales and names of axes.
 
 Source: the HDF5 dimension scale specification, and netCDF-4's file format.
 """
@@ -15,86 +15,84 @@ from xarray_n5.errors import MetadataError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LARGEST_READ = 1 << 24
-"""How many bytes an attribute may take to be read."""
+_MAX_BYTES = 1 << 24
+"""The size of the largest attribute that is read."""
 
 SCALE = frozenset({"CLASS", "NAME", "REFERENCE_LIST"})
-"""What HDF5 itself keeps on the coordinates of other datasets."""
+"""Attributes of HDF5 itself on dimension scales, the coordinates of other datasets."""
 
 LABELS = "DIMENSION_LABELS"
 """The attribute with the names of a dataset's axes."""
 
-_ALONG = "DIMENSION_LIST"
-"""The attribute with the datasets that are a dataset's coordinates."""
+_SCALES = "DIMENSION_LIST"
+"""The attribute with a dataset's dimension scales."""
 
-_EMPTY_SCALE = b"This is a netCDF dimension but not a netCDF variable"
+_NO_COORDINATE = "This is a netCDF dimension but not a netCDF variable"
 
 NETCDF = frozenset({"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"})
-"""What netCDF keeps for itself."""
+"""Attributes of netCDF itself."""
 
 
 def value_of(node: Any, key: str) -> Any:
-    """Return an attribute's value, unless a damaged file claims more than there can be."""
+    """Return an attribute's value; raise if it is too large, as in a damaged file."""
     import h5py
 
     name = key.encode("utf-8", "surrogateescape")
     size = h5py.h5a.open(node.id, name).get_storage_size()
-    if size > _LARGEST_READ:
+    if size > _MAX_BYTES:
         raise ValueError(f"{key!r} has {size} bytes")
     return node.attrs[key]
 
 
-def _plain(node: Any, name: str) -> bytes:
-    """Return a string attribute's bytes; none if it is missing or of another type."""
+def _optional(node: Any, key: str) -> Any:
+    """Return an attribute's value; None if it is missing or unreadable."""
     try:
-        found = value_of(node, name) if name in node.attrs else b""
+        return value_of(node, key) if key in node.attrs else None
     except FAILURES:
-        return b""
-    if isinstance(found, str):
-        return found.encode("utf-8", "replace")
-    return bytes(found) if isinstance(found, bytes) else b""
+        return None
+
+
+def text_of(value: Any) -> str:
+    """Return a string that may be bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def is_scale(node: Any) -> bool:
-    """Return whether a dataset is the coordinate of others."""
-    return hasattr(node, "shape") and _plain(node, "CLASS") == b"DIMENSION_SCALE"
+    """Return whether a node is a dimension scale."""
+    kind = _optional(node, "CLASS") if hasattr(node, "shape") else None
+    return isinstance(kind, str | bytes) and text_of(kind) == "DIMENSION_SCALE"
 
 
 def is_empty_scale(dataset: Any) -> bool:
-    """Return whether a dataset only represents a netCDF dimension that has no coordinate."""
-    return is_scale(dataset) and _plain(dataset, "NAME").startswith(_EMPTY_SCALE)
+    """Return whether a dataset only represents a netCDF dimension without a coordinate."""
+    name = _optional(dataset, "NAME") if is_scale(dataset) else None
+    return isinstance(name, str | bytes) and text_of(name).startswith(_NO_COORDINATE)
 
 
 def labels_of(dataset: Any) -> list[str]:
-    """Return what a dataset's axes are called: by labels, or by the datasets along them.
+    """Return the names of a dataset's axes, from its labels or its dimension scales.
 
-    HDF5's own functions for that are not called: they read beyond lists that are too short.
+    HDF5's own functions read beyond lists that are too short, so they are not used.
     """
     shape = dataset.shape or ()
     if is_scale(dataset) and len(shape) == 1:
         return [dataset.name.rpartition("/")[2]]
-    labels, along = _each(dataset, LABELS, len(shape)), _each(dataset, _ALONG, len(shape))
-    names = [text_of(label) for label in labels if isinstance(label, str | bytes)]
-    if len(names) != len(shape):
-        names = [""] * len(shape)
-    behind = [_name_of(dataset, refs) for refs in along] or names
-    names = [name or other for name, other in zip(names, behind, strict=True)]
+    labels = [text_of(each) for each in _per_axis(dataset, LABELS) if isinstance(each, str | bytes)]
+    scales = [_scale_name(dataset, each) for each in _per_axis(dataset, _SCALES)]
+    blank = [""] * len(shape)
+    labels = labels if len(labels) == len(shape) else blank
+    names = [label or scale for label, scale in zip(labels, scales or blank, strict=True)]
     return names if any(names) else []
 
 
-def _each(dataset: Any, key: str, count: int) -> list[Any]:
-    """Return the items of an attribute that has one for each axis; none of another one."""
-    if key not in dataset.attrs:
-        return []
-    try:
-        found = value_of(dataset, key)
-    except FAILURES:
-        return []
-    return list(found) if isinstance(found, np.ndarray) and found.shape == (count,) else []
+def _per_axis(dataset: Any, key: str) -> list[Any]:
+    """Return the items of an attribute that has one for each axis; none of any other."""
+    found, shape = _optional(dataset, key), dataset.shape or ()
+    return list(found) if isinstance(found, np.ndarray) and found.shape == (len(shape),) else []
 
 
-def _name_of(dataset: Any, references: Any) -> str:
-    """Return the name of the first dataset that references point to, or nothing."""
+def _scale_name(dataset: Any, references: Any) -> str:
+    """Return the name of the first dataset that references point to; "" if there is none."""
     import h5py
 
     first = references[0] if isinstance(references, np.ndarray) and references.size else None
@@ -104,19 +102,14 @@ def _name_of(dataset: Any, references: Any) -> str:
         name = h5py.h5r.get_name(first, dataset.file.id) or b""
     except FAILURES:
         return ""
-    return str(text_of(name)).rpartition("/")[2]
-
-
-def text_of(value: Any) -> str:
-    """Return a string that may be bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text_of(name).rpartition("/")[2]
 
 
 def check_reserved(attributes: Mapping[str, Any], where: str, ndim: int | None) -> None:
-    """Raise where an attribute would make HDF5, or netCDF, misread its node."""
+    """Raise where an attribute would make HDF5 or netCDF misread its node."""
     for key, value in attributes.items():
         expected = None
-        if key in {_ALONG, "REFERENCE_LIST"} | NETCDF:
+        if key in {_SCALES, "REFERENCE_LIST"} | NETCDF:
             expected = "nothing: HDF5 and netCDF write it themselves"
         elif key == "CLASS" and (not isinstance(value, str) or value == "DIMENSION_SCALE"):
             expected = "a string other than 'DIMENSION_SCALE'"

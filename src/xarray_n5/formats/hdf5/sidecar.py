@@ -1,47 +1,152 @@
-"""What is kept of writes beside an HDF5 file, in a hidden folder that may outlive it."""
+"""The hidden directory beside an HDF5 file with the markers, receipts and digests of writes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from xarray_n5.model.paths import DIGESTS, PLANNED, QUARANTINE, UNFINISHED, WRITING, join
+from xarray_n5.formats.hdf5.signature import stamp_of
+from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
+from xarray_n5.stores.local import LocalStore
+from xarray_n5.stores.object_info import ObjectInfo
 
 if TYPE_CHECKING:
-    from xarray_n5.stores.local import LocalStore
+    from collections.abc import Iterable, Iterator, Sequence
 
-_MARKS = rf"(?:{re.escape(WRITING)}|{re.escape(PLANNED)})"
-_MARK = re.compile(rf"(.*/)?{_MARKS}[^/]+(?=/)", re.DOTALL)
-"""The folder of a mark, at the beginning of a key in it."""
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.stores.protocol import Listing
 
-
-_KEPT = re.compile(
-    rf"(?:.*/)?(?:{_MARKS}[^/]*|{UNFINISHED}|{DIGESTS}|{QUARANTINE})(?:/.*)?", re.DOTALL
-)
-"""Keys of what is kept of writes."""
+_MARKER = re.compile(rf"(.*/)?(?:{re.escape(WRITING)}|{re.escape(PLANNED)})[^/]+(?=/)", re.DOTALL)
+"""The folder of a marker, at the beginning of a key in it."""
 
 
-def is_kept(key: str) -> bool:
-    """Return whether a key is in the folder beside the file, not in the file."""
-    return _KEPT.fullmatch(key) is not None
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The directory of one file; it disappears with the last file in it.
 
+    What it holds of a former file of the same name is not listed, and removed by the first write.
+    """
 
-def tidy(beside: LocalStore, prefix: str) -> None:
-    """Remove the folders that nothing is in any more, from one upwards."""
-    folder = os.path.dirname(f"{beside.root}/{prefix}")  # noqa: PTH120
-    while folder.startswith(beside.root):
-        try:
-            os.rmdir(folder)  # noqa: PTH106
-        except OSError:
-            return
-        folder = os.path.dirname(folder)  # noqa: PTH120
+    file: str
+    fsync: bool = False
+    batch: ClassVar[int] = 1
+    formats: ClassVar[tuple[str, ...]] = ("hdf5",)
+    one_writer: ClassVar[bool] = True
 
+    @property
+    def local(self) -> LocalStore:
+        """The directory itself."""
+        folder, name = os.path.split(self.file)
+        return LocalStore(f"{folder}/.{name}.kept", fsync=self.fsync)
 
-def forget_former(beside: LocalStore) -> None:
-    """Remove the marks of writes into a file that is no more: a new one is about to be made."""
-    found = [_MARK.match(key) for key in beside.walk("")]
-    for folder in {match[0] for match in found if match}:
-        beside.delete_tree(folder, "mark.json")
-        beside.delete([join(folder.rpartition("/")[0], UNFINISHED)])
-        tidy(beside, folder)
+    @property
+    def url(self) -> str:
+        """The file's path."""
+        return self.file
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return os.path.basename(self.file)  # noqa: PTH119
+
+    def identity(self, path: str) -> object:
+        """Return the identity of a path in the directory."""
+        return self.local.identity(path)
+
+    def get(self, key: str) -> bytes | None:
+        """Return the bytes at `key`."""
+        return self.local.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes at each key."""
+        return self.local.get_many(keys)
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+        """Iterate over keys and the bytes there."""
+        return self.local.fetch(keys, ahead)
+
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first bytes at `key`, and the size."""
+        return self.local.head(key, count)
+
+    def set(self, key: str, data: Buffer) -> None:
+        """Replace the file at `key`."""
+        self.local.set(key, data)
+
+    def with_fsync(self) -> Self:
+        """Return the directory whose writes have reached the disk when they return."""
+        return replace(self, fsync=True)
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is a file at `key`."""
+        return self.local.exists(key)
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`."""
+        return self.local.is_folder(prefix)
+
+    def is_link(self, prefix: str) -> bool:
+        """Return whether there is a symbolic link at `prefix`."""
+        return self.local.is_link(prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files."""
+        self.local.delete(keys)
+
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove a directory, and those around it that are empty then."""
+        self.local.delete_tree(prefix, first)
+        self._prune(prefix)
+
+    def clear_folder(self, prefix: str) -> None:
+        """Remove an empty directory or a symbolic link, and what is empty around it then."""
+        self.local.clear_folder(prefix)
+        self._prune(prefix)
+
+    def _prune(self, prefix: str) -> None:
+        folder = os.path.dirname(f"{self.local.root}/{prefix}")  # noqa: PTH120
+        with contextlib.suppress(OSError):
+            while folder.startswith(self.local.root):
+                os.rmdir(folder)  # noqa: PTH106
+                folder = os.path.dirname(folder)  # noqa: PTH120
+
+    def list(self, prefix: str) -> Listing:
+        """Return the names under `prefix`; none if there is no file."""
+        return self.local.list(prefix) if stamp_of(self.file) is not None else ((), ())
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return the names under each prefix."""
+        return [self.list(prefix) for prefix in prefixes]
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over all keys under `prefix`."""
+        return self.local.walk(prefix)
+
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Iterate over all files under `prefix`, and the HDF5 file: each write changes its time."""
+        yield from self.local.list_info(prefix)
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(self.file)  # noqa: PTH116
+            yield ObjectInfo(self.name, found.st_size, found.st_mtime)
+
+    def list_partials(self, prefix: str) -> Iterator[str]:
+        """Iterate over what killed writes left."""
+        return self.local.list_partials(prefix)
+
+    def etag(self, key: str) -> object:
+        """Return a value that changes whenever `key` is written."""
+        return self.local.etag(key)
+
+    def parent(self) -> LocalStore | None:
+        """Return the directory that the file is in."""
+        return self.local.parent()
+
+    def remove_markers(self) -> None:
+        """Remove the markers of writes into a former file of the same name."""
+        local = self.local
+        for folder in {found[0] for key in local.walk("") if (found := _MARKER.match(key))}:
+            local.delete([join(folder.rpartition("/")[0], UNFINISHED)])
+            self.delete_tree(folder, "mark.json")

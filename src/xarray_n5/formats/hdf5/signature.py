@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+
+from xarray_n5.stores.filesystems import local_path
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 """How the names of HDF5 files end."""
+
+_LOCAL = re.compile(r"(?:file|local)://")
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -16,7 +21,18 @@ _SUPERBLOCK, _NEWER_SUPERBLOCK = 96, 48
 _MAX_USER_BLOCK = 1 << 15
 
 
-def is_hdf5(path: str) -> bool:
+def find_file(location: object) -> str | None:
+    """Return the path of an HDF5 file on a local disk, or of a new one; None for anything else."""
+    path = _LOCAL.sub("", location) if isinstance(location, str) else local_path(location)
+    if path is None and isinstance(location, os.PathLike):
+        path = os.fsdecode(location)
+    if path is None or "::" in path or "://" in path:
+        return None
+    path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+    return path if _is_hdf5(path) else None
+
+
+def _is_hdf5(path: str) -> bool:
     """Return whether a file is HDF5; if there is none, whether its name is that of one."""
     try:
         found = os.stat(path)  # noqa: PTH116

@@ -1,0 +1,45 @@
+"""Levels of BigDataViewer's HDF5 files, whose factors are in a dataset of their own.
+
+Source: bigdataviewer-core, Hdf5ImageLoader.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+_LEVEL = re.compile(r"(?:(.*)/)?t\d{5,}/(s\d{2,})/(\d+)/cells", re.DOTALL)
+"""The path of a level."""
+
+_TABLE = 2
+"""The number of axes of the dataset with the factors: levels, and x, y, z."""
+
+
+def level_factors(find: Callable[[str], Any], path: str) -> dict[str, list[float]]:
+    """Return the attribute with a level's factors in the order x, y, z; empty for other nodes.
+
+    `find` returns the node at a path.
+    """
+    level, table = _resolutions(find, path) or (0, None)
+    if table is None or level >= table.shape[0] or table.dtype.kind not in "iuf":
+        return {}
+    return {"downsamplingFactors": [float(factor) for factor in table[level]]}
+
+
+def is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) -> bool:
+    """Return whether a dataset stores uint16 as int16, as BigDataViewer does."""
+    return dtype.str[1:] == "i2" and _resolutions(find, path) is not None
+
+
+def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:
+    """Return the number of a level and the dataset with the factors of all; None otherwise."""
+    found = _LEVEL.fullmatch(path)
+    if found is None:
+        return None
+    table = find("/".join(filter(None, [found[1], found[2], "resolutions"])))
+    return (int(found[3]), table) if getattr(table, "ndim", 0) == _TABLE else None

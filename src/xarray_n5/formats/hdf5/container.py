@@ -1,0 +1,330 @@
+"""An HDF5 file as a container: its groups and datasets as metadata, its chunks by index.
+
+A chunk's bytes are its filter mask and what is in the file (see ``filters``). They are read outside
+HDF5's lock; only their location is looked up inside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from xarray_n5.codecs.hdf5 import import_h5py
+from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
+from xarray_n5.formats.hdf5 import files, nodes
+from xarray_n5.formats.hdf5.attributes import VERSION
+from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
+from xarray_n5.formats.hdf5.chunk_reading import find_chunk, name_of, read_chunk
+from xarray_n5.formats.hdf5.chunk_writing import clear_chunk, write_chunk
+from xarray_n5.formats.hdf5.filters import MASK_BYTES
+from xarray_n5.formats.hdf5.format import Hdf5
+from xarray_n5.formats.hdf5.links import FOLLOW, address_of, check_inside, members_of, node_in
+from xarray_n5.formats.hdf5.sidecar import Sidecar
+from xarray_n5.formats.hdf5.signature import find_file, stamp_of
+from xarray_n5.formats.missing import list_names
+from xarray_n5.formats.protocol import Node
+from xarray_n5.model.chunk_keys import index_of
+from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.model.paths import join
+from xarray_n5.stores.local import LocalStore
+from xarray_n5.stores.object_info import ObjectInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from xarray_n5.formats.protocol import Kind
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Attributes, Metadata
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Container:
+    """A file on a local disk, opened for each operation and closed again."""
+
+    file: str
+    """The file's absolute path."""
+    fsync: bool = False
+    """Whether writes wait until they have reached the disk."""
+    follow_external: bool = False
+    """Whether external links, external storage and virtual datasets are read."""
+    owner: str = field(default_factory=_this_process, compare=False)
+    """The host and process that may write."""
+    format: ClassVar[Hdf5] = Hdf5()
+    batch: ClassVar[int] = 1
+    documents: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
+        """Return the container at a local path of an HDF5 file, or of a new one by its name."""
+        if isinstance(location, cls):
+            return location
+        if (path := find_file(location)) is None:
+            return None
+        import_h5py()  # a missing package is reported before anything is written
+        return cls(path, follow_external=bool(options.get(FOLLOW)))
+
+    @property
+    def url(self) -> str:
+        """The file's path."""
+        return self.file
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return os.path.basename(self.file)  # noqa: PTH119
+
+    @property
+    def store(self) -> Sidecar:
+        """The directory beside the file for hidden files."""
+        return Sidecar(self.file, fsync=self.fsync)
+
+    @property
+    def lists_x_first(self) -> bool:
+        """Whether n5-hdf5 wrote the file, whose lists are in the order of N5, or it is new."""
+        with self._reading() as file:
+            return file is None or VERSION in file.node("").attrs
+
+    def identity(self, path: str) -> object:
+        """Return the file and the address in it, which all links to a node share."""
+        with self._reading() as file:
+            node = file.node(path) if file else None
+            found = (self.file, path) if node is None else (node.file.filename, address_of(node)[1])
+            return ("hdf5", os.path.realpath(found[0]), found[1])
+
+    def where(self, path: str) -> str:
+        """Return a node's location: the file and the path in it."""
+        return join(self.file, path)
+
+    def etag(self, path: str) -> object:
+        """Return a value that changes whenever the file is written; None for an absent node."""
+        with self._reading() as file:
+            return None if file is None or file.node(path) is None else file.stamp
+
+    def with_fsync(self) -> Self:
+        """Return the container whose writes have reached the disk when they return."""
+        return replace(self, fsync=True)
+
+    def sibling(self, name: str) -> bytes | None:
+        """Return the bytes of a file beside this one."""
+        return LocalStore(os.path.dirname(self.file)).get(name)  # noqa: PTH120
+
+    # What a single file does not need
+
+    def _itself(self) -> Self:
+        """Return the container itself: what is known of a file is kept until it changes."""
+        return self
+
+    cached = uncached = fresh = _itself
+
+    def _nothing(self, *args: object, **options: object) -> None:
+        """Do nothing: HDF5 tells arrays from groups, and keeps its metadata consistent."""
+
+    parent = foreign = prefetch = check_array = check_version = consolidate = sweep = _nothing
+
+    # Nodes
+
+    def node(self, path: str) -> Node:
+        """Return the node at `path`: a group without attributes where there is none."""
+        with self._reading() as file:
+            found = nodes.read(file, path, self.where(path)) if file else None
+        return Node(path=path, metadata=found or GroupMetadata(), described=found is not None)
+
+    def nodes(self, paths: Sequence[str], *, verify: bool = True) -> list[Node | N5Error]:
+        """Return the nodes at several paths, or why one cannot be read."""
+        found: list[Node | N5Error] = []
+        with self._reading():  # opened once
+            for path in paths:
+                try:
+                    found.append(self.node(path))
+                except N5Error as error:
+                    found.append(error)
+        return found
+
+    def exists(self, node: Node) -> bool:
+        """Return whether there is a node."""
+        return node.described
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the sorted names of the nodes directly in a group, but for hidden ones."""
+        return tuple(name for name in self._members(path) if not name.startswith("."))
+
+    def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
+        """Return the first node in a group, which must stay where one is created."""
+        return next(iter(self._members(path)), None)
+
+    def _members(self, path: str) -> list[str]:
+        with self._reading() as file:
+            node = file.node(path) if file else None
+            if file is None or node is None or nodes.is_dataset(node):
+                return []
+            return members_of(file.node, path, follow=file.follow)
+
+    def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
+        """Return the error for a node that is absent or of another kind, with a hint."""
+        if kind == "group" and isinstance(node.metadata, ArrayMetadata):
+            return NodeNotFoundError(self.url, node.path, kind, "it is an array: use open_array")
+        around = node
+        while not around.described and around.path:
+            around = self.node(around.path.rpartition("/")[0])
+        hint = list_names(around.path, self.children(around.path), around.described)
+        return NodeNotFoundError(self.url, node.path, kind, hint)
+
+    def matches(self, node: Node, constraints: Attributes) -> None:
+        """Raise where a member that `constraints` name is absent or different."""
+        nodes.check_members(node.metadata, constraints, self.where(node.path))
+
+    # Changes of nodes
+
+    def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:
+        """Create a group, or a dataset in place of an empty group."""
+        with self._writing() as file:
+            nodes.create(file, before.path, metadata, self.where(before.path))
+
+    def complete_group(self, node: Node, *, fresh: bool = False) -> None:
+        """Create a group unless it exists."""
+        if not node.described:
+            with self._writing() as file:
+                if node_in(file, node.path) is None:
+                    file.create_group(node.path)
+
+    def change_attributes(
+        self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
+    ) -> Attributes:
+        """Replace a node's user attributes by what `change` makes of them; return those."""
+        with self._changing(path, kind) as (file, node):
+            return nodes.change_attributes(file, path, node, change, self.where(path))
+
+    def resize(self, path: str, shape: tuple[int, ...]) -> None:
+        """Change a dataset's shape; its chunks stay."""
+        with self._changing(path, "array") as (_, dataset):
+            nodes.resize(dataset, shape, self.where(path))
+
+    def delete(self, path: str) -> None:
+        """Remove a node and everything below it; the file does not become smaller."""
+        self.store.delete_tree(path, "")
+        if self.etag(path) is not None:
+            with self._writing() as file:
+                nodes.delete(file, path)
+
+    # Chunks
+
+    def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return the name of a chunk: its index below the array's path."""
+        return join(path, name_of(index))
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the chunk that a name below an array means, or None."""
+        return index_of(key.split("."), len(metadata.shape))
+
+    def walk(self, path: str) -> Iterator[str]:
+        """Iterate over the names of the chunks in a dataset, or in all datasets below a group."""
+        yield from (name_of(index) for index, _ in self._sizes(path))
+        for name in self._members(path):
+            yield from (f"{name}/{key}" for key in self.walk(join(path, name)))
+
+    def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
+        """Return a chunk's filter mask and bytes, or None where it is not stored."""
+        return read_chunk(self.file, path, index, follow=self.follow_external)
+
+    def get_chunks(
+        self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
+    ) -> Iterator[tuple[Index, bytes | None]]:
+        """Iterate over chunks and their bytes, one after another."""
+        return ((index, self.get_chunk(path, metadata, index)) for index in indices)
+
+    def head_chunks(
+        self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], count: int
+    ) -> Iterator[tuple[bytes, int] | None]:
+        """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
+        for index in indices:
+            found, _ = find_chunk(self.file, path, index, follow=self.follow_external)
+            if isinstance(found, ChunkLocation):
+                yield found.head(count)
+            else:
+                yield None if found is None else (found[:count], len(found))
+
+    def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
+        """Return whether a chunk is stored."""
+        with self._reading() as file:
+            chunks = file.chunks(path) if file else None
+            return chunks is not None and chunks.exists(index)
+
+    def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
+        """Store a chunk; the file is closed before others may use it."""
+        with self._changing(path, "array") as (_, dataset):
+            check_inside(dataset)
+            write_chunk(dataset, index, data)
+
+    def set_chunks(
+        self,
+        path: str,
+        metadata: ArrayMetadata,
+        items: Iterable[tuple[Index, Buffer | None]],
+        ahead: int,
+    ) -> Iterator[None]:
+        """Store chunks, or remove those without bytes, one after another."""
+        for index, data in items:
+            if data is None:
+                self.delete_chunks(path, metadata, [index])
+            else:
+                self.set_chunk(path, metadata, index, data)
+            yield
+
+    def delete_chunks(self, path: str, metadata: ArrayMetadata, indices: Iterable[Index]) -> None:
+        """Set chunks to the fill value: HDF5 never removes stored ones."""
+        stored = [index for index in indices if self.has_chunk(path, metadata, index)]
+        if stored:
+            with self._changing(path, "array") as (_, dataset):
+                check_inside(dataset)
+                for index in stored:
+                    clear_chunk(dataset, index)
+
+    def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
+        """Iterate over the stored chunks."""
+        return (index for index, _ in self._sizes(path))
+
+    def list_chunk_info(
+        self, path: str, metadata: ArrayMetadata
+    ) -> Iterator[tuple[Index, ObjectInfo]]:
+        """Iterate over the stored chunks with their sizes; times are the file's."""
+        for index, size in self._sizes(path):
+            changed = os.stat(self.file).st_mtime  # noqa: PTH116
+            yield index, ObjectInfo(name_of(index), MASK_BYTES + size, changed)
+
+    def _sizes(self, path: str) -> list[tuple[Index, int]]:
+        with self._reading() as file:
+            chunks = file.chunks(path) if file else None
+            return list(chunks.sizes()) if chunks else []
+
+    # The file
+
+    def _reading(self) -> AbstractContextManager[files.CachedFile | None]:
+        return files.reading(self.file, follow=self.follow_external)
+
+    def _writing(self) -> AbstractContextManager[Any]:
+        if self.owner != _this_process():
+            why = f"{_this_process()} cannot write what {self.owner} has opened for writing"
+            raise OneWriterError(self.file, why)
+        if stamp_of(self.file) is None:
+            self.store.remove_markers()
+        return files.writing(self.file, self.store.local.root, fsync=self.fsync)
+
+    @contextlib.contextmanager
+    def _changing(self, path: str, kind: Kind) -> Iterator[tuple[Any, Any]]:
+        """Yield the file, open for writing, and an existing node in it."""
+        if stamp_of(self.file) is None:
+            raise NodeNotFoundError(self.url, path, kind)
+        with self._writing() as file:
+            node = node_in(file, path)
+            if node is None or (kind == "array" and not nodes.is_dataset(node)):
+                raise NodeNotFoundError(self.url, path, kind)
+            yield file, node
