@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote, unquote
 
 import pytest
 
+from xarray_n5 import stores
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.object_info import ObjectInfo
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.protocol import Listing, ObjectInfo, Store
 
 
 def _in_fsspec_memory(folder: Path) -> Store:
@@ -36,12 +37,50 @@ def _in_obstore(folder: Path) -> Store:
     return FsspecStore(fsspec.FsspecStore("memory"), f"{folder.name}/store")
 
 
+@dataclass(frozen=True)
+class MinimalStore:
+    """The seven members of a store and nothing else; keys are names in one directory."""
+
+    root: str
+
+    @property
+    def url(self) -> str:
+        return f"minimal:{self.root}"
+
+    @property
+    def _inner(self) -> LocalStore:
+        return LocalStore(self.root)
+
+    def identity(self, path: str) -> object:
+        return "minimal", self.root, path
+
+    def parent(self) -> None:
+        return None
+
+    def get(self, key: str) -> bytes | None:
+        return self._inner.get(quote(key, safe=""))
+
+    def set(self, key: str, data: Buffer) -> None:
+        self._inner.set(quote(key, safe=""), data)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self._inner.delete(quote(key, safe="") for key in keys)
+
+    def list(self, prefix: str) -> Listing:
+        start = f"{prefix}/" if prefix else ""
+        keys = [unquote(name) for name in self._inner.list("")[1]]
+        names = [key.removeprefix(start) for key in keys if key.startswith(start)]
+        folders = {name.partition("/")[0] for name in names if "/" in name}
+        return tuple(sorted(folders)), tuple(sorted(name for name in names if "/" not in name))
+
+
 STORES: dict[str, Callable[[Path], Store]] = {
     "local": lambda folder: LocalStore(str(folder / "store")),
     "memory": lambda _: MemoryStore(),
     "fsspec-memory": _in_fsspec_memory,
     "fsspec-directory": _in_fsspec_directory,
     "obstore": _in_obstore,
+    "minimal": lambda folder: MinimalStore(str(folder / "store")),
 }
 
 
@@ -49,9 +88,7 @@ STORES: dict[str, Callable[[Path], Store]] = {
 class CountingStore:
     """A store in memory that counts what is asked of it."""
 
-    batch: ClassVar[int] = 64
-    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
-    one_writer: ClassVar[bool] = False
+    concurrency: ClassVar[int] = 64
     inner: MemoryStore = field(default_factory=MemoryStore)
     counts: Counter[str] = field(default_factory=Counter)
     written: Counter[str] = field(default_factory=Counter)
@@ -80,19 +117,16 @@ class CountingStore:
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         self.counts["get_many"] += 1
-        return self.inner.get_many(keys)
+        return stores.get_many(self.inner, keys)
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         assert ahead > 0
         self.counts["get_many"] += 1
-        return self.inner.fetch(keys, ahead)
+        return stores.fetch(self.inner, keys, ahead)
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         self.counts["peek"] += 1
-        return self.inner.head(key, count)
-
-    def with_fsync(self) -> CountingStore:
-        return self
+        return stores.head(self.inner, key, count)
 
     def set(self, key: str, data: Buffer) -> None:
         with self.lock:
@@ -103,7 +137,7 @@ class CountingStore:
     def exists(self, key: str) -> bool:
         with self.lock:
             self.counts["exists"] += 1
-        return self.inner.exists(key)
+        return stores.exists(self.inner, key)
 
     def delete(self, keys: Iterable[str]) -> None:
         self.counts["delete"] += 1
@@ -111,11 +145,11 @@ class CountingStore:
 
     def is_folder(self, prefix: str) -> bool:
         self.counts["is_folder"] += 1
-        return self.inner.is_folder(prefix)
+        return stores.is_folder(self.inner, prefix)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         self.counts["delete_tree"] += 1
-        self.inner.delete_tree(prefix, first)
+        stores.delete_tree(self.inner, prefix, first)
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         self.counts["list"] += 1
@@ -125,7 +159,7 @@ class CountingStore:
         self, prefixes: Sequence[str]
     ) -> Sequence[tuple[tuple[str, ...], tuple[str, ...]]]:
         self.counts["list_many"] += 1
-        return self.inner.list_many(prefixes)
+        return stores.list_many(self.inner, prefixes)
 
     def walk(self, prefix: str) -> Iterator[str]:
         self.counts["walk"] += 1
@@ -133,17 +167,14 @@ class CountingStore:
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         self.counts["survey"] += 1
-        return self.inner.list_info(prefix)
-
-    def list_partials(self, prefix: str) -> Iterator[str]:
-        return self.inner.list_partials(prefix)
+        return stores.list_info(self.inner, prefix)
 
     def parent(self) -> None:
         return None
 
     def etag(self, key: str) -> object:
         self.counts["stamp"] += 1
-        return self.inner.etag(key)
+        return stores.etag(self.inner, key)
 
 
 class LoggingStore(LocalStore):
@@ -158,6 +189,10 @@ class LoggingStore(LocalStore):
 
     def __reduce__(self) -> tuple[object, ...]:
         return LoggingStore, (self.root, self.log)
+
+    def with_limit(self, nbytes: int) -> LoggingStore:
+        del nbytes
+        return self
 
     def set(self, key: str, data: Buffer) -> None:
         # One write of less than a page, at the file's end, is whole.

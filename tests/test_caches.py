@@ -22,8 +22,7 @@ from xarray_n5 import (
 )
 from xarray_n5.arrays.access import container_of
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, fresh
-from xarray_n5.stores.retries import Retries
+from xarray_n5.stores import FsspecStore, Retries, delete_tree, fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +132,7 @@ def test_what_is_removed_through_a_cache_is_gone_from_it(
     store = open_store(f"{cache}::{place}", options(cache, tmp_path))
     for remove in (
         lambda: store.delete(["a/0"]),
-        lambda: store.delete_tree("a", "attributes.json"),
+        lambda: delete_tree(store, "a", "attributes.json"),
     ):
         store.set("a/0", b"x")
         assert store.get("a/0") == b"x"

@@ -306,7 +306,7 @@ def test_aligned_blocks_are_written_as_they_are_without_a_read() -> None:
     # chunk) and at the end; one set for each chunk; of what is stored, nothing is read but the
     # shape, by blocks with chunks that the array's end cuts.
     # At the end the mark is removed, and digests and others' marks are looked for.
-    expected = {"get": 18 + 1 + 14, "set": 27, "list": 2, "delete": 1, "delete_tree": 1}
+    expected = {"get": 18 + 1 + 14, "set": 27, "list": 2, "delete": 2}
     assert store.requests() == expected
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
+import xarray as xr
 
 import xarray_n5
 from tests import test_storage
+from tests.stores import MinimalStore
 from tests.test_readme import ROOT, blocks, unchanged_tables
 from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PAGE = ROOT / "docs" / "extending.md"
 
@@ -65,6 +72,38 @@ def test_its_classes_have_all_members_of_their_protocols(protocol: type, name: s
         if inspect.isfunction(theirs):
             wanted, given = inspect.signature(theirs), inspect.signature(ours)
             assert list(given.parameters) == list(wanted.parameters), each
+
+
+def test_seven_members_are_enough_to_write_in_parallel_to_resume_and_to_verify(
+    tmp_path: Path,
+) -> None:
+    store: Any = MinimalStore(str(tmp_path / "store"))
+    assert {name for name in dir(Store) if not name.startswith("_")} == {
+        name for name in dir(store) if not name.startswith("_")
+    } - {"root"}
+    values = np.arange(1, 401, dtype="u2").reshape(20, 20)
+    lazy = da.from_array(values, chunks=10)
+    broken = lazy.map_blocks(fail_at_the_last, dtype=lazy.dtype)
+    with dask.config.set(scheduler="threads"):
+        with pytest.raises(ZeroDivisionError):
+            xarray_n5.to_n5(broken, store, "a", chunks=5, resume="same")
+        begun = set(store.list("a")[0])
+        xarray_n5.to_n5(lazy, store, "a", chunks=5, resume="same")
+    assert any(name.startswith(".writing-") for name in begun)
+    np.testing.assert_array_equal(xarray_n5.from_n5(store, "a").compute(), values)
+    assert set(xarray_n5.verify(store, "a").state.values.flat) == {"ok"}
+    measured = xr.Dataset({"a": (("y", "x"), lazy)}, {"y": np.arange(20.0)})
+    measured.n5.to_n5(store, "g")
+    xr.testing.assert_equal(xr.open_dataset(store, engine="n5", group="g").load(), measured)
+    del xarray_n5.open_group(store, mode="r+")["g"]
+    assert "g" not in store.list("")[0]
+
+
+def fail_at_the_last(block: np.ndarray) -> np.ndarray:
+    """Return a block, unless it is the array's last."""
+    if block[-1, -1] == 400:
+        raise ZeroDivisionError
+    return block
 
 
 def test_its_chunks_are_read_by_numpy() -> None:

@@ -41,9 +41,6 @@ class FailingStore(CountingStore):
         if self.left[0] < 0:
             raise StoppedError
 
-    def with_fsync(self) -> FailingStore:
-        return self
-
     def set(self, key: str, data: Buffer) -> None:
         self._step()
         super().set(key, data)

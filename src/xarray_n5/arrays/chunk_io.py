@@ -302,7 +302,7 @@ class ChunkIO:
         return (self.identity, self.format.name, self.missing, repr(kind))
 
 
-def ahead_of(container: Container | Store, metadata: ArrayMetadata) -> int:
+def ahead_of(container: Container, metadata: ArrayMetadata) -> int:
     """Return how many chunks are in flight at once: their bytes are held meanwhile.
 
     Bytes are bounded, not chunks: each round of requests costs as long as one request.

@@ -8,6 +8,7 @@ from xarray_n5.arrays.marker import find_markers, revoke
 from xarray_n5.arrays.marker_json import REPAIRED
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
+from xarray_n5.stores import delete_tree, exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +32,8 @@ def prepare(
     """
     folder = join(path, DIGESTS)
     if any(store.list(folder)):
-        store.delete_tree(folder, "all.npz")
-    if store.exists(join(path, UNFINISHED)):
+        delete_tree(store, folder, "all.npz")
+    if exists(store, join(path, UNFINISHED)):
         forget(*find_markers(store, path), tuple(box()), chunks)
 
 

@@ -27,8 +27,8 @@ from xarray_n5.arrays.marker_json import (
     parse_mark,
 )
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
-from xarray_n5.formats.containers import clear_folder, is_link
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
+from xarray_n5.stores import clear_folder, concurrency, delete_tree, exists, get_many, head, is_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,7 +114,7 @@ class WriteMarker:
         """Turn a write that has begun into a planned one."""
         self.plan(facts)
         self._remove_hint()
-        self.store.delete_tree(self.folder, _MARK)
+        delete_tree(self.store, self.folder, _MARK)
 
     def done(self, facts: Mapping[str, Any]) -> None:
         """Record in the marker that nothing is left to be written."""
@@ -143,13 +143,13 @@ class WriteMarker:
     def _head(self, folder: str, count: int) -> bytes | None:
         """Return the marker in a folder, or `count` bytes of it where that is cheaper."""
         key = join(folder, _MARK)
-        if self.store.batch > 1:
+        if concurrency(self.store) > 1:
             return self.store.get(key)
-        found = self.store.head(key, count)
+        found = head(self.store, key, count)
         return None if found is None else found[0]
 
     def _has(self, folder: str) -> bool:
-        return not is_link(self.store, folder) and self.store.exists(join(folder, _MARK))
+        return not is_link(self.store, folder) and exists(self.store, join(folder, _MARK))
 
     def new_attempt(self, facts: Mapping[str, Any]) -> WriteMarker:
         """Return a new attempt at the write with these `facts`, whose records it keeps.
@@ -228,7 +228,7 @@ class WriteMarker:
         keys = [join(self.folder, name) for name in files if name.startswith(f"{self.run}-")]
         for start in range(0, len(keys), 1000):
             some = keys[start : start + 1000]
-            for key, record in zip(some, self.store.get_many(some), strict=True):
+            for key, record in zip(some, get_many(self.store, some), strict=True):
                 if record is not None:
                     yield key, record
 
@@ -245,7 +245,7 @@ class WriteMarker:
             self.done({})
             self.store.delete(notes)
         removed = self._remove_hint()
-        self.store.delete_tree(self.folder, _MARK)
+        self._remove(self.folder)
         if not removed:
             self._remove_hint()  # the others may have left it to this one
 
@@ -257,7 +257,12 @@ class WriteMarker:
         return True
 
     def _forget_plan(self) -> None:
-        self.store.delete_tree(self._plan, _MARK)
+        self._remove(self._plan)
+
+    def _remove(self, folder: str) -> None:
+        """Remove a marker, and its folder where that stays without."""
+        self.store.delete([join(folder, _MARK)])
+        clear_folder(self.store, folder)
 
 
 def unfinished_writes(store: Store, path: str) -> list[WriteMarker]:

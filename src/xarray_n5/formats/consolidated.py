@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.paths import join
-from xarray_n5.stores import exclusive
+from xarray_n5.stores import exclusive, get_many, list_many
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,7 +44,7 @@ def renew(store: Store, path: str, names: Collection[str] | None) -> None:
         return
     parts = path.split("/") if path else []
     above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-    found = store.get_many([join(group, KEY) for group in above])
+    found = get_many(store, [join(group, KEY) for group in above])
     for group, document in zip(above, found, strict=True):
         if document is not None:
             _renew(store, group, path.removeprefix(group).lstrip("/"), names)
@@ -69,7 +69,7 @@ def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) 
                 if names is None
                 else [join(inner, name) for name in names]
             )
-            stored = store.get_many([join(group, name) for name in changed])
+            stored = get_many(store, [join(group, name) for name in changed])
             after = {name: known[name] for name in known if name not in set(changed)}
             after |= parsed(dict(zip(changed, stored, strict=True)))
             if json.dumps(known, sort_keys=True) == json.dumps(after, sort_keys=True):
@@ -101,7 +101,7 @@ def consolidate(store: Store, path: str) -> None:
         level = [path]
         while level:
             keys = [join(node, name) for node in level for name in sorted(DOCUMENTS)]
-            stored = dict(zip(keys, store.get_many(keys), strict=True))
+            stored = dict(zip(keys, get_many(store, keys), strict=True))
             found |= parsed({key.removeprefix(path).lstrip("/"): d for key, d in stored.items()})
             level = _inside(store, [node for node in level if not stored[join(node, ".zarray")]])
         store.set(join(path, KEY), dump(dict(sorted(found.items()))))
@@ -109,7 +109,7 @@ def consolidate(store: Store, path: str) -> None:
 
 def _inside(store: Store, groups: Sequence[str]) -> list[str]:
     """Return the paths of what may be nodes in groups."""
-    listings = store.list_many(groups) if groups else ()
+    listings = list_many(store, groups) if groups else ()
     return [
         join(group, name)
         for group, (folders, _) in zip(groups, listings, strict=True)

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.hdf5.links import FOLLOW
-from xarray_n5.formats.hdf5.sidecar import Sidecar
 from xarray_n5.formats.hdf5.signature import SUFFIXES
 from xarray_n5.model.paths import join
-from xarray_n5.stores.fsspec import FsspecStore
-from xarray_n5.stores.local import LocalStore
-from xarray_n5.stores.memory import MemoryStore
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, name_of, uncached
 from xarray_n5.stores.protocol import Opener, Store
 
 if TYPE_CHECKING:
@@ -86,26 +83,20 @@ def locate(
         return file, path
     store = found = open_store(url, storage_options)
     inner: list[str] = []
-    while not found.name.endswith(SUFFIX):
+    while not name_of(found).endswith(SUFFIX):
         if (
-            found.name.endswith(SUFFIXES)
+            name_of(found).endswith(SUFFIXES)
             and (file := Hdf5Container.at(found.url, options)) is not None
         ):
             return file, join(*inner, path)
         up = found.parent()
         if up is None:
             return store, path
-        inner.insert(0, found.name)
+        inner.insert(0, name_of(found))
         found = up
     return found, join(*inner, path)
 
 
-def is_link(store: Store, prefix: str) -> bool:
-    """Return whether a folder that this package keeps is a symbolic link, which it never makes."""
-    return isinstance(store, LocalStore | Sidecar) and store.is_link(prefix)
-
-
-def clear_folder(store: Store, prefix: str) -> None:
-    """Remove a folder if it is empty; of a symbolic link, the link. Object stores have neither."""
-    if isinstance(store, LocalStore | Sidecar):
-        store.clear_folder(prefix)
+def formats_of(store: Store) -> tuple[str, ...]:
+    """Return the names of the formats that a store can hold, the usual one first."""
+    return getattr(uncached(store), "formats", ("n5", "zarr2"))

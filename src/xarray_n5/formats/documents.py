@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.formats.consolidated import DOCUMENTS, renew
 from xarray_n5.model.paths import UNFINISHED, join, meant_by
-from xarray_n5.stores import CachedStore, exclusive, fresh
+from xarray_n5.stores import CachedStore, concurrency, delete_tree, exclusive, fresh, get_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -33,7 +33,7 @@ def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
 def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
     """Return the documents of each node, fetched in one batch."""
     keys = [join(path, name) for path in paths for name in form.documents]
-    found = iter([store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ())
+    found = iter([store.get(keys[0])] if len(keys) == 1 else get_many(store, keys) if keys else ())
     several: list[Documents] = []
     for _ in paths:
         own = {name: next(found) for name in form.documents}
@@ -43,10 +43,10 @@ def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> 
 
 def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> None:
     """Read documents of nodes, and hints at unfinished writes, into a cache: one batch."""
-    if isinstance(store, CachedStore) and store.batch > 1:
+    if isinstance(store, CachedStore) and concurrency(store) > 1:
         with suppress(OSError, UnsafePathError):  # what cannot be read together is read apart
             names = (*form.documents, UNFINISHED)
-            store.get_many([join(path, name) for path in paths for name in names])
+            get_many(store, [join(path, name) for path in paths for name in names])
 
 
 def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
@@ -85,7 +85,7 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and all below it, its first document before all else."""
-    store.delete_tree(path, form.documents[0])
+    delete_tree(store, path, form.documents[0])
     if DOCUMENTS.issuperset(form.documents):
         renew(store, path, None)
 
@@ -104,4 +104,4 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
             store.delete(left)
         for name in folders:
             if meant_by(name) is not None:
-                store.delete_tree(join(folder, name), next(iter(documents)))
+                delete_tree(store, join(folder, name), next(iter(documents)))

@@ -8,6 +8,7 @@ from xarray_n5.dialects.bdv import container_of
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
 from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.stores import exists, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def not_found(store: Store, form: KeyedFormat, node: Node, kind: Kind) -> NodeNo
 def _hint(store: Store, form: KeyedFormat, path: str) -> str:
     """Return what there is instead of a node, or nothing where that is unknown."""
     try:
-        if store.exists(path) or store.exists(""):
+        if exists(store, path) or exists(store, ""):
             return _file(store)
         while True:
             folders, files = store.list(path)
@@ -60,6 +61,6 @@ def list_names(path: str, names: Sequence[str], described: bool) -> str:
 
 def _file(store: Store) -> str:
     """Return the kind of a file that is not a container."""
-    if store.name.endswith(".xml") and (named := container_of(store.get("") or b"")):
+    if name_of(store).endswith(".xml") and (named := container_of(store.get("") or b"")):
         return f"that is XML of BigDataViewer: open the container that it is about, {named!r}"
     return "it is a file, and no HDF5 on a local disk"

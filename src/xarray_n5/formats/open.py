@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS, N5, Hdf5, Zarr2, get_format
-from xarray_n5.formats.containers import locate
+from xarray_n5.formats.containers import formats_of, locate
 from xarray_n5.formats.documents import get_documents, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
@@ -15,7 +15,7 @@ from xarray_n5.formats.structure import described, settle
 from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
-from xarray_n5.stores import CachedStore, fresh
+from xarray_n5.stores import CachedStore, concurrency, exists, fresh, get_many, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +114,7 @@ def _locate(
         inner = join(inner, form.normalize_path(path))
     else:
         found, inner = locate(url, get_format(name).normalize_path(path), storage_options)
-    held = (found.format.name,) if isinstance(found, Hdf5Container) else found.formats
+    held = (found.format.name,) if isinstance(found, Hdf5Container) else formats_of(found)
     if name is not None and get_format(name).name not in held:
         raise MetadataError(
             f"{found.url} can hold {' or '.join(held)}, not {name}: HDF5 is one file, named *.h5; "
@@ -141,7 +141,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     form, new = _format_found(store)
     if not new:
         return form
-    if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
+    if (ending := _ending(name_of(store), _NO_NAMES)) and not any(store.list("")):
         raise MetadataError(
             f"{store.url}: {ending} files are not written, and a directory should not be called "
             "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
@@ -151,7 +151,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
 
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
-    candidates = [_keyed(each) for each in ([name] if name else store.formats)]
+    candidates = [_keyed(each) for each in ([name] if name else formats_of(store))]
     for form in candidates:
         documents = get_documents(store, path, form)
         if documents:
@@ -172,18 +172,18 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
         return _format_named(store), False  # who may not read the root may read what is below
     if documents:
         return form, False
-    if store.name.endswith(Hdf5.suffixes):
+    if name_of(store).endswith(Hdf5.suffixes):
         _check_no_file(store)
     return _format_named(store), True
 
 
 def _format_named(store: Store) -> KeyedFormat:
     """Return the format that the innermost name states, of the root or a directory around it."""
-    forms = [_keyed(name) for name in store.formats]
+    forms = [_keyed(name) for name in formats_of(store)]
     named = {suffix: form for form in forms for suffix in form.suffixes}
     above: Store | None = store
     while above is not None:
-        if ending := _ending(above.name, named):
+        if ending := _ending(name_of(above), named):
             return named[ending]
         above = above.parent()
     return forms[0]
@@ -193,10 +193,10 @@ def _is_n5(store: Store) -> bool:
     """Return whether a container that is called Zarr holds N5, or is in an N5 container."""
     folders, _ = store.list("")  # TensorStore leaves roots without documents
     above: Store | None = store
-    while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
+    while above is not None and not _ending(name_of(above), (*N5.suffixes, *Zarr2.suffixes)):
         above = above.parent()
     documents = [join(each, N5.documents[0]) for each in folders]
-    return any(store.get_many(documents)) or bool(above and above.get(N5.documents[0]))
+    return any(get_many(store, documents)) or bool(above and above.get(N5.documents[0]))
 
 
 def _ending(name: str, endings: Iterable[str]) -> str:
@@ -205,7 +205,7 @@ def _ending(name: str, endings: Iterable[str]) -> str:
 
 def _check_no_file(store: Store) -> None:
     """Raise where a container that is called like an HDF5 file would be something else."""
-    if store.exists(""):
+    if exists(store, ""):
         raise MetadataError(f"{store.url} is a file, and no HDF5: choose another place")
     if not any(store.list("")):
         raise MetadataError(
@@ -216,8 +216,8 @@ def _check_no_file(store: Store) -> None:
 
 def _look_ahead(store: Store, path: str, name: str | None) -> Store:
     """Return the store with the documents that reading a node takes, requested at once."""
-    form = _keyed(name or store.formats[0])
-    if store.batch == 1:
+    form = _keyed(name or formats_of(store)[0])
+    if concurrency(store) == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
     around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import ArrayMetadata, Attributes, GroupMetadata, Metadata
-    from xarray_n5.stores.object_info import ObjectInfo
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.protocol import ObjectInfo, Store
 
 Documents: TypeAlias = "Mapping[str, bytes]"
 """A node's existing documents: keys relative to the node, and the bytes."""

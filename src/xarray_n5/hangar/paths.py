@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import NodeNotFoundError, PathError
-from xarray_n5.stores.redaction import hide
+from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def _files_at(given: LocalPath) -> list[str]:
     text = os.fspath(given)
     if "://" in text:
         raise PathError(
-            f"{hide(text)!r}: Hangar's files are read from local paths only; copy them first"
+            f"{redact_urls(text)!r}: Hangar's files are read from local paths only; copy them first"
         )
     path = Path(text).absolute()
     if not path.is_dir():

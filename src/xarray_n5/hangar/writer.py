@@ -26,7 +26,7 @@ from xarray_n5.hangar.layout import (
 )
 from xarray_n5.hangar.options import filters
 from xarray_n5.hangar.records import Record
-from xarray_n5.stores.redaction import hide
+from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,9 +93,8 @@ class HangarWriter:
         compression: Mapping[str, Any] | None = None,
     ) -> None:
         if "://" in os.fspath(folder):
-            raise PathError(
-                f"{hide(os.fspath(folder))!r}: Hangar's files are written on local disks only"
-            )
+            url = redact_urls(os.fspath(folder))
+            raise PathError(f"{url!r}: Hangar's files are written on local disks only")
         self._folder = Path(folder).absolute()
         if any(".hangar" in each for each in (self._folder.parts, _names(self._folder))):
             hint = "its database would not know the new files; write into another folder"

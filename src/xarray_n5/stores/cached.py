@@ -1,44 +1,77 @@
-"""Documents and listings that are asked for once: a look at a container as it was then."""
+"""Documents and listings of a container, requested once each as long as one operation takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.model.paths import UNFINISHED
+from xarray_n5.stores.operations import (
+    delete_tree,
+    exists,
+    fresh,
+    get_many,
+    has_complete_listings,
+    is_folder,
+    list_many,
+    set_many,
+    uncached,
+    with_fsync,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.object_info import ObjectInfo
     from xarray_n5.stores.protocol import Listing, Store
 
-_DOCUMENTS = frozenset({"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
-"""What nodes' documents are called; no chunk is called so."""
+_DOCUMENTS = frozenset(
+    {"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", UNFINISHED}
+)
+"""Names of files that describe nodes; no chunk has such a name."""
+
+_NOTHING: Listing = ((), ())
+
+_UNKNOWN: Any = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedStore:
-    """A store that reads each document once, and lists each group once; for reading.
+    """A store that requests each document and each listing once.
 
-    What does not fit into that goes to the store behind it: chunks are never kept, and another
-    process gets the store itself. What is written through it makes it forget everything.
+    One is made for each operation, such as opening a group or writing a Dataset, and dropped
+    with it: what others write meanwhile is not seen. What must be seen, such as marks and records
+    of tasks, is read by ``fresh(store)``.
+
+    - Documents are kept, chunks and everything else never; neither do they use what is known.
+    - What is written or removed here replaces what is known of that very key, and adds it to or
+      removes it from the listings above: an operation that writes and reads again makes no
+      request for the second read. A write that fails forgets everything.
+    - A document that a known listing does not name is missing, and so is all below a directory
+      that is not named, if the store's listings are complete.
+    - In another process, and behind ``uncached(store)``, there is only the store itself.
     """
 
     store: Store
-    """Where all is."""
+    """The store that answers what is not known."""
     documents: dict[str, bytes | None] = field(default_factory=dict)
-    """What has been read, None where there was nothing."""
+    """Known documents, None where one is missing."""
     listings: dict[str, Listing] = field(default_factory=dict)
-    """What has been listed."""
+    """Known listings, by prefix."""
+    no_folders: set[str] = field(default_factory=set)
+    """Prefixes where no directory is."""
     around: list[CachedStore | None] = field(default_factory=list)
-    """The store one directory up, once it has been asked for."""
+    """The store one directory up, once it was requested."""
     warned: set[str] = field(default_factory=set)
-    """The paths of arrays that have been warned of."""
+    """The paths of arrays that users have been warned of."""
+    lock: Lock = field(default_factory=Lock, repr=False)
+    """Held while what is known changes, never during a request."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _itself, (self.store,)
+        return uncached, (self.uncached(),)
 
     def __dask_tokenize__(self) -> object:
         return self.identity("")
@@ -46,133 +79,220 @@ class CachedStore:
     def __repr__(self) -> str:
         return repr(self.store)
 
-    @property
-    def batch(self) -> int:
-        """As of the store behind it."""
-        return self.store.batch
+    def uncached(self) -> Store:
+        """Return the store behind it."""
+        return uncached(self.store)
 
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """As of the store behind it."""
-        return self.store.formats
+    def fresh(self) -> Store:
+        """Return the store behind it, without copies that it makes itself."""
+        return fresh(self.store)
 
-    @property
-    def one_writer(self) -> bool:
-        """As of the store behind it."""
-        return self.store.one_writer
+    def with_fsync(self) -> CachedStore:
+        """Return a store that knows the same, and whose writes are on disk when they return."""
+        return replace(self, store=with_fsync(self.store))
 
     @property
     def url(self) -> str:
-        """Where the container is."""
+        """The container's URL."""
         return self.store.url
 
-    @property
-    def name(self) -> str:
-        """What the container's directory is called."""
-        return self.store.name
-
     def identity(self, path: str) -> object:
-        """Return what tells a node from others, remembered or not."""
+        """Return a value that identifies a node."""
         return self.store.identity(path)
 
-    # What is remembered
-
-    def get(self, key: str) -> bytes | None:
-        """Return the bytes at `key`; of a document, those that were there the first time."""
-        return self.get_many([key])[0]
-
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes at each key; what has been read is not asked for again."""
-        absent = list(dict.fromkeys(key for key in keys if key not in self.documents))
-        one = [self.store.get(absent[0])] if len(absent) == 1 else None
-        found = dict(zip(absent, one or self.store.get_many(absent), strict=True)) if absent else {}
-        self.documents.update({key: data for key, data in found.items() if _is_document(key)})
-        return [found[key] if key in found else self.documents[key] for key in keys]
-
-    def list(self, prefix: str) -> Listing:
-        """Return what lay directly under `prefix` the first time."""
-        return self.list_many([prefix])[0]
-
-    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
-        """Return what lay directly under each prefix the first time."""
-        absent = list(dict.fromkeys(each for each in prefixes if each not in self.listings))
-        if len(absent) == 1:
-            self.listings[absent[0]] = self.store.list(absent[0])
-        elif absent:
-            self.listings.update(zip(absent, self.store.list_many(absent), strict=True))
-        return [self.listings[each] for each in prefixes]
-
     def parent(self) -> CachedStore | None:
-        """Return the store one directory up, which remembers, too."""
+        """Return the store one directory up, which is cached, too."""
         if not self.around:
             up = self.store.parent()
             self.around.append(None if up is None else CachedStore(up))
         return self.around[0]
 
-    # What is not
+    # Reading
 
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
-        """Iterate over keys and the bytes there."""
-        return self.store.fetch(keys, ahead)
+    def get(self, key: str) -> bytes | None:
+        """Return the bytes at `key`; of a document, as they were the first time."""
+        return self.get_many([key])[0]
 
-    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
-        """Return the first bytes at `key`, and how many there are."""
-        return self.store.head(key, count)
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes at each key; only unknown ones are requested."""
+        found = {key: self._known(key) for key in keys}
+        unknown = [key for key, data in found.items() if data is _UNKNOWN]
+        if len(unknown) == 1:
+            found[unknown[0]] = self.store.get(unknown[0])
+        elif unknown:
+            found.update(zip(unknown, get_many(self.store, unknown), strict=True))
+        self.documents.update({key: found[key] for key in unknown if _is_document(key)})
+        return [found[key] for key in keys]
+
+    def list(self, prefix: str) -> Listing:
+        """Return the names directly under `prefix`, as they were the first time."""
+        return self.list_many([prefix])[0]
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return the names directly under each prefix; only unknown listings are requested."""
+        found: dict[str, Any] = {prefix: self._listing(prefix) for prefix in prefixes}
+        unknown = [prefix for prefix, listing in found.items() if listing is None]
+        if len(unknown) == 1:
+            found[unknown[0]] = self.store.list(unknown[0])
+        elif unknown:
+            found.update(zip(unknown, list_many(self.store, unknown), strict=True))
+        self.listings.update({prefix: found[prefix] for prefix in unknown})
+        return [found[prefix] for prefix in prefixes]
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
-        return self.store.exists(key)
+        if _is_document(key) or key in self.documents:
+            return self.get(key) is not None
+        found = exists(self.store, key)
+        if not key and not found:
+            self.documents[""] = None  # a container that is no file stays none
+        return found
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        return self.store.is_folder(prefix)
+        if any(self._listing(prefix) or ()):
+            return True
+        parent, _, name = prefix.rpartition("/")
+        above = self._listing(parent) if prefix and has_complete_listings(self.store) else None
+        if above is not None:
+            return name in above[0]
+        if prefix not in self.no_folders and is_folder(self.store, prefix):
+            return True
+        self.no_folders.add(prefix)
+        return False
 
-    def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over all keys under `prefix`."""
-        return self.store.walk(prefix)
+    def _known(self, key: str) -> Any:
+        """Return what is known to be at a key, perhaps by a listing that does not name it."""
+        if not _is_document(key) or key in self.documents:
+            return self.documents.get(key, _UNKNOWN)
+        folder, _, name = key.rpartition("/")
+        listing = self._listing(folder)
+        missing = listing is not None and name not in listing[1]
+        return None if missing and has_complete_listings(self.store) else _UNKNOWN
 
-    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Iterate over all files under `prefix`."""
-        return self.store.list_info(prefix)
+    def _listing(self, prefix: str) -> Listing | None:
+        """Return the listing of a prefix if it is known, perhaps by those above it."""
+        found = self.listings.get(prefix)
+        if found is not None or not prefix or not has_complete_listings(self.store):
+            return found
+        parent, _, name = prefix.rpartition("/")
+        above = self._listing(parent)
+        return None if above is None or name in above[0] else _NOTHING
 
-    def list_partials(self, prefix: str) -> Iterator[str]:
-        """Iterate over what stopped writes left."""
-        return self.store.list_partials(prefix)
-
-    def etag(self, key: str) -> object:
-        """Return what changes whenever `key` is written again."""
-        return self.store.etag(key)
-
-    def with_fsync(self) -> Store:
-        """Return the store behind it, whose writes last."""
-        return self.store.with_fsync()
+    # Writing
 
     def set(self, key: str, data: Buffer) -> None:
-        """Replace what is at `key`."""
-        self.forget()
-        self.store.set(key, data)
+        """Replace the file at `key`."""
+        with self._forgotten_on_error():
+            self.store.set(key, data)
+        with self.lock:
+            self._add(key)
+            if _is_document(key):
+                self.documents[key] = bytes(data)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
+        """Write or remove several keys; iterate over those that are done."""
+        removed = set()
+
+        def noted() -> Iterator[tuple[str, Buffer | None]]:
+            for key, data in items:
+                if data is None:
+                    removed.add(key)
+                yield key, data
+
+        with self._forgotten_on_error():
+            for key in set_many(self.store, noted(), ahead):
+                with self.lock:
+                    self.documents.pop(key, None)
+                    self._remove(key) if key in removed else self._add(key)
+                yield key
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove keys."""
-        self.forget()
-        self.store.delete(keys)
+        """Remove files."""
+        keys = list(keys)
+        with self._forgotten_on_error():
+            self.store.delete(keys)
+        with self.lock:
+            for key in keys:
+                self._remove(key)
+                if _is_document(key):
+                    self.documents[key] = None
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`."""
-        self.forget()
-        self.store.delete_tree(prefix, first)
+        with self._forgotten_on_error():
+            delete_tree(self.store, prefix, first)
+        if not prefix:
+            self.forget()
+            return
+        with self.lock:
+            for known in (self.documents, self.listings):
+                for key in [key for key in known if key.startswith(f"{prefix}/")]:
+                    del known[key]
+            self._remove(prefix)
+            self.listings[prefix] = _NOTHING
 
     def forget(self) -> None:
-        """Ask for everything anew."""
-        self.documents.clear()
-        self.listings.clear()
-        self.around.clear()
+        """Forget all that is known."""
+        with self.lock:
+            for known in (self.documents, self.listings, self.no_folders, self.around):
+                known.clear()
+
+    @contextmanager
+    def _forgotten_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.forget()
+            raise
+
+    def _add(self, key: str) -> None:
+        """Add a new file to known listings; forget them if it is one of many, such as a chunk."""
+        inner, keep = key, _is_one_of_few(key)
+        for folder in _folders_of(key):
+            self.no_folders.discard(folder)
+            listing = self._listing(folder)
+            name, is_file = inner.rpartition("/")[2], inner == key
+            if listing is not None and _has(listing[is_file], name):
+                return
+            if listing is not None and keep:
+                names = tuple(sorted((*listing[is_file], name)))
+                self.listings[folder] = (listing[0], names) if is_file else (names, listing[1])
+            else:
+                self.listings.pop(folder, None)
+            inner = folder
+
+    def _remove(self, key: str) -> None:
+        """Remove a name from the listing above it; forget listings if no others are known in it."""
+        folder, _, name = key.rpartition("/")
+        listing = self._listing(folder)
+        if listing is not None and (_is_one_of_few(key) or _has(listing[0], name)):
+            folders, files = (tuple(each for each in names if each != name) for names in listing)
+            if folders or files:
+                self.listings[folder] = (folders, files)
+                return
+        for each in _folders_of(key):
+            self.listings.pop(each, None)
 
 
-def _itself(store: Store) -> Store:
-    return store
+def _folders_of(key: str) -> Iterator[str]:
+    """Iterate over the prefixes that a key is under, the innermost first."""
+    while key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+def _has(names: tuple[str, ...], name: str) -> bool:
+    """Return whether sorted names have one among them, of which there may be very many."""
+    at = bisect_left(names, name)
+    return at < len(names) and names[at] == name
 
 
 def _is_document(key: str) -> bool:
     name = key.rpartition("/")[2]
-    return name == UNFINISHED or name in _DOCUMENTS or name.endswith(".xml")
+    return name in _DOCUMENTS or name.endswith(".xml")
+
+
+def _is_one_of_few(key: str) -> bool:
+    """Return whether listings can be kept up to date with a key: not with every chunk."""
+    return _is_document(key) or "/." in f"/{key}"

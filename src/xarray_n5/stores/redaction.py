@@ -1,4 +1,4 @@
-"""What of a place must not be shown: who asks, and by which right."""
+"""Redact credentials from URLs and options."""
 
 from __future__ import annotations
 
@@ -12,55 +12,54 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _USERS = re.compile(r"(?<=://)[^/\s?#'\"]*@|(?<![^\s'\"])[^/\s:?#'\"@]+:[^/\s?#'\"@]+@(?=[\w.-])")
-"""A user and a password before a host; also where a library repeats it without the protocol."""
+"""A user and a password before a host, also where a library repeats them without the protocol."""
 
-_ASKED = re.compile(r"(?P<path>://[^\s'\"?#]*[?#])[^\s'\"]+|(?<=[?&])[^=&\s'\"]*=[^\s'\"]*")
-"""What is asked for behind a path: all of it in a URL, and elsewhere what has a name."""
+_QUERIES = re.compile(r"(?P<path>://[^\s'\"?#]*[?#])[^\s'\"]+|(?<=[?&])[^=&\s'\"]*=[^\s'\"]*")
+"""The query of a URL, and elsewhere the parts of a query that have a name."""
 
-_NAMES = re.compile(
+_SECRET_NAMES = re.compile(
     r"key|secret|token|pass|credential|signature|sas|auth|connection_string|cookie|header",
     re.IGNORECASE,
 )
-"""What options are called whose values are not to be shown."""
+"""Names of options whose values are secret."""
 
 _SHORTEST = 4
-"""How many letters a secret has at least; fewer stand in many words."""
+"""The fewest letters of a secret; fewer are part of many words."""
 
 
-def hide(text: str) -> str:
-    """Return a text in which no URL tells who asks, or by which right.
+def redact_urls(text: str) -> str:
+    """Return a text whose URLs have no credentials.
 
-    >>> hide("403 from https://me:hush@host/x.n5/0?signature=hush")
+    >>> redact_urls("403 from https://me:hush@host/x.n5/0?signature=hush")
     '403 from https://host/x.n5/0?'
     """
-    text = _USERS.sub("", text)
-    return _ASKED.sub(r"\g<path>", text)
+    return _QUERIES.sub(r"\g<path>", _USERS.sub("", text))
 
 
-def hide_all(text: str, options: Mapping[str, Any]) -> str:
-    """Return a text without what URLs and options have of secrets.
+def redact(text: str, options: Mapping[str, Any]) -> str:
+    """Return a text without the secrets of URLs and options.
 
-    >>> hide_all("no user AKIA", {"key": "AKIA"})
+    >>> redact("no user AKIA", {"key": "AKIA"})
     'no user ***'
     """
-    # The longest first: one may be a part of another.
-    for value in sorted(_values(options), key=len, reverse=True):
+    # The longest first: one may be part of another.
+    for value in sorted(_secrets(options), key=len, reverse=True):
         text = text.replace(value, "***").replace(quote(value, safe=""), "***")
-    return hide(text)
+    return redact_urls(text)
 
 
-def _values(value: object, *, secret: bool = False) -> Iterator[str]:
-    """Iterate over the secrets in options, and in the parts that a secret has."""
+def _secrets(value: object, *, secret: bool = False) -> Iterator[str]:
+    """Iterate over the secrets in options, and over the parts of secrets."""
     match value:
         case Mapping():
             for name, inner in value.items():
-                named = secret or _NAMES.search(str(name)) is not None
-                yield from _values(inner, secret=named)
+                named = secret or _SECRET_NAMES.search(str(name)) is not None
+                yield from _secrets(inner, secret=named)
         case list() | tuple():
             for inner in value:
-                yield from _values(inner, secret=secret)
+                yield from _secrets(inner, secret=secret)
         case int() if secret and not isinstance(value, bool):
-            yield from _values(str(value), secret=True)
+            yield from _secrets(str(value), secret=True)
         case str() if secret and len(value) >= _SHORTEST:
             yield value
             parts = [part.partition("=")[2] for part in value.split(";")]
@@ -69,5 +68,5 @@ def _values(value: object, *, secret: bool = False) -> Iterator[str]:
 
 
 def fingerprint(text: str) -> str:
-    """Return what tells a text from others, from which it cannot be read."""
+    """Return a short digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from xarray_n5.model.paths import DIGESTS, join
+from xarray_n5.stores import head, list_info
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
@@ -43,10 +44,10 @@ def is_finished(mark: WriteMarker) -> bool:
 
     Stores that do not know when a file was written cannot tell.
     """
-    head = mark.store.head(join(mark.path, _RECORD), _LARGEST)
+    record = head(mark.store, join(mark.path, _RECORD), _LARGEST)
     facts = None
     with suppress(ValueError):
-        facts = json.loads(head[0]) if head else None
+        facts = json.loads(record[0]) if record else None
     if not isinstance(facts, dict) or facts.get("token") != mark.token:
         return False
     count, size, newest, recorded = _survey(mark)
@@ -61,7 +62,7 @@ def _survey(mark: WriteMarker) -> tuple[int, int, float | None, float | None]:
     Records of the arrays in a group do not count: they are written together.
     """
     count, size, newest, recorded = 0, 0, 0.0, None
-    for found in mark.store.list_info(mark.path):
+    for found in list_info(mark.store, mark.path):
         if found.key == _RECORD:
             recorded = found.time
         elif not found.key.endswith(_RECORD):

@@ -15,6 +15,7 @@ from xarray_n5.arrays.access import io_of, renewed, write_chunks
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.graph import ArraySliceDep, tree_reduce
 from xarray_n5.model.receipts import Receipts, digest
+from xarray_n5.stores import concurrency
 from xarray_n5.writing.block_check import check_block
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.pending import Done, Pending
@@ -100,7 +101,7 @@ class _MarkerCheck:
 
     def __call__(self) -> None:
         now = time.monotonic()
-        if self.marker.store.batch > 1 and now < self.again and not self.marker.is_stopped():
+        if concurrency(self.marker.store) > 1 and now < self.again and not self.marker.is_stopped():
             return
         self.marker.check()
         self.again = now + _TRUSTED

@@ -30,7 +30,7 @@ from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.stores.local import LocalStore
-from xarray_n5.stores.object_info import ObjectInfo
+from xarray_n5.stores.protocol import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,15 +6,15 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 from xarray_n5.formats.hdf5.signature import stamp_of
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
 from xarray_n5.stores.local import LocalStore
-from xarray_n5.stores.object_info import ObjectInfo
+from xarray_n5.stores.protocol import ObjectInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from xarray_n5.model.codec import Buffer
     from xarray_n5.stores.protocol import Listing
@@ -32,9 +32,6 @@ class Sidecar:
 
     file: str
     fsync: bool = False
-    batch: ClassVar[int] = 1
-    formats: ClassVar[tuple[str, ...]] = ("hdf5",)
-    one_writer: ClassVar[bool] = True
 
     @property
     def local(self) -> LocalStore:
@@ -60,14 +57,6 @@ class Sidecar:
         """Return the bytes at `key`."""
         return self.local.get(key)
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes at each key."""
-        return self.local.get_many(keys)
-
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
-        """Iterate over keys and the bytes there."""
-        return self.local.fetch(keys, ahead)
-
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first bytes at `key`, and the size."""
         return self.local.head(key, count)
@@ -83,10 +72,6 @@ class Sidecar:
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
         return self.local.exists(key)
-
-    def is_folder(self, prefix: str) -> bool:
-        """Return whether there is a directory at `prefix`."""
-        return self.local.is_folder(prefix)
 
     def is_link(self, prefix: str) -> bool:
         """Return whether there is a symbolic link at `prefix`."""
@@ -117,10 +102,6 @@ class Sidecar:
         """Return the names under `prefix`; none if there is no file."""
         return self.local.list(prefix) if stamp_of(self.file) is not None else ((), ())
 
-    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
-        """Return the names under each prefix."""
-        return [self.list(prefix) for prefix in prefixes]
-
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over all keys under `prefix`."""
         return self.local.walk(prefix)
@@ -135,10 +116,6 @@ class Sidecar:
     def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what killed writes left."""
         return self.local.list_partials(prefix)
-
-    def etag(self, key: str) -> object:
-        """Return a value that changes whenever `key` is written."""
-        return self.local.etag(key)
 
     def parent(self) -> LocalStore | None:
         """Return the directory that the file is in."""

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 
-from xarray_n5.stores.filesystems import local_path
+from xarray_n5.stores._filesystems import local_path
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 """How the names of HDF5 files end."""

@@ -1,4 +1,4 @@
-"""From a URL to a filesystem of fsspec, and what is told where that fails."""
+"""Resolve URLs to fsspec filesystems; redact the errors of that."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MissingPackageError, RefusedError, RequestError
-from xarray_n5.stores.failures import is_missing, is_refused, is_transient
-from xarray_n5.stores.http import with_client
-from xarray_n5.stores.redaction import hide, hide_all
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient
+from xarray_n5.stores._http import with_client
+from xarray_n5.stores.redaction import redact, redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,18 +22,18 @@ _EXTRAS = {
     **dict.fromkeys(["az", "abfs", "abfss", "adl"], "azure"),
     **dict.fromkeys(["http", "https"], "http"),
 }
-"""The extras that bring what fsspec needs for URLs."""
+"""Protocols, and the extras that bring the packages that fsspec needs for them."""
 
 
-def reach(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:
-    """Return a filesystem and the path on it that a URL names.
+def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:
+    """Return the filesystem of a URL and the path on it.
 
-    To know a file with files inside, such as a zip, it is asked for: errors of that show no secret.
+    An archive, such as a zip, is opened for that: its errors show no secret.
 
     Raises
     ------
     MissingPackageError
-        If fsspec needs a package for it that an extra brings.
+        If fsspec needs a package for that, which one of our extras brings.
     """
     from fsspec.core import url_to_fs
 
@@ -55,7 +55,9 @@ def reach(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str
 
 
 def _failure(url: str, options: Mapping[str, Any], error: Exception) -> Exception:
-    why = hide_all(f"{type(error).__name__}: {error}", options)
+    why = redact(f"{type(error).__name__}: {error}", options)
     if is_missing(error):
-        return FileNotFoundError(f"cannot open {hide(url)!r}: nothing is there, or refused ({why})")
-    return (RefusedError if is_refused(error) else RequestError)("open", hide(url), "", why)
+        return FileNotFoundError(
+            f"cannot open {redact_urls(url)!r}: nothing is there, or refused ({why})"
+        )
+    return (RefusedError if is_refused(error) else RequestError)("open", redact_urls(url), "", why)

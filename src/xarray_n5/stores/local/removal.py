@@ -1,4 +1,4 @@
-"""Remove directories of a container, and nothing that links in them lead to."""
+"""Remove directories, and nothing that links in them lead to."""
 
 # ruff: noqa: PTH208
 # Plain calls of the operating system, on strings: they cost least.
@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from xarray_n5.model.paths import partial_key
-from xarray_n5.stores.links import MISSING, is_link
+from xarray_n5.stores.local.links import MISSING, is_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,23 +21,23 @@ _BY_DESCRIPTOR = (
     and hasattr(os, "O_NOFOLLOW")
     and {os.open, os.unlink, os.rename, os.stat} <= os.supports_dir_fd
 )
-"""Whether directories can be held open, so that nobody can swap them for links meanwhile."""
+"""Whether directories can be held open, so that nobody can replace them by links meanwhile."""
 
 
 def remove_tree(folder: str, name: str, first: str) -> None:
-    """Remove the directory `name` in a folder with everything in it; of a link, only the link.
+    """Remove a directory and everything in it; of a link, only the link.
 
-    Unless it is hidden already, it is renamed first: what is killed on the way leaves no half
-    array. Of what is in it, `first` goes before all else.
+    Unless it is hidden already, it is renamed first: a process that is killed meanwhile leaves no
+    half array.
 
     Parameters
     ----------
     folder
-        The path, without links, of the directory around it.
+        The path, without links, of its parent.
     name
         Its name.
     first
-        A path in it.
+        A path in it that is removed before all else.
     """
     with _held(folder) as (base, descriptor):
         try:
@@ -56,7 +56,7 @@ def remove_tree(folder: str, name: str, first: str) -> None:
 
 
 def remove_inside(folder: str) -> None:
-    """Remove everything in a directory, of links only the links."""
+    """Remove everything in a directory; of links, only the links."""
     try:
         names = os.listdir(folder)
     except MISSING:
@@ -73,7 +73,7 @@ def remove_inside(folder: str) -> None:
 
 @contextlib.contextmanager
 def _held(folder: str) -> Iterator[tuple[str, int | None]]:
-    """Hold a directory open; yield what comes before the names in it, and its descriptor."""
+    """Hold a directory open; yield the prefix of names in it, and its descriptor."""
     if not _BY_DESCRIPTOR:
         yield f"{folder}/", None
         return
@@ -89,7 +89,7 @@ def _held(folder: str) -> Iterator[tuple[str, int | None]]:
 
 
 def _remove_file(folder: str, path: str, descriptor: int | None) -> None:
-    """Remove a file in a directory, unless links lead to it."""
+    """Remove a file below a directory, unless links lead to it."""
     *inner, name = path.split("/")
     with contextlib.ExitStack() as stack, contextlib.suppress(*MISSING):
         for part in (folder, *inner):

@@ -1,4 +1,4 @@
-"""List local directories, along links that stay in the container, and to an end."""
+"""List and walk local directories; links that stay in the container are followed, loops are not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.model.paths import join
-from xarray_n5.stores.links import MISSING, check_folder, is_below, is_link, resolve
+from xarray_n5.stores.local.links import MISSING, check_folder, is_below, is_link, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,8 @@ _MOST_LINKS = 10_000
 def names_in(root: str, prefix: str, *, follow: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the sorted names of directories and of files directly under a prefix.
 
-    A link that leaves the container counts as what it leads to. A link to a directory that it
-    lies in is left out, and so is, below a link, every other one: so walks over the groups of a
-    container end.
+    A link that leaves the container counts as its target. Left out are links to directories
+    above themselves and, below a link, all other links: so walks over groups end.
     """
     folder = check_folder(root, prefix, follow=follow)
     if folder is None:
@@ -62,14 +61,14 @@ def _directories_above(root: str, prefix: str, *, follow: bool) -> list[str]:
 def walk_below(root: str, prefix: str, *, follow: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Iterate over the files below a prefix: their keys, relative to it, and their entries.
 
-    Links inside the container are followed, but not to a directory that they lie in.
+    Links inside the container are followed, but not to directories above themselves. Hidden links
+    to directories count as files: no chunks lie there.
 
     Raises
     ------
     UnsafePathError
-        If a link to a directory leaves the container and `follow` is false: what is stored is not
-        known then. Hidden ones are files: no chunks lie there. Also if links lead to each other
-        in very many ways.
+        If a link to a directory leaves the container and `follow` is false: what is stored is
+        unknown then. Also if links form more paths than can be walked.
     """
     top = check_folder(root, prefix, follow=follow)
     level: list[tuple[str, str, tuple[str, ...]]] = (
@@ -109,12 +108,12 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def is_hidden(key: str) -> bool:
-    """Return whether the name of a file or directory begins with a dot; no chunks lie there."""
+    """Return whether a file or directory is hidden; no chunks lie there."""
     return key.rpartition("/")[2].startswith(".")
 
 
 def status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Return the status of a file that is not a link; None if it is gone."""
+    """Return the status of a file that is not a link, or None if it is gone."""
     try:
         return entry.stat(follow_symlinks=False)
     except MISSING:

@@ -1,4 +1,4 @@
-"""Files of the local system, shared mounts included, by plain calls of the operating system."""
+"""Containers in local directories, by plain calls of the operating system."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.model.paths import join, meant_by, partial_key
-from xarray_n5.stores.filesystems import local_path
-from xarray_n5.stores.links import (
-    MISSING,
-    check_folder,
-    create_inside,
-    folder_to_write,
-    open_inside,
-    stat_inside,
-)
-from xarray_n5.stores.local_listings import is_hidden, names_in, status, walk_below
-from xarray_n5.stores.new_files import (
+from xarray_n5.stores._filesystems import local_path
+from xarray_n5.stores.local.files import (
     flush_folder,
     keep_permissions,
     make_folders,
     permissions,
 )
-from xarray_n5.stores.object_info import ObjectInfo
-from xarray_n5.stores.removal import remove_inside, remove_tree
+from xarray_n5.stores.local.links import MISSING, check_folder, folder_to_write, stat_inside
+from xarray_n5.stores.local.listing import is_hidden, names_in, status, walk_below
+from xarray_n5.stores.local.lock import locked
+from xarray_n5.stores.local.opening import create, open_to_read
+from xarray_n5.stores.local.removal import remove_inside, remove_tree
+from xarray_n5.stores.protocol import ObjectInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
     from xarray_n5.stores.protocol import Listing
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 30
 
 _TRIES = 20
-"""How often a file is tried to be created in a directory that others remove."""
+"""How often to create a file in a directory that other processes remove."""
 
 _LOCAL = re.compile(r"(?:file|local)://")
 
@@ -47,30 +44,26 @@ _LOCAL = re.compile(r"(?:file|local)://")
 class LocalStore:
     """A directory.
 
-    A write goes to a hidden neighbour with a name of its own, which then replaces the file:
-    who reads sees the old bytes or the new ones, and a killed write leaves the old. Renaming
-    works on network mounts that refuse links.
+    A write goes to a hidden file with a name of its own, which then replaces the other: readers
+    see the old bytes or the new ones, and a killed write leaves the old. Renaming works on
+    network mounts that refuse links.
 
-    The directory may be reached through links; what is in it stays in it. Links that leave it are
-    never written or removed through, and read only with `follow_links`.
+    The directory may be reached through links. Links in it that leave it are never written or
+    removed through, and read only with `follow_links`.
     """
 
     root: str
     """The directory's absolute path."""
     fsync: bool = False
-    """Whether a write waits until it would outlive a power cut."""
+    """Whether a write waits until it would survive a power cut."""
     follow_links: bool = False
-    """Whether links that leave the directory are read, and listed; never written through."""
+    """Whether links that leave the directory are read and listed."""
     limit: int = field(default=_LARGEST, compare=False, repr=False)
-    """How many bytes of a file are read: no more than documents or, see `bounded`, chunks have."""
-    batch: ClassVar[int] = 1
-    """How many keys are worth asking for at once: files come one by one."""
-    formats: ClassVar[tuple[str, ...]] = ("n5", "zarr2")
-    one_writer: ClassVar[bool] = False
+    """How many bytes of a file are read, and one more: no document or chunk has as many."""
 
     @classmethod
     def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
-        """Return the store at a path, a ``file://`` URL, or what fsspec calls a local file."""
+        """Return the store at a path, a ``file://`` URL, or a path on fsspec's local filesystem."""
         follow = options.get("follow_links", False)
         if not isinstance(follow, bool):
             raise TypeError(f"follow_links is {follow!r}; expected True or False")
@@ -83,7 +76,7 @@ class LocalStore:
             path = os.fsdecode(place)
         if path is None:
             return None
-        # The same place has one name, however it is reached: tokens depend on it.
+        # However it is named, the path is the same: tokens depend on it.
         root = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
         return cls(root, follow_links=follow)
 
@@ -94,11 +87,11 @@ class LocalStore:
 
     @property
     def name(self) -> str:
-        """What the directory is called."""
+        """The directory's name."""
         return os.path.basename(self.root)  # noqa: PTH119
 
     def identity(self, path: str) -> object:
-        """Return what tells a node from others."""
+        """Return a value that identifies a node."""
         return ("local", os.path.realpath(self._path(path)))
 
     def _path(self, key: str) -> str:
@@ -106,12 +99,12 @@ class LocalStore:
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`: one open, one read."""
-        opened = open_inside(self.root, key, follow=self.follow_links)
+        opened = open_to_read(self.root, key, follow=self.follow_links)
         if opened is None:
             return None
         file, size = opened
         try:
-            # What is larger than it can be, such as a sparse file, is read as if it were cut off.
+            # A file larger than it can be, such as a sparse one, is read as if it were cut off.
             size = min(size, self.limit + 1)
             data = os.read(file, size)
             while len(data) < size and (more := os.read(file, size - len(data))):
@@ -122,17 +115,9 @@ class LocalStore:
             os.close(file)
         return data
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes at each key."""
-        return [self.get(key) for key in keys]
-
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
-        """Iterate over keys and the bytes there, one by one."""
-        return ((key, self.get(key)) for key in keys)
-
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
-        """Return the first bytes at `key`, and how many there are."""
-        opened = open_inside(self.root, key, follow=self.follow_links)
+        """Return the first `count` bytes at `key` and the file's size."""
+        opened = open_to_read(self.root, key, follow=self.follow_links)
         if opened is None:
             return None
         file, size = opened
@@ -146,6 +131,14 @@ class LocalStore:
     def with_fsync(self) -> Self:
         """Return the store with :attr:`fsync`."""
         return replace(self, fsync=True)
+
+    def with_limit(self, nbytes: int) -> LocalStore:
+        """Return the store with a :attr:`limit`."""
+        return _limited(self, nbytes)
+
+    def locked(self, path: str) -> AbstractContextManager[bool]:
+        """Hold a node's directory by an advisory lock, which ends with the process."""
+        return locked(folder_to_write(self.root, path), flush=self.fsync)
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key`, whole or not at all; its permissions stay as they are."""
@@ -180,18 +173,18 @@ class LocalStore:
             raise
 
     def _create(self, key: str, before: os.stat_result | None) -> tuple[int, str]:
-        """Create a file, and its directory where that is missing; never more readable than before.
+        """Create a file, and its directory if missing; never more readable than before.
 
-        Returned are the file's descriptor, and the path of its directory.
+        Return the file's descriptor and the path of its directory.
         """
         mode = 0o666 if before is None else before.st_mode & 0o700
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
-                return create_inside(self.root, key, mode)
-            # Another process may remove a directory as long as it is empty.
+                return create(self.root, key, mode)
+            # Another process may remove a directory while it is empty.
             prefix = key.rpartition("/")[0]
             make_folders(folder_to_write(self.root, prefix), flush=self.fsync)
-        return create_inside(self.root, key, mode)
+        return create(self.root, key, mode)
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -207,7 +200,7 @@ class LocalStore:
         return stat_inside(self.root, key, follow=self.follow_links)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove files. Directories stay: a writer may be about to use them."""
+        """Remove files; directories stay: a writer may be about to use them."""
         for key in keys:
             prefix, _, name = key.rpartition("/")
             folder = check_folder(self.root, prefix, follow=False)
@@ -216,14 +209,14 @@ class LocalStore:
                     os.unlink(f"{folder.real}/{name}")  # noqa: PTH108
 
     def delete_tree(self, prefix: str, first: str) -> None:
-        """Remove the directory at `prefix` and all in it, `first` first; of a link, the link."""
+        """Remove all under `prefix`, the key `first` in it before all else; of a link, the link."""
         if prefix:
             above, _, name = prefix.rpartition("/")
             folder = check_folder(self.root, above, follow=False)
             if folder is not None:
                 remove_tree(folder.real, name, first)
             return
-        # What lies in a root goes out of sight, and what makes it a node last of all.
+        # Nodes vanish one by one, the root's own document last.
         for each in self.list("")[0]:
             if not each.startswith("."):
                 self.delete_tree(each, first)
@@ -249,21 +242,17 @@ class LocalStore:
     def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`.
 
-        Links that leave the container are named and not followed; those that lead back to a
-        directory around them are left out.
+        Links that leave the container are listed and not followed; those to a directory above
+        themselves are left out.
         """
         return names_in(self.root, prefix, follow=self.follow_links)
 
-    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
-        """Return what lies directly under each prefix."""
-        return [self.list(prefix) for prefix in prefixes]
-
     def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over the files under `prefix`, relative to it; links that turn back are left."""
+        """Iterate over the files under `prefix`, relative to it; no loop of links is followed."""
         return (key for key, _ in walk_below(self.root, prefix, follow=self.follow_links))
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Iterate over the files under `prefix`, with their sizes and times."""
+        """Iterate over the files under `prefix`, with sizes and times."""
         for key, entry in walk_below(self.root, prefix, follow=self.follow_links):
             if entry.is_symlink():
                 found = None if is_hidden(key) else self._stat(join(prefix, key))
@@ -273,17 +262,22 @@ class LocalStore:
                 yield ObjectInfo(key, found.st_size, found.st_mtime)
 
     def list_partials(self, prefix: str) -> Iterator[str]:
-        """Iterate over hidden files that killed writes left."""
+        """Iterate over the hidden files that killed writes left."""
         return (key for key in self.walk(prefix) if meant_by(key))
 
     def parent(self) -> LocalStore | None:
-        """Return the directory around this one."""
+        """Return the store of the directory around this one."""
         parent = os.path.dirname(self.root)  # noqa: PTH120
         if parent == self.root:
             return None
         return LocalStore(parent, follow_links=self.follow_links)
 
     def etag(self, key: str) -> object:
-        """Return the file's time and size: a file that replaced another has a new one."""
+        """Return the file's time and size."""
         found = self._stat(key)
         return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=64)
+def _limited(store: LocalStore, nbytes: int) -> LocalStore:
+    return replace(store, limit=nbytes)  # costs as much as a good part of reading a small chunk

@@ -1,29 +1,30 @@
-"""What fsspec's filesystems list, each in its own way: names, files with their sizes and times."""
+"""Listings of fsspec filesystems: names, and files with their sizes and times."""
 
 from __future__ import annotations
 
 import contextlib
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from xarray_n5.stores.filesystems import is_async, is_http
-from xarray_n5.stores.object_info import ObjectInfo
-from xarray_n5.stores.redaction import hide
+from xarray_n5.stores._filesystems import is_async, is_http
+from xarray_n5.stores.protocol import ObjectInfo
+from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from fsspec import AbstractFileSystem
 
+    from xarray_n5.stores._requests import Requests
     from xarray_n5.stores.protocol import Listing
-    from xarray_n5.stores.requests_ import Requests
 
 
 def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
-    """Make a filesystem ask again what is at a path: another client may have written there.
+    """Drop cached listings of a path: another client may have written there.
 
-    Some hold listings for good, and answer from that of the folder whether there is a file in it.
+    Some filesystems keep listings for good, and look for files in that of the directory.
     """
     fs.invalidate_cache(path)
     if parent := path.rstrip("/").rpartition("/")[0]:
@@ -36,7 +37,7 @@ def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
 
 
 def names(fs: AbstractFileSystem, path: str, entries: Iterable[Mapping[str, Any]]) -> Listing:
-    """Return the names of directories and of files in what a filesystem lists at a path."""
+    """Return the names of directories and of files among the entries of a path."""
     folders: set[str] = set()
     files: set[str] = set()
     for entry in entries:
@@ -48,26 +49,37 @@ def names(fs: AbstractFileSystem, path: str, entries: Iterable[Mapping[str, Any]
     return tuple(sorted(folders)), tuple(sorted(files))
 
 
-def found_below(asking: Requests, path: str, prefix: str, ahead: int) -> Iterator[ObjectInfo]:
+def files_below(requests: Requests, path: str, prefix: str, ahead: int) -> Iterator[ObjectInfo]:
     """Iterate over the files below a path; errors name the key `prefix`."""
-    fs = asking.fs
-    if _goes_by_folders(fs):
-        found = _by_folders(asking, path, prefix, ahead)
+    for key, facts in entries_below(requests, path, prefix, ahead):
+        if facts["type"] != "directory":
+            yield ObjectInfo(key, facts.get("size") or 0, _time_of(facts))
+
+
+def entries_below(
+    requests: Requests, path: str, prefix: str, ahead: int, *, folders: bool = False
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Iterate over the files below a path, relative to it, and its directories if `folders`."""
+    fs = requests.fs
+    if _finds_by_folders(fs):
+        found = _by_folders(requests, path, prefix, ahead)
     else:
-        request = asking.get_optional("list", prefix, lambda: fs.find(path, detail=True))
-        found = request or {}
+        find = partial(fs.find, path, withdirs=folders, detail=True)
+        found = requests.get_optional("list", prefix, find) or {}
     # Filesystems differ in whether their paths begin with a slash.
     bare = path.partition("?")[0] if is_http(fs) else path
     start = fs._strip_protocol(bare).strip("/") + "/" if bare.strip("/") else ""  # noqa: SLF001
     for full, facts in found.items():
         name = full.lstrip("/")
+        if name.rstrip("/") == start.rstrip("/"):
+            continue
         if not name.startswith(start):
-            raise OSError(f"{asking.url!r} lists {hide(name)!r}, which does not lie in it")
-        key = unquote(name[len(start) :]) if is_http(fs) else name[len(start) :]
-        yield ObjectInfo(key, facts.get("size") or 0, _time_of(facts))
+            raise OSError(f"{requests.url!r} lists {redact_urls(name)!r}, which does not lie in it")
+        key = name[len(start) :]
+        yield unquote(key) if is_http(fs) else key, facts
 
 
-def _goes_by_folders(fs: AbstractFileSystem) -> bool:
+def _finds_by_folders(fs: AbstractFileSystem) -> bool:
     """Return whether ``find`` lists folder by folder, and takes those that fail for empty ones."""
     from fsspec.asyn import AsyncFileSystem
 
@@ -76,41 +88,37 @@ def _goes_by_folders(fs: AbstractFileSystem) -> bool:
 
 
 def _by_folders(
-    asking: Requests, path: str, prefix: str, ahead: int
+    requests: Requests, path: str, prefix: str, ahead: int
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the files below a path, listed folder by folder, those of a level together."""
-    fs: Any = asking.fs
-    files: dict[str, Mapping[str, Any]] = {}
+    """Return the entries below a path, listed level by level."""
+    fs: Any = requests.fs
+    found: dict[str, Mapping[str, Any]] = {}
     level, seen = [path], {path}
 
-    async def later(folder: str) -> Any:
-        return await asking.later("list", prefix, lambda: fs._ls(folder, detail=True))  # noqa: SLF001
+    async def list_async(folder: str) -> Any:
+        request = partial(fs._ls, folder, detail=True)  # noqa: SLF001
+        return await requests.get_optional_async("list", prefix, request)
 
-    def now(folder: str) -> Any:
-        return asking.get_optional("list", prefix, lambda: fs.ls(folder, detail=True))
+    def list_now(folder: str) -> Any:
+        return requests.get_optional("list", prefix, lambda: fs.ls(folder, detail=True))
 
     while level:
         folders: dict[str, None] = {}
-        for folder, entries in asking.several(level, ahead, later, now):
+        for folder, entries in requests.map(level, ahead, list_async, list_now):
             for entry in entries or ():
                 name = entry["name"]
                 if entry["type"] != "directory":
-                    files[name] = entry
+                    found[name] = entry
                 elif name.rstrip("/") != folder.rstrip("/"):
+                    found[name.rstrip("/")] = entry
                     folders[name.rstrip("/")] = None
         level = [folder for folder in folders if folder not in seen]
         seen.update(level)
-    return dict(sorted(files.items()))
-
-
-def remove_folder(fs: AbstractFileSystem, path: str) -> None:
-    """Remove an empty directory, where there are any: most object stores have none."""
-    with contextlib.suppress(OSError, NotImplementedError):
-        fs.rmdir(path)
+    return dict(sorted(found.items()))
 
 
 def _time_of(facts: Mapping[str, Any]) -> float | None:
-    """Return when a file was written, of what filesystems call that."""
+    """Return when a file was written, by the names that filesystems have for that."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
         found = facts.get(name)
         if isinstance(found, datetime):

@@ -1,7 +1,7 @@
-"""What the errors of other people's filesystems mean: missing, refused, or worth another try.
+"""Classify the errors of filesystems: missing, refused, or transient.
 
-Each library has errors of its own, and none of them is imported here: they are known by what they
-inherit, by the status of an HTTP answer that they carry, and, where they carry none, by name.
+Each library has errors of its own, and none is imported here: they are recognised by what they
+inherit, by the status of the HTTP response that they carry, or else by name.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""What means that there is no file at a key; no other error does."""
+"""Errors that mean that there is no file at a key; no others do."""
 
 _GONE = frozenset({404, 410})
 _REFUSED = frozenset({401, 403, 407})
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""What servers answer that may do better a moment later."""
+"""Statuses of servers that may succeed a moment later."""
 
 _BROKEN = frozenset(
     {
@@ -27,7 +27,7 @@ _BROKEN = frozenset(
         *(errno.ECONNRESET, errno.ECONNABORTED, errno.ENETRESET),
     }
 )
-"""Connections that broke. A host that is not there at all is not worth another try."""
+"""Broken connections. A host that does not exist is not worth another try."""
 
 _BROKEN_NAMES = frozenset(
     {
@@ -42,10 +42,10 @@ _REFUSED_NAMES = frozenset({"PermissionDeniedError", "UnauthenticatedError"})  #
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether an error says that nothing is there, and not that nothing is known.
+    """Return whether an error means that a file is missing, and not that nothing is known.
 
-    fsspec calls a file not found whenever a web server does not tell its size, and where there
-    is no server at all.
+    fsspec raises FileNotFoundError also where a web server does not report a file's size, and
+    where there is no server.
     """
     if not isinstance(error, MISSING):
         return False
@@ -60,7 +60,7 @@ def is_missing(error: BaseException) -> bool:
 
 
 def _is_of_aiohttp(error: BaseException) -> bool:
-    """Return whether a web server could not be asked, or made no sense."""
+    """Return whether a web server could not be reached, or its response made no sense."""
     return any(
         kind.__name__ == "ClientError" and kind.__module__.startswith("aiohttp")
         for kind in type(error).__mro__
@@ -68,7 +68,7 @@ def _is_of_aiohttp(error: BaseException) -> bool:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Return whether an error says that this user may not do that."""
+    """Return whether an error means that this user lacks the permission."""
     return any(
         isinstance(each, PermissionError)
         or _status(each) in _REFUSED
@@ -93,19 +93,19 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Iterate over an error and what caused it."""
+    """Iterate over an error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the status of the HTTP answer that an error carries, or None where there is none."""
+    """Return the status of the HTTP response that an error carries, or None."""
     for name in ("status", "status_code", "code"):
         found = getattr(error, name, None)
         if isinstance(found, int) and 400 <= found < 600:  # noqa: PLR2004 - HTTP's errors
             return found
     response = getattr(error, "response", None)
-    told = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
-    found = told.get("HTTPStatusCode") if isinstance(told, Mapping) else None
+    metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
+    found = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
     return found if isinstance(found, int) else None

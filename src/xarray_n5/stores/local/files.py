@@ -1,4 +1,4 @@
-"""Permissions of local files that are replaced, and directories that outlive a power cut."""
+"""Keep the permissions of replaced files; make directories that survive a power cut."""
 
 # ruff: noqa: PTH103, PTH112
 from __future__ import annotations
@@ -7,11 +7,11 @@ import contextlib
 import os
 import stat
 
-from xarray_n5.stores.links import MISSING
+from xarray_n5.stores.local.links import MISSING
 
 
 def permissions(path: str) -> os.stat_result | None:
-    """Return the status of a file that will be replaced; None where there is none to keep."""
+    """Return the status of a file to be replaced, or None if there is nothing to keep."""
     if not hasattr(os, "fchmod") or os.name == "nt":
         return None
     try:
@@ -24,7 +24,7 @@ def permissions(path: str) -> os.stat_result | None:
 def keep_permissions(file: int, before: os.stat_result) -> None:
     """Give a new file the group and the mode of the one that it replaces.
 
-    Where it cannot have the group, another group gets no more than everybody has.
+    If it cannot have the group, its own group gets no more rights than everybody.
     """
     own, mode = os.fstat(file), before.st_mode & 0o777
     with contextlib.suppress(OSError):  # file systems without permissions refuse
@@ -38,7 +38,7 @@ def keep_permissions(file: int, before: os.stat_result) -> None:
 
 
 def make_folders(folder: str, *, flush: bool) -> None:
-    """Make a folder and those above it; with `flush`, their names outlive a power cut."""
+    """Make a directory and its parents; with `flush`, their names survive a power cut."""
     missing = []
     above = folder
     while flush and above and not os.path.isdir(above):
@@ -50,7 +50,7 @@ def make_folders(folder: str, *, flush: bool) -> None:
 
 
 def flush_folder(folder: str) -> None:
-    """Make a rename outlive a power cut, where the system lets folders be flushed."""
+    """Make a rename survive a power cut, where the system can flush directories."""
     if os.name == "nt":
         return
     file = os.open(folder, os.O_RDONLY)

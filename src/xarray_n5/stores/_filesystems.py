@@ -1,4 +1,4 @@
-"""What fsspec's filesystems say of themselves, each in its own way."""
+"""Facts about fsspec filesystems, which differ in how they tell them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
 
 _AT_ONCE = 256
-"""How many requests are under way at once; connections are fewer, as each library limits them."""
+"""The default number of requests in flight; each library opens fewer connections."""
 
 THREADS = 16
-"""How many threads make requests, where only threads make several."""
+"""How many threads make requests to filesystems that are not asynchronous."""
 
 FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
-"""Protocols of real files, which can be seen half written, and which a rename replaces."""
+"""Protocols of real files, which are visible half written, and which a rename replaces."""
+
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"})
+"""Protocols of stores that list every object; other servers may hide files, or ignore case."""
+
+_FLAT = frozenset({"s3", "s3a", "memory"})
+"""Those where a directory never outlives the objects in it; others can have directories."""
 
 
 def local_path(place: object) -> str | None:
-    """Return the path of what fsspec calls a local file, or None where it is none."""
+    """Return the path of a local file as fsspec names it, or None."""
     found = split(place)
     if found is None or not {"file", "local"} & set(_own_protocols(found[0])):
         return None
@@ -35,7 +41,7 @@ def local_path(place: object) -> str | None:
 
 
 def split(place: object) -> tuple[AbstractFileSystem, str] | None:
-    """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem; else None."""
+    """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem, or None."""
     match place:
         case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
             return pair_fs, path.rstrip("/") or path
@@ -49,33 +55,37 @@ def split(place: object) -> tuple[AbstractFileSystem, str] | None:
 
 
 def _inner(fs: AbstractFileSystem) -> AbstractFileSystem | None:
-    """Return the filesystem that `fs` looks into, if it is a view of another."""
+    """Return the filesystem that `fs` is a view of, if any."""
     inner = getattr(fs, "fs", None)
     return inner if hasattr(inner, "cat_file") else None
 
 
 def _own_protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+    return _names(fs.protocol)
+
+
+def _names(protocol: object) -> tuple[str, ...]:
+    return (protocol,) if isinstance(protocol, str) else tuple(cast("Any", protocol))
 
 
 def protocols(fs: AbstractFileSystem) -> set[str]:
-    """Return the protocols of a filesystem and of those that it looks into."""
+    """Return the protocols of a filesystem and of those that it is a view of."""
     inner = _inner(fs)
     return set(_own_protocols(fs)) | (protocols(inner) if inner is not None else set())
 
 
 def is_http(fs: AbstractFileSystem) -> bool:
-    """Return whether names are URLs there."""
+    """Return whether paths are URLs."""
     return bool({"http", "https"} & set(_own_protocols(behind_caches(fs))))
 
 
 def is_cache(fs: AbstractFileSystem) -> bool:
-    """Return whether a filesystem keeps copies of the files of another."""
+    """Return whether a filesystem keeps copies of another's files."""
     return _inner(fs) is not None and hasattr(fs, "_check_file")
 
 
 def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
-    """Return the filesystem that knows what is there now: the one behind caches."""
+    """Return the filesystem that shows the present state: the one behind caches."""
     while is_cache(fs) and (inner := _inner(fs)) is not None:
         fs = inner
     return fs
@@ -84,21 +94,21 @@ def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
 def whole(fs: AbstractFileSystem, path: str) -> bytes:
     """Return a file's bytes in one request, or a cache's copy of them.
 
-    Where a cache says that there is no file, the filesystem behind it must say so, too: caches
-    ask for less, and take every failure for that.
+    If a cache finds no file, the filesystem behind it is asked, too: caches take every failure
+    for a missing file.
     """
     if not is_cache(fs):
-        return cast("bytes", fs.cat_file(path, **in_one(fs)))
+        return cast("bytes", fs.cat_file(path, **in_one_request(fs)))
     try:
         return cast("bytes", fs.cat_file(path))
     except FileNotFoundError:
         pass
     behind = behind_caches(fs)
-    return cast("bytes", behind.cat_file(path, **in_one(behind)))
+    return cast("bytes", behind.cat_file(path, **in_one_request(behind)))
 
 
 def drop_copies(fs: AbstractFileSystem, path: str) -> None:
-    """Remove what caches keep of a file that has been written, or removed."""
+    """Remove the copies that caches keep of a file that was written or removed."""
     while is_cache(fs) and (inner := _inner(fs)) is not None:
         found = fs._check_file(path)  # noqa: SLF001 - fsspec has no other name for it
         with contextlib.suppress(FileNotFoundError):
@@ -110,9 +120,9 @@ def drop_copies(fs: AbstractFileSystem, path: str) -> None:
 
 
 def of_this_process(fs: AbstractFileSystem) -> AbstractFileSystem:
-    """Return a filesystem itself, but in a forked child one that is made anew.
+    """Return a filesystem itself, or in a forked process a new one like it.
 
-    Loops and connections of the parent do not work there.
+    Loops and connections of the parent process do not work there.
     """
     if getattr(fs, "_pid", None) in {None, os.getpid()}:
         return fs
@@ -124,13 +134,31 @@ def _own(value: Any) -> Any:
     return of_this_process(value) if hasattr(value, "cat_file") else value
 
 
+def has_complete_listings(fs: AbstractFileSystem) -> bool:
+    """Return whether a listing names every file, in the spelling in which it can be read."""
+    return bool(_kinds(fs) & _OBJECT_STORES)
+
+
+def keeps_directories(fs: AbstractFileSystem) -> bool:
+    """Return whether there may be empty directories."""
+    return not _kinds(fs) & _FLAT
+
+
+def _kinds(fs: AbstractFileSystem) -> set[str]:
+    """Return the protocols of a filesystem behind caches and views, and of its base classes."""
+    while (inner := _inner(fs)) is not None:
+        fs = inner
+    bases = {name for kind in type(fs).__mro__ for name in _names(getattr(kind, "protocol", ()))}
+    return bases | set(_own_protocols(fs))
+
+
 def has_servers_pages(fs: AbstractFileSystem) -> bool:
-    """Return whether a directory is what a web server shows as one."""
+    """Return whether directories are pages of a web server."""
     return bool({"http", "https"} & protocols(fs))
 
 
 def is_async(fs: AbstractFileSystem) -> bool:
-    """Return whether several requests can be under way at once."""
+    """Return whether several requests can be in flight."""
     from fsspec.asyn import AsyncFileSystem
 
     inner = _inner(fs)
@@ -138,9 +166,9 @@ def is_async(fs: AbstractFileSystem) -> bool:
 
 
 def is_threaded(fs: AbstractFileSystem) -> bool:
-    """Return whether requests wait for a network, and several threads may make them at once.
+    """Return whether requests wait for a network and threads may make several at once.
 
-    One connection by FTP or SFTP answers one thread only.
+    One connection by FTP or SFTP serves one thread only.
     """
     own = set(_own_protocols(fs))
     copied = "simplecache" in own and is_async(behind_caches(fs))
@@ -148,21 +176,21 @@ def is_threaded(fs: AbstractFileSystem) -> bool:
 
 
 def most_at_once(fs: AbstractFileSystem) -> int:
-    """Return how many requests may be under way at once, as the filesystem was told."""
+    """Return how many requests may be in flight, as configured in fsspec."""
     if not is_async(fs):
         return THREADS
-    told = getattr(fs, "batch_size", None)
-    if not told:
+    size = getattr(fs, "batch_size", None)
+    if not size:
         from fsspec.config import conf
 
-        told = conf.get("nofiles_gather_batch_size") or conf.get("gather_batch_size")
-    return max(1, int(told)) if told else _AT_ONCE
+        size = conf.get("nofiles_gather_batch_size") or conf.get("gather_batch_size")
+    return max(1, int(size)) if size else _AT_ONCE
 
 
-def stamp_of(fs: AbstractFileSystem, path: str) -> object:
-    """Return what changes when a file is written again; None where a web server does not tell.
+def etag_of(fs: AbstractFileSystem, path: str) -> object:
+    """Return a value that changes whenever a file is written; None if a web server sends none.
 
-    fsspec makes that of the URL alone, on the web.
+    On the web, fsspec's own is made of the URL alone.
     """
     if not is_http(fs):
         return fs.ukey(path)
@@ -171,34 +199,34 @@ def stamp_of(fs: AbstractFileSystem, path: str) -> object:
 
 
 def put_by_rename(fs: AbstractFileSystem, path: str, data: Buffer) -> None:
-    """Write a real file, which nobody sees half written."""
+    """Write a real file so that nobody sees it half written."""
     temporary = partial_key(path)
     fs.makedirs(path.rpartition("/")[0], exist_ok=True)
     fs.pipe_file(temporary, bytes(data))
     fs.mv(temporary, path)
 
 
-def in_one(fs: AbstractFileSystem) -> dict[str, Any]:
-    """Return what makes ``cat_file`` one request: s3fs would ask for the file's size, too."""
+def in_one_request(fs: AbstractFileSystem) -> dict[str, Any]:
+    """Return options that make ``cat_file`` one request; s3fs would request the size, too."""
     known = getattr(fs, "_cat_file", None) if "s3" in _own_protocols(fs) else None
     parts = known is not None and "max_concurrency" in inspect.signature(known).parameters
     return {"max_concurrency": 1} if parts else {}
 
 
-def peeked(fs: AbstractFileSystem, path: str, count: int) -> tuple[bytes, int] | None:
-    """Return a file's first bytes, and how many there are; None where it is no file."""
+def beginning_of(fs: AbstractFileSystem, path: str, count: int) -> tuple[bytes, int] | None:
+    """Return a file's first bytes and its size, or None if it is not a file."""
     found = fs.info(path)
     if found["type"] != "file":
         return None
     size = found["size"]
-    if size is None:  # a server that does not say
+    if size is None:  # a server that does not report it
         data = fs.cat_file(path)
         return data[:count], len(data)
     return (_beginning(fs, path, min(count, size)) if size else b""), size
 
 
 def _beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
-    """Return a file's first bytes, in spite of a server whose answer a client does not take."""
+    """Return a file's first bytes; read all of it if a client misunderstands the server."""
     try:
         return cast("bytes", fs.cat_file(path, start=0, end=count))
     except OSError:
@@ -208,7 +236,7 @@ def _beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
 
 
 def url_of(fs: AbstractFileSystem, root: str) -> str:
-    """Return a place on a filesystem as a URL."""
+    """Return a path on a filesystem as a URL."""
     inner, folder = _inner(fs), getattr(fs, "path", None)
     if inner is not None and isinstance(folder, str):
         return url_of(inner, join(folder, root))
@@ -219,7 +247,7 @@ def url_of(fs: AbstractFileSystem, root: str) -> str:
 
 
 def digest(fs: AbstractFileSystem) -> str:
-    """Return a short name for a filesystem and its options, from which no secret can be read."""
+    """Return a digest of a filesystem and its options, which shows no secret."""
     inner = _inner(fs)
     facts = [type(fs).__qualname__, fs.storage_args, fs.storage_options]
     facts += [digest(inner), getattr(fs, "path", None)] if inner is not None else []

@@ -1,0 +1,232 @@
+"""Requests to fsspec filesystems: retried with backoff, several at once, no secrets in errors."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from xarray_n5.errors import RefusedError, RequestError
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient
+from xarray_n5.stores._filesystems import (
+    THREADS,
+    behind_caches,
+    is_async,
+    is_threaded,
+    most_at_once,
+)
+from xarray_n5.stores.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from fsspec import AbstractFileSystem
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often, and after how long, a request is repeated that failed for a transient reason.
+
+    Only for requests that may be made twice: reads, and writes of whole objects.
+
+    >>> list(Retries(count=4).delays(lambda: 1.0))
+    [0.1, 0.2, 0.4, 0.8]
+    """
+
+    count: int = 4
+    """The largest number of repetitions."""
+    first: float = 0.1
+    """Seconds before the first repetition, at most; twice as many before the next."""
+    longest: float = 5.0
+    """Seconds between two requests, at most."""
+    within: float = 60.0
+    """Seconds after which a request is not repeated: a slow server is asked once."""
+
+    def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
+        """Iterate over the seconds between requests; half of each delay is random.
+
+        Of many requests that failed together, not all are repeated together.
+        """
+        for turn in range(self.count):
+            yield min(self.longest, self.first * 2**turn) * (0.5 + draw() / 2)
+
+    def run(self, request: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
+        """Return the result of a request, or raise its last error."""
+        end = time.monotonic() + self.within
+        for delay in self.delays():
+            try:
+                return request()
+            except Exception as error:
+                if not _is_worth_it(error) or time.monotonic() > end:
+                    raise
+            wait(delay)
+        return request()
+
+    async def run_async(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of an asynchronous request, or raise its last error."""
+        end = time.monotonic() + self.within
+        for delay in self.delays():
+            try:
+                return await request()
+            except Exception as error:
+                if not _is_worth_it(error) or time.monotonic() > end:
+                    raise
+            await asyncio.sleep(delay)
+        return await request()
+
+
+def _is_worth_it(error: Exception) -> bool:
+    return not is_missing(error) and is_transient(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Make requests to a filesystem, and turn its errors into ours."""
+
+    fs: AbstractFileSystem
+    """The filesystem."""
+    url: str
+    """The container's URL for errors, without secrets."""
+    retries: Retries
+    """How often a request is repeated."""
+
+    # Errors are raised outside of "except", so that none carries the library's own: that may
+    # show a signed URL, and need not be picklable.
+
+    def get(self, verb: str, key: str, request: Callable[[], T], *, retry: bool = True) -> T:
+        """Return the result of a request; anything missing is an error."""
+        try:
+            return self.retries.run(request) if retry else request()
+        except Exception as error:  # noqa: BLE001 - each library has errors of its own
+            failure = self._failure(verb, key, error)
+        raise failure
+
+    async def get_async(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a request in the filesystem's loop; anything missing is an error."""
+        try:
+            return await self.retries.run_async(request)
+        except Exception as error:  # noqa: BLE001
+            failure = self._failure(verb, key, error)
+        raise failure
+
+    def get_optional(self, verb: str, key: str, request: Callable[[], T]) -> T | None:
+        """Return the result of a request, or None if the file is missing."""
+
+        def optional() -> T | None:
+            try:
+                return request()
+            except Exception as error:
+                if not is_missing(error):
+                    raise
+            return None
+
+        return self.get(verb, key, optional)
+
+    async def get_optional_async(
+        self, verb: str, key: str, request: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Return the result of a request in the filesystem's loop, or None if a file is missing."""
+
+        async def optional() -> T | None:
+            try:
+                return await request()
+            except Exception as error:
+                if not is_missing(error):
+                    raise
+            return None
+
+        return await self.get_async(verb, key, optional)
+
+    def _failure(self, verb: str, key: str, error: Exception) -> Exception:
+        """Return an error that names the key and shows no secret."""
+        if isinstance(error, NotImplementedError):
+            return error
+        kind = RefusedError if is_refused(error) else RequestError
+        text = str(error) or str(error.__cause__ or "") or "no more is known"
+        why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)
+        return kind(verb, self.url, key, why)
+
+    def map(
+        self,
+        keys: Iterable[K],
+        ahead: int,
+        request_async: Callable[[K], Coroutine[Any, Any, T]],
+        request: Callable[[K], T],
+        *,
+        finish: bool = False,
+    ) -> Iterator[tuple[K, T]]:
+        """Iterate over keys and the results of their requests, in order, several at once.
+
+        Parameters
+        ----------
+        keys
+            Consumed as requests begin.
+        ahead
+            The largest number of results that wait to be taken.
+        request_async, request
+            What runs in the loop of a filesystem that has one, and what runs elsewhere.
+        finish
+            Whether to wait for all requests that have begun if one fails; else they are cancelled.
+        """
+        ahead = min(ahead, most_at_once(self.fs))
+        if is_async(self.fs):
+            loop, submit = _loop_of(self.fs), asyncio.run_coroutine_threadsafe
+            yield from _in_flight(keys, ahead, lambda key: submit(request_async(key), loop), finish)
+        elif is_threaded(self.fs):
+            yield from self.map_in_threads(keys, ahead, request, finish=finish)
+        else:
+            for key in keys:
+                yield key, request(key)
+
+    def map_in_threads(
+        self, keys: Iterable[K], ahead: int, request: Callable[[K], T], *, finish: bool = False
+    ) -> Iterator[tuple[K, T]]:
+        """Iterate over keys and the results of requests that threads make, as :meth:`map` does."""
+        if is_async(source := behind_caches(self.fs)):
+            _loop_of(source)  # whose thread could not answer those that wait here
+        with ThreadPoolExecutor(min(ahead, THREADS), "xarray-n5-fetch") as threads:
+            yield from _in_flight(keys, ahead, lambda key: threads.submit(request, key), finish)
+
+
+def _loop_of(fs: AbstractFileSystem) -> asyncio.AbstractEventLoop:
+    """Return the event loop of a filesystem, unless this is the thread that runs it."""
+    loop: asyncio.AbstractEventLoop | None = fs.loop
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if loop is None or loop is running:
+        raise NotImplementedError(
+            "a loop cannot wait for requests of its own: open without asynchronous=True, and read "
+            "in another thread (asyncio.to_thread)"
+        )
+    return loop
+
+
+def _in_flight(
+    keys: Iterable[K], ahead: int, submit: Callable[[K], Future[T]], finish: bool
+) -> Iterator[tuple[K, T]]:
+    waiting: deque[tuple[K, Future[T]]] = deque()
+    try:
+        for key in keys:
+            waiting.append((key, submit(key)))
+            if len(waiting) >= ahead:
+                first, result = waiting.popleft()
+                yield first, result.result()
+        while waiting:
+            first, result = waiting.popleft()
+            yield first, result.result()
+    finally:
+        for _, result in waiting:
+            if finish:
+                result.exception()
+            else:
+                result.cancel()

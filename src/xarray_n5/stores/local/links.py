@@ -1,0 +1,127 @@
+"""Resolve the symbolic links of a container, and refuse those that leave it.
+
+The container's root may be reached through links. Inside, a link is followed if its target lies
+below the real root. Any other link is refused: nothing is written or removed through it, and it is
+read only with ``follow_links``.
+"""
+
+# ruff: noqa: PTH110, PTH116
+# Plain calls of the operating system, on strings: they cost least.
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from xarray_n5.errors import UnsafePathError
+
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors of the operating system for keys that do not exist."""
+
+
+class Folder(NamedTuple):
+    """A directory of a container."""
+
+    real: str
+    """Its path without links."""
+    links: int
+    """How many links lead to it from the container's root."""
+
+
+def check_folder(root: str, prefix: str, *, follow: bool) -> Folder | None:
+    """Return the directory at a prefix, or None if it does not exist.
+
+    Raises
+    ------
+    UnsafePathError
+        If a link leads out of the container and `follow` is false, or to nothing.
+    """
+    found, missing = _existing_part(root, prefix, follow=follow)
+    return None if missing else found
+
+
+def folder_to_write(root: str, prefix: str) -> str:
+    """Return the path, without links, of a directory that may not exist yet.
+
+    Raises
+    ------
+    UnsafePathError
+        As :func:`check_folder`.
+    """
+    found, missing = _existing_part(root, prefix, follow=False)
+    return "/".join([found.real, *missing])
+
+
+def _existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list[str]]:
+    """Return the innermost directory that exists on the way to a prefix, and the missing names."""
+    found = Folder(os.path.realpath(root), 0)
+    parts = prefix.split("/") if prefix else []
+    for count, name in enumerate(parts):
+        path = f"{found.real}/{name}"
+        try:
+            status = os.lstat(path)
+        except MISSING:
+            return found, parts[count:]
+        if is_link(status):
+            real = resolve(root, "/".join(parts[: count + 1]), path, follow=follow)
+            found = Folder(real, found.links + 1)
+        else:
+            found = Folder(path, found.links)
+    return found, []
+
+
+def is_link(found: os.stat_result) -> bool:
+    """Return whether a directory entry is a symbolic link or a Windows junction."""
+    if stat.S_ISLNK(found.st_mode):
+        return True
+    tag = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
+    return tag is not None and getattr(found, "st_reparse_tag", 0) == tag
+
+
+def resolve(root: str, key: str, path: str, *, follow: bool) -> str:
+    """Return the target of the link at a key of the container.
+
+    Raises
+    ------
+    UnsafePathError
+        If the target lies outside of the container and `follow` is false, or does not exist.
+    """
+    target = os.path.realpath(path)
+    if not follow and not is_below(target, os.path.realpath(root)):
+        why = (
+            f"is a link to {target!r}, outside of the container; copy what it leads to into the "
+            "container, or, if you trust it, read with storage_options={'follow_links': True}"
+        )
+        raise UnsafePathError(root, key, why)
+    if not os.path.exists(target):
+        why = f"is a link to {target!r}, which does not exist; restore that, or remove the link"
+        raise UnsafePathError(root, key, why)
+    return target
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path without links is a directory or lies in it."""
+    path, folder = os.path.normcase(path), os.path.normcase(folder)
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def stat_inside(root: str, key: str, *, follow: bool) -> os.stat_result | None:
+    """Return the status of the file or directory at a key, or None if it does not exist.
+
+    Raises
+    ------
+    UnsafePathError
+        As :func:`check_folder`.
+    """
+    try:
+        if not key:
+            return os.stat(root)
+        prefix, _, name = key.rpartition("/")
+        folder = check_folder(root, prefix, follow=follow)
+        if folder is None:
+            return None
+        path = f"{folder.real}/{name}"
+        found = os.lstat(path)
+        return os.stat(resolve(root, key, path, follow=follow)) if is_link(found) else found
+    except MISSING:
+        return None

@@ -1,0 +1,184 @@
+"""What an operation knows of a container: asked once, changed by its own writes, never wrong."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stores import CountingStore
+from tests.test_extending import CONTRACT
+from xarray_n5 import stores
+from xarray_n5.stores import CachedStore, LocalStore, MemoryStore, fresh, uncached, with_fsync
+
+OTHERS = "test_a_listing_shows_what_another_client_wrote"
+"""The promise that a cache does not make."""
+
+
+class Complete(CountingStore):
+    """A store far away whose listings name every file."""
+
+    complete_listings = True
+
+
+@pytest.mark.parametrize("name", sorted(CONTRACT.keys() - {OTHERS}))
+@pytest.mark.parametrize("kind", [Complete, CountingStore])
+def test_it_keeps_the_contract_of_stores(kind: Any, name: str) -> None:
+    CONTRACT[name](CachedStore(kind()))
+
+
+KEYS = [
+    *("attributes.json", ".unfinished", "a/attributes.json", "a/.zarray", "a/0", "a/1/2"),
+    *("a/b/attributes.json", "a/b/.writing-x/mark.json", "a/b/0", "c/attributes.json"),
+]
+PREFIXES = ["", "a", "a/b", "a/1", "a/b/.writing-x", "c", "d"]
+
+changes = st.one_of(
+    st.tuples(st.just("set"), st.sampled_from(KEYS), st.binary(max_size=2)),
+    st.tuples(st.just("delete"), st.lists(st.sampled_from(KEYS), max_size=3)),
+    st.tuples(st.just("delete_tree"), st.sampled_from(PREFIXES)),
+    st.tuples(
+        st.just("set_many"),
+        st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=2)), max_size=3),
+    ),
+)
+looks = st.one_of(
+    st.tuples(st.just("get"), st.sampled_from(KEYS)),
+    st.tuples(st.just("exists"), st.sampled_from(["", *KEYS])),
+    st.tuples(st.just("list"), st.sampled_from(PREFIXES)),
+    st.tuples(st.just("is_folder"), st.sampled_from(PREFIXES)),
+    st.tuples(st.just("get_many"), st.lists(st.sampled_from(KEYS), max_size=4)),
+    st.tuples(st.just("list_many"), st.lists(st.sampled_from(PREFIXES), max_size=4)),
+)
+
+
+def apply(store: Any, step: Any) -> Any:
+    match step:
+        case ("delete_tree", prefix):
+            return stores.delete_tree(store, prefix, "attributes.json")
+        case ("set_many", items):
+            return sorted(stores.set_many(store, items, 3))
+        case (("get" | "set" | "delete" | "list") as name, *arguments):
+            return getattr(store, name)(*arguments)
+        case (name, argument):
+            return getattr(stores, name)(store, argument)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(changes | looks, max_size=30), st.sampled_from([Complete, CountingStore]))
+def test_it_answers_as_the_store_itself_would(steps: list[Any], kind: Any) -> None:
+    plain, cached = MemoryStore(), CachedStore(kind())
+    for step in steps:
+        assert apply(cached, step) == apply(plain, step), step
+    for prefix in PREFIXES:
+        assert cached.list(prefix) == plain.list(prefix)
+
+
+@pytest.fixture
+def counting() -> Complete:
+    store = Complete()
+    for key in ("attributes.json", "a/attributes.json", "a/0", "b/attributes.json"):
+        store.set(key, b"{}")
+    store.requests()
+    return store
+
+
+def test_documents_and_listings_are_requested_once(counting: Complete) -> None:
+    store = CachedStore(counting)
+    for _ in range(3):
+        store.list("a")
+        store.get("a/attributes.json")
+        stores.get_many(store, ["attributes.json", "a/attributes.json"])
+    assert Counter(counting.requests()) == {"list": 1, "get": 2}
+
+
+def test_what_a_listing_does_not_name_is_missing_without_a_request(counting: Complete) -> None:
+    store = CachedStore(counting)
+    store.list("")
+    store.list("a")
+    counting.requests()
+    assert store.get("a/.zarray") is None
+    assert stores.get_many(store, ["c/attributes.json", "c/d/.zgroup"]) == [None, None]
+    assert not stores.exists(store, "zarr.json")
+    assert stores.is_folder(store, "a")
+    assert not stores.is_folder(store, "c")
+    assert store.list("c/d") == ((), ())
+    assert counting.requests() == {}
+
+
+def test_listings_that_hide_files_say_nothing_of_them() -> None:
+    inner = CountingStore()
+    inner.set("a/attributes.json", b"{}")
+    store = CachedStore(inner)
+    store.list("a")
+    inner.requests()
+    assert store.get("a/.zgroup") is None
+    assert inner.requests() == {"get": 1}
+
+
+def test_what_is_written_is_known(counting: Complete) -> None:
+    store = CachedStore(counting)
+    store.list("")
+    counting.requests()
+    store.set("new/attributes.json", b"[]")
+    store.set("new/.writing-x/mark.json", b"x")
+    store.set("new/.unfinished", b"{}")
+    store.delete(["new/.unfinished"])
+    assert counting.requests() == {"set": 3, "delete": 1}
+    assert store.get("new/attributes.json") == b"[]"
+    assert store.get("new/.unfinished") is None
+    assert store.list("") == (("a", "b", "new"), ("attributes.json",))
+    assert store.list("new") == ((".writing-x",), ("attributes.json",))
+    assert stores.is_folder(store, "new")
+    assert counting.requests() == {}
+    stores.delete_tree(store, "new", "attributes.json")
+    counting.requests()
+    assert store.get("new/attributes.json") is None
+    assert store.list("new") == ((), ())
+    assert counting.requests() == {}
+
+
+def test_chunks_are_never_known(counting: Complete) -> None:
+    store = CachedStore(counting)
+    store.list("a")
+    assert store.get("a/0") == b"{}"
+    counting.set("a/0", b"new")
+    counting.set("a/1", b"x")
+    assert (store.get("a/0"), store.get("a/1")) == (b"new", b"x")
+    assert stores.exists(store, "a/1")
+
+
+def test_a_write_that_fails_forgets_everything(counting: Complete) -> None:
+    class Full(Complete):
+        def set(self, key: str, data: Any) -> None:
+            super().set(key, data)
+            raise OSError("full")
+
+    store = CachedStore(Full(counting.inner))
+    store.list("a")
+    with pytest.raises(OSError, match="full"):
+        store.set("a/.zattrs", b"{}")
+    assert store.list("a") == ((), (".zattrs", "0", "attributes.json"))
+    assert store.get("a/.zattrs") == b"{}"
+
+
+def test_another_handle_shows_what_others_wrote(counting: Complete) -> None:
+    store = CachedStore(counting)
+    assert store.get("a/attributes.json") == b"{}"
+    counting.set("a/attributes.json", b"others")
+    assert store.get("a/attributes.json") == b"{}"
+    assert fresh(store).get("a/attributes.json") == b"others"
+    assert uncached(CachedStore(store)) is counting
+
+
+def test_only_the_store_itself_travels(tmp_path: Any) -> None:
+    store = CachedStore(CachedStore(LocalStore(str(tmp_path))))
+    assert pickle.loads(pickle.dumps(store)) == LocalStore(str(tmp_path))  # noqa: S301
+    assert uncached(with_fsync(store)) == LocalStore(str(tmp_path), fsync=True)
+    store.get("attributes.json")
+    with_fsync(store).set("attributes.json", b"{}")
+    assert store.get("attributes.json") == b"{}"
