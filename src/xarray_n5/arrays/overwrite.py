@@ -151,14 +151,6 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
         raise NodeExistsError(container.url, found[0], "another format", what)
 
 
-def is_left_over(container: Container, path: str, planned: ArrayMetadata | None) -> bool:
-    """Return whether a node holds nothing but what a stopped write left of an array."""
-    node = container.node(path)
-    if node.described and not (node.incomplete and _has_marker(container, path)):
-        return False
-    return container.occupant(path, [] if planned is None else [planned]) is None
-
-
 def _has_marker(container: Container, path: str) -> bool:
     """Return whether the marker of a write lies beside a node; one listing."""
     return any(name.startswith(WRITING) for name in container.store.list(path)[0])

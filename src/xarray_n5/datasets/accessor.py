@@ -1,6 +1,6 @@
-"""``.n5`` on xarray's objects: what N5 adds to them.
+"""The ``.n5`` accessors of xarray's objects.
 
-All that writes is imported when something is written: who only reads need not wait for it.
+What writes is imported when it is called, so that those who only read need not wait for it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from xarray_n5.writing.transaction import Transaction
 
 _NAMELESS = "__xarray_dataarray_variable__"
-"""What xarray calls the variable of a DataArray without a name."""
+"""xarray's name for the variable of a DataArray without a name."""
 
 
 @xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
 class DatasetAccessor:
-    """N5's view of a Dataset."""
+    """The geometry of a Dataset, and storing it."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = dataset
@@ -48,7 +48,7 @@ class DatasetAccessor:
 
     @property
     def geometry(self) -> Mapping[str, Geometry]:
-        """The axes of each data variable by name; see :attr:`DataArrayAccessor.geometry`."""
+        """The geometry of each data variable by name; see :attr:`DataArrayAccessor.geometry`."""
         return {
             str(name): DataArrayAccessor(array).geometry
             for name, array in self._dataset.data_vars.items()
@@ -76,70 +76,71 @@ class DatasetAccessor:
         consolidated: bool | None = None,
         **unknown: Any,
     ) -> xr.DataTree | Delayed:
-        """Store the Dataset: each variable an array of a group, all of them in one computation.
+        """Store the Dataset: each variable as an array of a group, all of them in one computation.
 
-        It comes back identical from ``xr.open_dataset(url, engine="n5", group=group)``, of Zarr
-        also from ``xr.open_zarr`` (with the attribute `multiscales`, if OME-NGFF is written). In
-        N5, times, masks, scales, booleans and strings are encoded as xarray does for netCDF.
-        Coordinates that scale and offset give exactly are written to the axes of the variables,
-        where every reader of N5 finds them; others are arrays beside them.
+        ``xr.open_dataset(url, engine="n5", group=group)`` returns an identical Dataset; so does
+        ``xr.open_zarr`` for Zarr (with the attribute `multiscales`, if OME-NGFF is written). In N5,
+        times, masks, scales, booleans and strings are encoded as xarray does for netCDF.
+        Coordinates that a scale and an offset give exactly are written to the axes of the
+        variables, where every reader of N5 finds them; others become arrays.
 
         Parameters
         ----------
         url
             The container; as in :func:`~xarray_n5.open_array`.
         group
-            The path of a group in it, which is created; the container itself by default.
+            The path of the group, which is created; the container's root by default.
         mode
-            "w-" raises where the group holds something; "w" replaces its arrays and attributes;
-            "a" adds to them, and replaces arrays of the same names; "r+" writes new values into
-            arrays that are there, and changes nothing else.
+            "w-" raises if the group is not empty; "w" replaces its arrays and attributes; "a" adds
+            to them, and replaces arrays of the same names; "r+" writes new values into existing
+            arrays, and changes nothing else.
         encoding
             By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
-            :func:`~xarray_n5.create_array`), and what xarray's own coders take, such as "dtype",
+            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype",
             "scale_factor", "_FillValue", "units", "calendar".
-            By default as it was opened.
+            By default those with which it was opened.
         compute
-            Whether to compute Dask's arrays now; metadata, and variables in memory, are written at
-            once. What is deferred reads as fill values, and is revoked where `region` writes first.
+            Whether to compute Dask arrays now; metadata, and variables in memory, are written at
+            once. Deferred data reads as fill values, and is revoked where `region` writes first.
         append_dim
-            Write behind what is there along this dimension: every array that has it grows, and
-            only the new part is written, as what is there is encoded.
+            Append along this dimension: every array that has it grows, and only the new part is
+            written, in the existing encoding.
         region
-            Write into a part of what is there: a slice for each dimension, or "auto" to find the
-            part by its coordinates. Variables without these dimensions are to be dropped.
+            Write into a part of the existing arrays: a slice for each dimension, or "auto" to find
+            the part by its coordinates. Drop variables without these dimensions first.
         align_chunks, partial_chunks, write_empty_chunks
             As in :func:`~xarray_n5.to_n5`.
         storage_options
-            What fsspec's filesystem takes.
+            Options of the fsspec filesystem.
         dialect
-            How axes are written; by default as TensorStore, Neuroglancer and Fiji read them. In
-            Zarr, where coordinates are arrays: "ngff" to describe images on their group, too.
+            The dialects that describe the axes; by default those that TensorStore, Neuroglancer and
+            Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes images on their
+            group.
         format
-            "n5", "zarr2" or "hdf5"; by default that of the container, or by a new one's name.
+            "n5", "zarr2" or "hdf5"; by default that of the container, or of a new one's name.
         resume, checksums, fsync
             As in :func:`~xarray_n5.to_n5`, for all variables together.
         consolidated
-            Whether the group gets consolidated metadata, as of ``Dataset.to_zarr``. By default
-            in Zarr v2, unless a region or ``mode="r+"`` is written into what is there. Existing
-            consolidated metadata are updated in any case.
+            Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
+            v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
+            in any case.
 
         Returns
         -------
         xarray.DataTree or Delayed
-            The receipts of :func:`~xarray_n5.to_n5`, a node for each variable; with
-            ``compute=False``, what computes to them.
+            The report of :func:`~xarray_n5.to_n5` for each variable; with ``compute=False``, a
+            Delayed that computes to it.
 
         Raises
         ------
         AlignmentError
             If `region` cuts stored chunks, and `partial_chunks` is "error".
         MetadataError
-            If something cannot be held, such as complex numbers. Nothing was written then.
+            If the format cannot hold something, such as complex numbers. Nothing was written.
         NodeExistsError
-            If there is something that `mode` does not allow to replace.
+            If something exists that `mode` does not allow to replace.
         TypeError
-            If it takes no such option.
+            If an option is unknown.
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.write import write
@@ -162,23 +163,23 @@ class DatasetAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
-        place = how.path(group or "")
+        path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
-            return _run(write([(self._dataset, place, encoding)], how), compute=compute)
+            return _finish(write([(self._dataset, path, encoding)], how), compute=compute)
         if encoding or mode == "w" or (append_dim is not None and region is not None):
             raise ValueError(
-                "append_dim, region and mode='r+' write into what is there: they exclude encoding, "
-                "mode='w' and each other"
+                "append_dim, region and mode='r+' write into existing arrays: they exclude "
+                "encoding, mode='w' and each other"
             )
         if append_dim is not None and mode == "r+":
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-        written = update(self._dataset, place, how, append_dim=append_dim, region=region)
-        return _run(written, compute=compute)
+        transaction = update(self._dataset, path, how, append_dim=append_dim, region=region)
+        return _finish(transaction, compute=compute)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
 class DataArrayAccessor:
-    """N5's view of a DataArray.
+    """The geometry of a DataArray, and storing it.
 
     >>> image = xr.DataArray([[1, 2]], {"x": ("x", [4.0, 8.0], {"units": "nm"})}, ("y", "x"))
     >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
@@ -197,18 +198,18 @@ class DataArrayAccessor:
 
     @property
     def geometry(self) -> Geometry:
-        """The axes as they are now, and which attribute each fact was read from.
+        """The axes as they are now.
 
         Its ``sources`` are those of the stored array that this one was opened from, if any.
         """
-        told = self._array.encoding.get("dialect")
+        sources = self._array.encoding.get("dialect")
         found = geometry_from(self._array)
-        return replace(found, sources=dict(told)) if isinstance(told, dict) else found
+        return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
 
     def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
         """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
-        Parameters are those of :meth:`DatasetAccessor.to_n5`; a name, if there is none, xarray's.
+        Parameters are those of :meth:`DatasetAccessor.to_n5`.
         """
         name = self._array.name
         dataset = self._array.to_dataset(name=_NAMELESS if name is None else name)
@@ -217,7 +218,7 @@ class DataArrayAccessor:
 
 @xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
 class DataTreeAccessor:
-    """N5's view of a DataTree."""
+    """Storing a DataTree."""
 
     def __init__(self, tree: xr.DataTree) -> None:
         self._tree = tree
@@ -241,15 +242,14 @@ class DataTreeAccessor:
         consolidated: bool | None = None,
         **unknown: Any,
     ) -> xr.DataTree | Delayed:
-        """Store the tree, each node a group; all data in one computation.
+        """Store the tree: each node as a group, all data in one computation.
 
         Parameters
         ----------
         encoding
             Encodings of variables by the path of their node, such as ``"/"`` and ``"/a/b"``.
         mode
-            As in :meth:`DatasetAccessor.to_n5`, for each node by itself; groups that are no nodes
-            of the tree stay.
+            As in :meth:`DatasetAccessor.to_n5`, for each node by itself; other groups stay.
         url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format, \
         resume, checksums, fsync, consolidated
             As in :meth:`DatasetAccessor.to_n5`.
@@ -257,7 +257,7 @@ class DataTreeAccessor:
         Raises
         ------
         KeyError
-            If an encoding is for no node.
+            If an encoding is for a node that does not exist.
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.write import write
@@ -265,9 +265,9 @@ class DataTreeAccessor:
         from xarray_n5.writing.transaction import compute_each
 
         refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
-        asked = dict(encoding or {})
-        if nowhere := asked.keys() - set(self._tree.groups):
-            raise KeyError(f"the encoding is for {sorted(nowhere)}, none of {self._tree.groups}")
+        encodings = dict(encoding or {})
+        if missing := encodings.keys() - set(self._tree.groups):
+            raise KeyError(f"the encoding is for {sorted(missing)}, none of {self._tree.groups}")
         how = WriteOptions.into(
             url,
             mode=mode,
@@ -285,24 +285,25 @@ class DataTreeAccessor:
         nodes = []
         for node in self._tree.subtree:
             inner = node.relative_to(self._tree)
-            place = join(how.path(group or ""), "" if inner == "." else inner)
-            # Coordinates that come from above the tree are its root's.
+            path = join(how.path(group or ""), "" if inner == "." else inner)
+            # Coordinates that the tree inherits are stored in its root.
             own = node.to_dataset(inherit=node is self._tree)
-            nodes.append((own, place, asked.get(node.path)))
+            nodes.append((own, path, encodings.get(node.path)))
         if mode != "r+":
-            return _run(write(nodes, how), compute=compute)
-        if asked:
-            raise ValueError("mode='r+' writes into what is there, which is encoded already")
+            return _finish(write(nodes, how), compute=compute)
+        if encodings:
+            raise ValueError("mode='r+' writes into existing arrays, which are encoded already")
         root = nodes[0][1]
-        batches = {
-            place.removeprefix(root).strip("/"): update(own, place, how)
-            for own, place, _ in nodes
+        each = {
+            path.removeprefix(root).strip("/"): update(own, path, how)
+            for own, path, _ in nodes
             if own.variables
         }
         if not compute:
-            return compute_each(batches)
-        return xr.DataTree.from_dict({name: batch.compute() for name, batch in batches.items()})
+            return compute_each(each)
+        reports = {name: transaction.compute() for name, transaction in each.items()}
+        return xr.DataTree.from_dict(reports)
 
 
-def _run(batch: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
-    return batch.compute() if compute else batch.delayed()
+def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
+    return transaction.compute() if compute else transaction.delayed()

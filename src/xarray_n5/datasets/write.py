@@ -82,13 +82,15 @@ def write(
     written = (began or {}).get("written", [])
     writes = [_plan_writes(each.plan, how, written) for each in groups]
     # Everything is checked.
-    create_group(how.container, root, mode="a")
+    group = create_group(how.container, root, mode="a")
     if groups[0].existing is not None and how.mode in {"w-", "w"}:
         _end_others(marker)
     marker.begin({**provenance(), "written": written}, planned=began is not None)
     begun: dict[str, WritePlan] = {}
     for each, plans in zip(groups, writes, strict=True):
-        group = _create_group(each, how)
+        if each.plan.path != root:
+            group = create_group(how.container, each.plan.path, mode="a")
+        _make_room(each, group, how)
         begun |= {path: plan.begin(marker) for path, plan in plans.items()}
         _write_attributes(each.plan, group, how)
     how.consolidate(root, default=True)
@@ -205,14 +207,12 @@ def _end_others(marker: WriteMarker) -> None:
             revoke(other)
 
 
-def _create_group(write: _GroupWrite, how: WriteOptions) -> Group:
-    """Create a group, or make room in the existing one."""
-    group = create_group(how.container, write.plan.path, mode="a")
+def _make_room(write: _GroupWrite, group: Group, how: WriteOptions) -> None:
+    """Remove what a Dataset replaces in its group, but for arrays of the same names."""
     if write.existing is not None and how.mode == "w":
         for name in write.existing.arrays.keys() - write.plan.variables.keys():
             del group[name]
         group.attrs.clear()
-    return group
 
 
 def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
