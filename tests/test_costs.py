@@ -9,6 +9,7 @@ import sys
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from dask.base import optimize
 from dask.layers import ArraySliceDep
 from dask.utils import key_split
 
+from tests.counting import CountingFileSystem
 from tests.stores import CountingStore
-from xarray_n5 import create_array, from_n5, open_array, to_n5
+from xarray_n5 import create_array, from_n5, open_array, pyramid, to_n5
 from xarray_n5.graph import GridSlices, slices_of
 from xarray_n5.stores import MemoryStore
 
@@ -292,3 +294,37 @@ def test_importing_the_package_imports_little_beside_xarray_and_dask() -> None:
     writing = {f"xarray_n5.{name}" for name in modules}
     assert all(map(importlib.util.find_spec, writing))
     assert not writing & new
+
+
+def lazy(*shape: int) -> da.Array:
+    array: da.Array = da.from_array(np.zeros(shape, "u2"), chunks=8)
+    return array
+
+
+def variables(*names: str) -> xr.Dataset:
+    return xr.Dataset({name: (("y", "x"), lazy(8, 8)) for name in names})
+
+
+def written(fs: CountingFileSystem) -> Callable[[], object]:
+    """Write a Dataset, and forget the calls that it took."""
+    variables("a").n5.to_n5((fs, "a.n5"))
+    fs.calls.clear()
+    return lambda: xr.open_dataset((fs, "a.n5"), engine="n5")  # type: ignore[arg-type]
+
+
+OPERATIONS: dict[str, tuple[Callable[[CountingFileSystem], Callable[[], object]], int]] = {
+    "one variable": (lambda fs: lambda: variables("a").n5.to_n5((fs, "a.n5")), 30),
+    "three variables": (lambda fs: lambda: variables(*"abc").n5.to_n5((fs, "a.n5")), 60),
+    "open": (written, 3),
+    "pyramid": (lambda fs: lambda: pyramid(lazy(16, 16), (fs, "a.n5"), "p", levels=2), 79),
+}
+"""What makes an operation on a filesystem, and the most calls of it."""
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_call_a_filesystem_as_often_as_needed(name: str) -> None:
+    make, most = OPERATIONS[name]
+    fs = CountingFileSystem()
+    with dask.config.set(scheduler="synchronous"):
+        make(fs)()
+    assert fs.calls.total() <= most, fs.calls

@@ -35,11 +35,14 @@ def open_container(
     path: str = "",
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002
+    *,
+    cached: bool = False,
 ) -> tuple[Container, str]:
     """Open a container to write into; return it, and the normalised path of a node in it.
 
     Its format is the given one, that of its root, or, of a new container, that of its name; N5
-    otherwise. A container is returned as it is, caches included.
+    otherwise. A container is returned as it is, caches included. With `cached`, it reads metadata
+    and listings once, beginning with those by which its format is found.
 
     Raises
     ------
@@ -51,7 +54,8 @@ def open_container(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return found, path
-    return KeyedContainer(fresh(found), format_to_write(found, format)), path
+    store = CachedStore(fresh(found)) if cached else fresh(found)
+    return KeyedContainer(store, format_to_write(store, format)), path
 
 
 def find_node(

@@ -165,6 +165,11 @@ def is_async(fs: AbstractFileSystem) -> bool:
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
 
 
+def takes_batches(fs: AbstractFileSystem) -> bool:
+    """Return whether one call for several files is as good as several requests in flight."""
+    return not (is_async(fs) or is_threaded(fs) or is_cache(fs))
+
+
 def is_threaded(fs: AbstractFileSystem) -> bool:
     """Return whether requests wait for a network and threads may make several at once.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 from xarray_n5.model.paths import join, meant_by
 from xarray_n5.stores import _filesystems as filesystems
+from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
 from xarray_n5.stores._requests import Requests, Retries
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from xarray_n5.stores.protocol import Listing, ObjectInfo
 
 _RETRIES = Retries()
+
+
+_GLOB = re.compile(r"[*?\[]")
+"""Characters that fsspec takes for patterns where it takes several paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,21 @@ class FsspecStore:
         path, fs = self._path(key), self._reader
         with at_most(self.limit):
             return self._requests(fs).get_optional("read", key, lambda: filesystems.whole(fs, path))
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes at each key: several requests in flight, or one call for all of them."""
+        fs, paths = self._reader, list(map(self._path, keys))
+        if len(keys) == 1 or not filesystems.takes_batches(fs) or any(map(_GLOB.search, paths)):
+            return [data for _, data in self.fetch(keys, self.concurrency)]
+        found: dict[str, Any] = fs.cat(paths, on_error="return")
+        several = [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
+        return list(map(self._read_in_batch, keys, several))
+
+    def _read_in_batch(self, key: str, found: bytes | Exception | None) -> bytes | None:
+        """Return the bytes at a key; a request that failed is made again, by itself."""
+        if isinstance(found, bytes):
+            return found
+        return None if isinstance(found, Exception) and is_missing(found) else self.get(key)
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and the bytes there, several requests in flight."""

@@ -81,16 +81,16 @@ class WriteOptions:
         OneWriterError
             If tasks would be computed now, by several processes, into a file with one writer.
         """
-        container, root = open_container(url, "", storage_options, format)
+        container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
             check_one_process(container.url, *sources)
         container = container.with_fsync() if fsync else container
-        return cls(container=container, root=root, deferred=not computed, **options)
+        return cls(container=container.cached(), root=root, deferred=not computed, **options)
 
     @property
     def store(self) -> Store:
         """The store of hidden files: markers, receipts, digests."""
-        return self.container.store
+        return self.container.uncached().store
 
     @property
     def format(self) -> Format:
