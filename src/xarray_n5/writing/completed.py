@@ -26,23 +26,22 @@ OTHER_UNFINISHED = (
 
 
 _RECORD = f"{DIGESTS}/finished.json"
-"""A small file, which is the newest of all as long as nobody changes anything."""
+"""A small file with the number, the bytes and the newest time of all others."""
 
 _LARGEST = 1 << 12
 
 
 def remember(mark: WriteMarker) -> None:
     """Record that a write has ended, so that resuming it once more finds nothing to do."""
-    count, size, newest, _ = _survey(mark)
-    if newest is not None:
-        facts = {"token": mark.token, "files": count, "bytes": size}
+    if (found := _survey(mark)) is not None:
+        facts = {"token": mark.token, **found}
         mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
 
 
 def is_finished(mark: WriteMarker) -> bool:
     """Return whether a write has ended, and nothing below its node has changed since.
 
-    Stores that do not know when a file was written cannot tell.
+    It is False if the store does not know when files were written.
     """
     record = head(mark.store, join(mark.path, _RECORD), _LARGEST)
     facts = None
@@ -50,23 +49,18 @@ def is_finished(mark: WriteMarker) -> bool:
         facts = json.loads(record[0]) if record else None
     if not isinstance(facts, dict) or facts.get("token") != mark.token:
         return False
-    count, size, newest, recorded = _survey(mark)
-    if newest is None or recorded is None or newest > recorded:
-        return False
-    return (count, size) == (facts.get("files"), facts.get("bytes"))
+    return facts == {"token": mark.token, **(_survey(mark) or {})}
 
 
-def _survey(mark: WriteMarker) -> tuple[int, int, float | None, float | None]:
-    """Return the number, the bytes and the newest time of files, and the time of the record.
+def _survey(mark: WriteMarker) -> dict[str, float] | None:
+    """Return facts that change with every change below a node; None if times are unknown.
 
     Records of the arrays in a group do not count: they are written together.
     """
-    count, size, newest, recorded = 0, 0, 0.0, None
+    count, size, newest = 0, 0, 0.0
     for found in list_info(mark.store, mark.path):
-        if found.key == _RECORD:
-            recorded = found.time
-        elif not found.key.endswith(_RECORD):
-            if found.time is None:
-                return 0, 0, None, None
+        if found.time is None:
+            return None
+        if not found.key.endswith(_RECORD):
             count, size, newest = count + 1, size + found.size, max(newest, found.time)
-    return count, size, newest, recorded
+    return {"files": count, "bytes": size, "newest": newest}

@@ -175,6 +175,8 @@ def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
             if new:
                 file.attrs[VERSION] = _N5_VERSION
             yield file
+        with contextlib.suppress(OSError):
+            os.utime(path)  # so that no two writes have the same time, which kernels round
         if fsync:
             sync(path)
 
