@@ -44,11 +44,6 @@ class Sidecar:
         """The file's path."""
         return self.file
 
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return os.path.basename(self.file)  # noqa: PTH119
-
     def identity(self, path: str) -> object:
         """Return the identity of a path in the directory."""
         return self.local.identity(path)
@@ -57,10 +52,6 @@ class Sidecar:
         """Return the bytes at `key`."""
         return self.local.get(key)
 
-    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
-        """Return the first bytes at `key`, and the size."""
-        return self.local.head(key, count)
-
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key`."""
         self.local.set(key, data)
@@ -68,10 +59,6 @@ class Sidecar:
     def with_fsync(self) -> Self:
         """Return the directory whose writes have reached the disk when they return."""
         return replace(self, fsync=True)
-
-    def exists(self, key: str) -> bool:
-        """Return whether there is a file at `key`."""
-        return self.local.exists(key)
 
     def is_link(self, prefix: str) -> bool:
         """Return whether there is a symbolic link at `prefix`."""
@@ -111,7 +98,8 @@ class Sidecar:
         yield from self.local.list_info(prefix)
         with contextlib.suppress(FileNotFoundError):
             found = os.stat(self.file)  # noqa: PTH116
-            yield ObjectInfo(self.name, found.st_size, found.st_mtime)
+            name = os.path.basename(self.file)  # noqa: PTH119
+            yield ObjectInfo(name, found.st_size, found.st_mtime)
 
     def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over what killed writes left."""
