@@ -48,6 +48,17 @@ class DatasetOptions:
     dims: Sequence[str] | None = None
     inherit: bool = False
 
+    @property
+    def opening(self) -> dict[str, Any]:
+        """The options of :func:`open_node`."""
+        names = ("axis_order", "missing", "label_multisets")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options with which axes are read."""
+        return {"dialect": self.dialect, "inherit": self.inherit}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:

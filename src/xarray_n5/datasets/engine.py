@@ -51,15 +51,10 @@ def open_dataset(
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
-    node = _open(url, path, storage_options, form, options)
+    node = open_node(url, path, storage_options=storage_options, format=form, **options.opening)
     drop = frozenset(drop)
     images = select_images(
-        node,
-        level=options.level,
-        dims=options.dims,
-        without=drop,
-        dialect=options.dialect,
-        inherit=options.inherit,
+        node, level=options.level, dims=options.dims, without=drop, **options.reading
     )
     _check_dims(images, options, node)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
@@ -93,7 +88,9 @@ def open_groups(
     """
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    root = _open(url, path, storage_options, form, options, whole=True)
+    root = open_node(
+        url, path, storage_options=storage_options, format=form, whole=True, **options.opening
+    )
     tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
     return tree.open(root, "/") or {"/": xr.Dataset()}
 
@@ -136,19 +133,13 @@ class _Tree:
         if isinstance(node, Array):
             if node.path in self.done:
                 return {}
-            image = single_image(node, dialect=self.options.dialect, inherit=self.options.inherit)
-            return {path: self._image(node.name, image)}
+            return {path: self._image(node.name, single_image(node, **self.options.reading))}
         if is_dataset(node.attrs) or is_like_dataset(node):
             return self._open_dataset(node, path)
         return self._open_group(node, path, is_part=is_part)
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
-        images = select_images(
-            group,
-            without=self.drop,
-            dialect=self.options.dialect,
-            inherit=self.options.inherit,
-        )
+        images = select_images(group, without=self.drop, **self.options.reading)
         found = {path: self._build(images, dict(group.attrs))}
         for name, inner in group.groups().items():
             found |= self.open(inner, f"{path.rstrip('/')}/{name}")
@@ -157,7 +148,9 @@ class _Tree:
     def _open_group(self, group: Group, path: str, *, is_part: bool) -> dict[str, xr.Dataset]:
         stem = path.rstrip("/")
         below: dict[str, xr.Dataset] = {}
-        combined = {} if is_part else self._combined(group)
+        combined = {}
+        if not is_part:
+            combined = combined_images(group, without=self.drop, **self.options.reading)
         for name, levels in combined.items():
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{level}": self._image(level, image) for level, image in levels.items()}
@@ -166,19 +159,11 @@ class _Tree:
             of_image = name in combined or ("" in combined and PART.fullmatch(name) is not None)
             below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
         attributes = dict(group.attrs)
-        if not attributes and not below:
-            return {}
-        if is_part and not below:
-            return {}  # an image has all that the group holds
+        if not below and (is_part or not attributes):
+            return {}  # of a part of an image, all that the group holds is in the image
         here = xr.Dataset(attrs=attributes)
         here.encoding["source"] = group.url
         return {path: here, **below}
-
-    def _combined(self, group: Group) -> dict[str, dict[str, Image]]:
-        options = self.options
-        return combined_images(
-            group, without=self.drop, dialect=options.dialect, inherit=options.inherit
-        )
 
     def _image(self, name: str, image: Image) -> xr.Dataset:
         dataset = self._build({name: image}, {})
@@ -186,16 +171,8 @@ class _Tree:
         return dataset
 
     def _build(self, images: Mapping[str, Image], attributes: dict[str, Any]) -> xr.Dataset:
-        return _without_slashes(
-            build(
-                images,
-                attributes,
-                self.options,
-                drop=self.drop,
-                decoders=self.decoders,
-                budget=self.budget,
-            )
-        )
+        how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
+        return _without_slashes(build(images, attributes, self.options, budget=self.budget, **how))
 
 
 def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Array | Group) -> None:
@@ -251,24 +228,3 @@ def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
         return dataset
     warn(f"{list(new)} are not valid names in a tree; they are renamed {list(new.values())}")
     return dataset.rename(new)
-
-
-def _open(
-    url: object,
-    path: str,
-    storage_options: Mapping[str, Any] | None,
-    form: str | None,
-    options: DatasetOptions,
-    *,
-    whole: bool = False,
-) -> Array | Group:
-    return open_node(
-        url,
-        path,
-        storage_options=storage_options,
-        format=form,
-        axis_order=options.axis_order,
-        missing=options.missing,
-        label_multisets=options.label_multisets,
-        whole=whole,
-    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -15,7 +14,7 @@ from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_varia
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from xarray_n5.datasets.encoded import EncodedVariable
 
@@ -49,10 +48,8 @@ def check_update(variable: xr.Variable, encoded: EncodedVariable, name: str) -> 
     attributes = {key: value for key, value in encoded.cf_attributes.items() if key in CF}
     if variable.dtype.kind in "Mm" and "units" not in attributes:
         return encoded  # bounds, in the units of their times
-    check = functools.partial(
-        _check_updated, name=name, attributes=attributes, dtype=encoded.data.dtype
-    )
-    return _check_blocks(variable, encoded, check)
+    stored = _Stored(name, attributes, encoded.data.dtype)
+    return _check_blocks(variable, encoded, stored.check_updated)
 
 
 def check_new(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
@@ -73,10 +70,8 @@ def check_new(variable: xr.Variable, encoded: EncodedVariable, name: str) -> Enc
     attributes = {key: value for key, value in encoded.cf_attributes.items() if key in keys}
     if variable.dtype == encoded.data.dtype and not attributes:
         return encoded
-    check = functools.partial(
-        _check_not_wrapped, name=name, attributes=attributes, dtype=encoded.data.dtype
-    )
-    return _check_blocks(variable, encoded, check)
+    stored = _Stored(name, attributes, encoded.data.dtype)
+    return _check_blocks(variable, encoded, stored.check_not_wrapped)
 
 
 def check_strings(data: np.ndarray, name: str, types: tuple[type[str | bytes], ...]) -> np.ndarray:
@@ -105,74 +100,66 @@ def _check_blocks(
     return replace(encoded, data=da.map_blocks(check, data, values, meta=meta))
 
 
-def _check_updated(
-    data: np.ndarray,
-    values: np.ndarray,
-    *,
-    name: str,
-    attributes: Mapping[str, Any],
-    dtype: np.dtype[Any],
-) -> np.ndarray:
-    data = _as_promised(data, dtype)
-    decoded = _decode(name, data, attributes, decode_timedelta=values.dtype.kind == "m")
-    same = _are_same(decoded, values, attributes)
-    if not same.all():
-        at = _first(~same)
-        raise ValueError(
-            f"{name!r} holds {values[at]}, which would be read back as {decoded[at]} as it is "
-            f"stored ({data.dtype}, {attributes}); rewrite it with another encoding"
-        )
-    return data
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The encoding of a variable, against which its blocks are checked."""
 
+    name: str
+    attributes: Mapping[str, Any]
+    dtype: np.dtype[Any]
 
-def _check_not_wrapped(
-    data: np.ndarray,
-    values: np.ndarray,
-    *,
-    name: str,
-    attributes: Mapping[str, Any],
-    dtype: np.dtype[Any],
-) -> np.ndarray:
-    data = _as_promised(data, dtype)
-    same = np.zeros(data.shape, bool)
-    decoded = data
-    for ignored in ((), ("_FillValue", "missing_value")):
-        kept = {key: value for key, value in attributes.items() if key not in ignored}
-        decoded = _decode(name, data, kept, decode_times=False)
-        same |= _are_same(decoded, values, attributes)
-    if not same.all():
-        at = _first(~same)
-        raise MetadataError(
-            f"variable {name!r} holds {values[at]}, which {dtype} with "
-            f"{attributes or 'no fill value'} cannot hold: it would be read back as "
-            f"{decoded[at]}; give it another dtype, _FillValue or scale_factor in its encoding"
-        )
-    return data
+    def check_updated(self, data: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return encoded numbers, in the type that xarray promises; raise if they decode to others.
 
+        xarray leaves the conversion to whoever computes a block.
+        """
+        with np.errstate(invalid="ignore"):
+            data = data.astype(self.dtype)
+        decoded = self._decode(data, (), decode_timedelta=values.dtype.kind == "m")
+        same = self._are_same(decoded, values)
+        if not same.all():
+            at = _first(~same)
+            raise ValueError(
+                f"{self.name!r} holds {values[at]}, which would be read back as {decoded[at]} as "
+                f"it is stored ({self.dtype}, {self.attributes}); rewrite it with another encoding"
+            )
+        return data
 
-def _as_promised(data: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Convert a block to its array's type, which xarray leaves to whoever computes it."""
-    with np.errstate(invalid="ignore"):
-        return data.astype(dtype)
+    def check_not_wrapped(self, data: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return encoded numbers, converted alike; raise if values were wrapped."""
+        with np.errstate(invalid="ignore"):
+            data = data.astype(self.dtype)
+        same, decoded = np.zeros(data.shape, bool), data
+        for ignored in ((), ("_FillValue", "missing_value")):
+            decoded = self._decode(data, ignored, decode_times=False)
+            same |= self._are_same(decoded, values)
+        if not same.all():
+            at = _first(~same)
+            raise MetadataError(
+                f"variable {self.name!r} holds {values[at]}, which {self.dtype} with "
+                f"{self.attributes or 'no fill value'} cannot hold: it would be read back as "
+                f"{decoded[at]}; give it another dtype, _FillValue or scale_factor in its encoding"
+            )
+        return data
 
+    def _decode(self, data: np.ndarray, ignored: Collection[str], **how: Any) -> np.ndarray:
+        kept = {key: value for key, value in self.attributes.items() if key not in ignored}
+        stored = xr.Variable([f"d{axis}" for axis in range(data.ndim)], data, kept)
+        decoded: np.ndarray = decode_cf_variable(self.name, stored, **how).to_numpy()
+        return decoded
 
-def _decode(name: str, data: np.ndarray, attributes: Mapping[str, Any], **how: Any) -> np.ndarray:
-    stored = xr.Variable([f"d{axis}" for axis in range(data.ndim)], data, attributes)
-    decoded: np.ndarray = decode_cf_variable(name, stored, **how).to_numpy()
-    return decoded
-
-
-def _are_same(decoded: np.ndarray, values: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
-    """Compare decoded values with the original ones: floats to half a step of their scale."""
-    same: np.ndarray
-    if values.dtype.kind == "f" or decoded.dtype.kind == "f":
-        one, other = decoded.astype("f8"), values.astype("f8")
-        step = abs(float(attributes.get("scale_factor", 1)))
-        near = 0.5 * step * (1 + _ROUNDING) + _ROUNDING * np.abs(one)
-        same = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
-    else:
-        same = (decoded == values) | ((decoded != decoded) & (values != values))  # NaT  # noqa: PLR0124
-    return same
+    def _are_same(self, decoded: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Compare decoded values with the original ones: floats to half a step of their scale."""
+        same: np.ndarray
+        if values.dtype.kind == "f" or decoded.dtype.kind == "f":
+            one, other = decoded.astype("f8"), values.astype("f8")
+            step = abs(float(self.attributes.get("scale_factor", 1)))
+            near = 0.5 * step * (1 + _ROUNDING) + _ROUNDING * np.abs(one)
+            same = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
+        else:
+            nat = (decoded != decoded) & (values != values)  # noqa: PLR0124
+            same = (decoded == values) | nat
+        return same
 
 
 def _first(where: np.ndarray) -> tuple[int, ...]:
