@@ -105,7 +105,7 @@ def test_a_map_shows_which_chunks_are_stored(make: Callable[[Path], Store], tmp_
 
 def test_a_map_of_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
     create_array(tmp_path, "a", shape=(1 << 40,), dtype="u1", chunks=64)
-    with pytest.raises(ValueError, match="stored_chunks"):
+    with pytest.raises(ValueError, match="chunk_exists"):
         chunk_map(tmp_path, "a")
 
 

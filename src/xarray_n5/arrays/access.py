@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.selection import stored_order
 from xarray_n5.dialects import geometry_of
 from xarray_n5.formats.unfinished import unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Container as Collection
-
-    import numpy as np
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.group import Group
@@ -51,11 +48,6 @@ def bare(array: Array) -> Array:
     return Array(array._io.bare(), writable=array._writable, transposed=array._transposed)
 
 
-def renewed(array: Array) -> Array:
-    """Return a bare handle of an array as it is stored now."""
-    return bare(bare(array).refresh())
-
-
 def stored_chunks(array: Array) -> Iterator[Index]:
     """Iterate over the indices of an array's stored chunks, by listing them."""
     for index in array._io.stored_indices():
@@ -84,30 +76,6 @@ def foreign_key(array: Array) -> str | None:
     """Return the first key in an array's directory that is not its own, or None."""
     io = array._io
     return io.container.occupant(io.path, [io.metadata])
-
-
-def write_chunks(
-    array: Array,
-    key: object,
-    value: object,
-    done: Collection[Index] = (),
-    prove: Callable[[], None] | None = None,
-) -> Iterator[tuple[Index, np.ndarray, int]]:
-    """Write `value` where `key` selects, a chunk at a time, skipping those that are `done`.
-
-    `prove` is called before each chunk is stored, and raises where it must not be any more.
-
-    Yields
-    ------
-    tuple
-        A chunk's index in the stored order, its block, and its size in bytes.
-    """
-    array._check_writable()
-    axes, values = stored_order(array._io, key, value, transposed=array._transposed)
-    try:
-        yield from array._io.write(axes, values, done, prove)
-    finally:
-        array._invalidate()
 
 
 def context_of(

@@ -66,6 +66,11 @@ class ChunkIO:
         """The container's format."""
         return self.container.format
 
+    @property
+    def url(self) -> str:
+        """The location of the array, for messages."""
+        return join(self.container.url, self.path)
+
     def key(self, index: Sequence[int]) -> str:
         """Return a chunk's key, by which errors and reports name it."""
         return self.container.chunk_key(self.path, self.metadata, index)
@@ -189,8 +194,7 @@ class ChunkIO:
     def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
         """Return a chunk's bytes; None of an empty chunk that is not to be stored."""
         if not self.metadata.content.is_writable:
-            url = join(self.container.url, self.path)
-            raise MetadataError(f"{url} holds {self.metadata.content.value}: read only")
+            raise MetadataError(f"{self.url} holds {self.metadata.content.value}: read only")
         sparse = not self.write_empty and self.metadata.may_lack_chunks
         if sparse and self.is_empty(block):
             return None

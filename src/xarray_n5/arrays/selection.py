@@ -10,7 +10,6 @@ import numpy as np
 from xarray_n5.arrays.points import read_points
 from xarray_n5.arrays.transfer import read
 from xarray_n5.model.indexing import as_numbers, broadcast, fill_ellipsis, normalize
-from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,8 +91,7 @@ def stored_index(io: ChunkIO, index: Sequence[int], *, transposed: bool) -> Inde
     found = given[::-1] if transposed else given
     if found not in grid:
         counts = grid.counts[::-1] if transposed else grid.counts
-        url = join(io.container.url, io.path)
-        raise IndexError(f"{url} has no chunk {given}; its grid has {counts} of them")
+        raise IndexError(f"{io.url} has no chunk {given}; its grid has {counts} of them")
     return found
 
 
@@ -108,6 +106,5 @@ def chunk_values(io: ChunkIO, index: Index, block: object, *, transposed: bool) 
     values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
     shape, at = (extent[::-1], index[::-1]) if transposed else (extent, index)
     if values.shape != shape:
-        url = join(io.container.url, io.path)
-        raise ValueError(f"chunk {at} of {url} has the shape {shape}, not {values.shape}")
+        raise ValueError(f"chunk {at} of {io.url} has the shape {shape}, not {values.shape}")
     return values.T if transposed else values

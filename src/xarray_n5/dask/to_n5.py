@@ -155,7 +155,7 @@ def to_n5(
     )
     plan = plan_write(request).begin(marked=marked)
     if not marked:
-        return write_when_read(plan.source, plan.target, plan.write.start)
+        return write_when_read(plan.source, plan.write.target, plan.write.start)
     if not compute:
         return write_lazily(plan.source, plan.write, plan.before)
     report = compute_alone(plan)

@@ -60,7 +60,7 @@ def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
 def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
     """Return the digests, which of them exist, and the attributes of the report."""
     counts = tuple(map(len, whole_grid(array)))
-    digests = read_digests(array) if deep else None
+    digests = read_digests(io_of(array)) if deep else None
     unfinished = unfinished_writes(io_of(array).store, array.path)
     for each in unfinished if digests else ():
         # A running write stores its digests when it ends.

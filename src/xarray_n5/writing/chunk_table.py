@@ -23,8 +23,8 @@ def whole_grid(array: Array) -> tuple[range, ...]:
     counts = array.grid.counts
     if array.grid.size > MOST:
         raise MetadataError(
-            f"{array.url} has {counts} chunks, too many for a map of all; "
-            "open_array(...).stored_chunks() lists those that are stored"
+            f"{array.url} has {counts} chunks, too many for a table of all; ask for single ones "
+            "with open_array(...).chunk_exists(index)"
         )
     return tuple(map(range, counts))
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of, renewed
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.write import Write
 
@@ -44,20 +43,20 @@ class Digests:
     """Whether the digest of each chunk is known."""
 
 
-def read_digests(array: Array) -> Digests | None:
+def read_digests(target: ChunkIO) -> Digests | None:
     """Return the digests that are kept beside an array, or None.
 
     Those of chunks at the array's ends that have grown since are unknown. A file that does not
     hold digests of this array is ignored with a warning.
     """
-    names = _names(array)
-    parts = [part for name in names if (part := _read(array, name)) is not None]
+    names = _names(target)
+    parts = [part for name in names if (part := _read(target, name)) is not None]
     if not parts:
         return None
-    counts = array.grid.counts
+    counts = target.metadata.grid.counts
     found = Digests(np.zeros(counts, np.uint64), np.zeros(counts, bool))
     for part in sorted(parts, key=lambda each: int(each["time"])):
-        _add(found, array, part["indices"], part["xxh64"], tuple(map(int, part["shape"])))
+        _add(found, target, part["indices"], part["xxh64"], tuple(map(int, part["shape"])))
     return found
 
 
@@ -66,37 +65,38 @@ def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
 
     Each write has a file of its own; a write that is `alone` gathers all of them in one.
     """
-    array = renewed(write.target)
-    names = _names(array)
+    target = write.target.refreshed()
+    names = _names(target)
     if not names and not write.checksums:
         return
     receipts = receipts.chosen(~np.isnan(receipts.seconds))  # of others nothing was seen
-    shape = array.shape
+    shape = target.metadata.shape
     if not alone:
         name, now = f"{write.marker.token}.npz", time.time_ns()
-        _save(array, name, receipts.indices, receipts.digests, now)
+        _save(target, name, receipts.indices, receipts.digests, now)
         return
-    found = read_digests(array)
+    found = read_digests(target)
     if found is None:
-        counts = array.grid.counts
+        counts = target.metadata.grid.counts
         found = Digests(np.zeros(counts, np.uint64), np.zeros(counts, bool))
-    _add(found, array, receipts.indices, receipts.digests, shape)
-    _save(array, _ALL, np.argwhere(found.known), found.values[found.known], 0)
-    io_of(array).store.delete([_key(array, name) for name in names if name != _ALL])
+    _add(found, target, receipts.indices, receipts.digests, shape)
+    _save(target, _ALL, np.argwhere(found.known), found.values[found.known], 0)
+    target.store.delete([_key(target, name) for name in names if name != _ALL])
 
 
 def _add(
     found: Digests,
-    array: Array,
+    target: ChunkIO,
     indices: np.ndarray,
     digests: np.ndarray,
     shape: Sequence[int],
 ) -> None:
     """Add digests of chunks of an array that had another shape, perhaps."""
+    grid = target.metadata.grid
     inside = np.ones(len(indices), bool)
     same = np.ones(len(indices), bool)
     for axis, (now, then, side, count) in enumerate(
-        zip(array.shape, shape, array.chunks, array.grid.counts, strict=True)
+        zip(grid.shape, shape, grid.chunks, grid.counts, strict=True)
     ):
         ends = (indices[:, axis] + 1) * side
         inside &= indices[:, axis] < count
@@ -107,28 +107,29 @@ def _add(
         found.known[spots] = same[inside]
 
 
-def _names(array: Array) -> list[str]:
-    _, files = io_of(array).store.list(join(array.path, DIGESTS))
+def _names(target: ChunkIO) -> list[str]:
+    _, files = target.store.list(join(target.path, DIGESTS))
     return [name for name in files if name.endswith(".npz") and not name.startswith(".")]
 
 
-def _key(array: Array, name: str) -> str:
-    return join(array.path, DIGESTS, name)
+def _key(target: ChunkIO, name: str) -> str:
+    return join(target.path, DIGESTS, name)
 
 
-def _read(array: Array, name: str) -> dict[str, np.ndarray] | None:
-    store, key = io_of(array).store, _key(array, name)
+def _read(target: ChunkIO, name: str) -> dict[str, np.ndarray] | None:
+    store, key = target.store, _key(target, name)
     data = store.get(key) or b""
     try:
-        return _parse(data, array)
+        return _parse(data, target)
     except (*ODD, EOFError, NotImplementedError, OSError, zipfile.BadZipFile, zlib.error) as error:
         warn(f"{join(store.url, key)}: not digests of this array ({error}); ignored, remove it")
         return None
 
 
-def _parse(data: bytes, array: Array) -> dict[str, np.ndarray]:
+def _parse(data: bytes, target: ChunkIO) -> dict[str, np.ndarray]:
     """Return the columns of a file of digests; nothing unpacks to more than the grid has chunks."""
-    ndim, count = array.ndim, array.grid.size
+    grid = target.metadata.grid
+    ndim, count = len(grid.shape), grid.size
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         found = {
             "indices": _column(file, "indices", "i", count * max(ndim, 1)),
@@ -167,8 +168,8 @@ def _column(file: zipfile.ZipFile, name: str, kinds: str, most: int) -> np.ndarr
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _save(array: Array, name: str, indices: np.ndarray, digests: np.ndarray, now: int) -> None:
+def _save(target: ChunkIO, name: str, indices: np.ndarray, digests: np.ndarray, now: int) -> None:
     file = io.BytesIO()
-    shape = np.array(array.shape, np.int64)
+    shape = np.array(target.metadata.shape, np.int64)
     np.savez(file, indices=indices, xxh64=digests, shape=shape, time=np.array(now))
-    io_of(array).store.set(_key(array, name), file.getvalue())
+    target.store.set(_key(target, name), file.getvalue())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts
@@ -27,7 +26,7 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     """Keep digests, remove what killed tasks left, then the marker, and return the report."""
     begin_planned(write)
     several = [*parts, *([] if before is None else [before])]
-    receipts = Receipts.merge([Receipts.of([], write.target.ndim, ""), *several])
+    receipts = Receipts.merge([Receipts.of([], len(write.shape), ""), *several])
     mine = write.marker
     listing = mine.store.list(mine.path)
     others, _ = find_markers(mine.store, mine.path, tidy=True, but=mine, listing=listing)
@@ -72,7 +71,7 @@ def _sweep(write: Write, *, alone: bool) -> None:
     Those of documents, digests and the hint may belong to another write that begins or ends at
     this moment: they are removed only if this one is `alone` and writes the whole array.
     """
-    store, path, io = write.marker.store, write.marker.path, io_of(write.target)
+    store, path, io = write.marker.store, write.marker.path, write.target
     left = []
     for partial in list_partials(store, path):
         key = meant_by(partial) or ""

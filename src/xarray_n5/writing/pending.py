@@ -40,7 +40,7 @@ class Pending(ArrayBlockwiseDep):
         self.firsts = [
             ((start + np.concatenate([[0], np.cumsum(sizes)])) // side - these.start).astype(int)
             for sizes, side, start, these in zip(
-                source.chunks, write.target.chunks, write.start, box, strict=True
+                source.chunks, write.target.metadata.chunks, write.start, box, strict=True
             )
         ]
         for firsts, these in zip(self.firsts, box, strict=True):

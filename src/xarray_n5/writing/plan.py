@@ -39,6 +39,8 @@ class WritePlan:
     request: WriteRequest
     source: da.Array
     """The blocks, no two of which share a stored chunk."""
+    target: Array
+    """The array that is written, as it will be."""
     write: Write
     array: ArrayPlan | None = None
     """The array that is created or changed first; None where it stays as it is."""
@@ -47,11 +49,6 @@ class WritePlan:
     resumed: bool = False
     ended: bool = False
     """Whether this very write has ended before, and nothing changed since."""
-
-    @property
-    def target(self) -> Array:
-        """The array that is written, as it will be."""
-        return self.write.target
 
     @property
     def remaining(self) -> int:
@@ -115,7 +112,12 @@ def plan_write(request: WriteRequest) -> WritePlan:
             _check_same(request, target)
             write, before = found
             return WritePlan(
-                request=request, source=aligned, write=write, before=before, resumed=True
+                request=request,
+                source=aligned,
+                target=bare(target),
+                write=write,
+                before=before,
+                resumed=True,
             )
         if request.mode == "w-" and request.region is None:
             return _ended(request, aligned, target, token)
@@ -125,7 +127,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
         target = array.array
     fresh = array is not None and array.existing is None
     write = _write(request, target, token, aligned, start, fresh=fresh)
-    return WritePlan(request=request, source=aligned, write=write, array=array)
+    return WritePlan(request=request, source=aligned, target=bare(target), write=write, array=array)
 
 
 def _with_chunks(request: WriteRequest) -> WriteRequest:
@@ -149,6 +151,7 @@ def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) 
     return WritePlan(
         request=request,
         source=aligned,
+        target=bare(target),
         write=replace(write, resumed=not write.journal),
         before=all_done(write),
         ended=True,
@@ -225,7 +228,7 @@ def _write(
 ) -> Write:
     options = request.options
     return Write(
-        target=bare(target),
+        target=io_of(target).bare(),
         start=start,
         shape=source.shape,
         marker=WriteMarker(store=options.store, path=request.path, token=token),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
@@ -88,12 +87,12 @@ def forget_overlapped(write: Write) -> None:
     """
     mine = write.marker
     begun, planned = find_markers(mine.store, mine.path, tidy=True, but=mine)
-    forget(begun, planned, write.box, write.target.chunks)
+    forget(begun, planned, write.box, write.target.metadata.chunks)
 
 
 def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
     """Return whether two unfinished writes have chunks in common."""
-    box = box_of(facts, write.target.chunks)
+    box = box_of(facts, write.target.metadata.chunks)
     return box is None or all(
         one.start < other.stop and other.start < one.stop
         for one, other in zip(box, write.box, strict=False)
@@ -114,8 +113,8 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
 
 def _done_before(write: Write) -> Receipts:
     """Return receipts of what an interrupted write has written, by its records or the chunks."""
-    ndim = write.target.ndim
-    stored = [index for index in stored_chunks(write.target) if index in write]
+    ndim = len(write.shape)
+    stored = [index for index in write.target.stored_indices() if index in write]
     if not write.journal:
         return _unrecorded((index for index in stored if not write.is_again(index)), write)
     there = set(stored)
@@ -140,4 +139,4 @@ def all_done(write: Write, *, but: Iterable[Index] = ()) -> Receipts:
 def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
     """Return receipts of chunks that are stored, and of which no record was kept."""
     rows = [(index, 0, 0, math.nan) for index in indices]
-    return Receipts.of(rows, write.target.ndim, _EARLIER)
+    return Receipts.of(rows, len(write.shape), _EARLIER)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from dask.base import compute
 
-from xarray_n5.arrays.access import io_of, renewed, write_chunks
+from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.graph import ArraySliceDep, tree_reduce
+from xarray_n5.model.grid import span
+from xarray_n5.model.indexing import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.stores import concurrency
 from xarray_n5.writing.block_check import check_block
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
@@ -75,16 +77,17 @@ def write_block(
         check = _MarkerCheck(write.marker, time.monotonic() + _TRUSTED)
         box = _shifted(where, write.start)
         target = _current(write.target, box)
-        block = check_block(block, box, target.dtype, target.url)
-        first = tuple(side.start // chunk for side, chunk in zip(box, target.chunks, strict=True))
+        array = target.metadata
+        block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
+        first = tuple(side.start // chunk for side, chunk in zip(box, array.chunks, strict=True))
         done: Container[Index] = () if left is None else Done(first, left)
         rows = []
         clock = time.perf_counter()
-        for index, chunk, size in write_chunks(target, box, block, done, check):
+        for index, chunk, size in target.write(box, block, done, check):
             now = time.perf_counter()
             rows.append((index, size, digest(chunk), now - clock))
             clock = now
-        receipts = Receipts.of(rows, target.ndim, writer_name())
+        receipts = Receipts.of(rows, len(box), writer_name())
         if write.journal and rows:
             check()
             write.marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
@@ -118,7 +121,7 @@ def run(lazy: DelayedReport, writes: Iterable[Write]) -> Any:
     return found
 
 
-def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> da.Array:
+def write_when_read(source: da.Array, target: ChunkIO, start: tuple[int, ...]) -> da.Array:
     """Return an array each of whose blocks is written when it is computed."""
     writing: Any = source.map_blocks(
         cast("Any", write_and_return),
@@ -132,26 +135,31 @@ def write_when_read(source: da.Array, target: Array, start: tuple[int, ...]) -> 
 
 
 def write_and_return(
-    block: np.ndarray, target: Array, where: tuple[slice, ...], start: tuple[int, ...]
+    block: np.ndarray, target: ChunkIO, where: tuple[slice, ...], start: tuple[int, ...]
 ) -> np.ndarray:
     """Write a block, and return it as it is stored."""
-    if io_of(target).etag() is None:
+    if target.etag() is None:
         raise ContainerNotVisibleError(target.url, "its metadata")
     box = _shifted(where, start)
-    whole = check_block(block, box, target.dtype, target.url)
-    _current(target, box)[box] = whole
+    array = target.metadata
+    whole = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
+    chunks = span(array.grid.project(box))
+    prepare(target.store, target.path, lambda: chunks, array.chunks)
+    for _ in _current(target, box).write(box, whole):
+        pass
     return block
 
 
 def _shifted(where: tuple[slice, ...], start: tuple[int, ...]) -> tuple[slice, ...]:
-    return tuple(slice(w.start + s, w.stop + s) for w, s in zip(where, start, strict=True))
+    """Return the part of the array that a block is written to, with steps of 1."""
+    return tuple(slice(w.start + s, w.stop + s, 1) for w, s in zip(where, start, strict=True))
 
 
-def _current(target: Array, box: tuple[slice, ...]) -> Array:
+def _current(target: ChunkIO, box: tuple[slice, ...]) -> ChunkIO:
     """Return the array as it is now if `box` has chunks that its end cuts: it may have grown.
 
     Such a chunk would be written as far as the array once reached, and lose the rest.
     """
-    ends = zip(box, target.shape, target.chunks, strict=True)
+    ends = zip(box, target.metadata.shape, target.metadata.chunks, strict=True)
     cut = any(where.stop == size and size % side for where, size, side in ends)
-    return renewed(target) if cut else target
+    return target.refreshed().bare() if cut else target

@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.access import renewed
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.model.grid import Index
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 class Write:
     """Everything that tasks need to write their blocks, and the last one to end the write."""
 
-    target: Array
+    target: ChunkIO
     """The array, without its attributes."""
     start: tuple[int, ...]
     """The element of it at which the source starts."""
@@ -60,7 +59,7 @@ class Write:
     @property
     def box(self) -> tuple[range, ...]:
         """The chunks that are written, along each axis."""
-        return tuple(map(touched, self.start, self.shape, self.target.chunks))
+        return tuple(map(touched, self.start, self.shape, self.target.metadata.chunks))
 
     def facts(self) -> dict[str, Any]:
         """Return what the marker says of the write."""
@@ -80,7 +79,7 @@ class Write:
 
     def is_whole(self) -> bool:
         """Return whether the write covers the whole array, as it is now."""
-        shape = renewed(self.target).shape
+        shape = self.target.refreshed().metadata.shape
         return not any(self.start) and all(map(ge, self.shape, shape))
 
     def is_again(self, index: Index) -> bool:
@@ -92,9 +91,8 @@ class Write:
 
     def covers(self, index: Sequence[int]) -> bool:
         """Return whether the write covers a whole chunk."""
-        sides = zip(
-            index, self.start, self.shape, self.target.chunks, self.target.shape, strict=True
-        )
+        array = self.target.metadata
+        sides = zip(index, self.start, self.shape, array.chunks, array.shape, strict=True)
         return all(a <= i * c and min((i + 1) * c, s) <= a + n for i, a, n, c, s in sides)
 
     def __contains__(self, index: Index) -> bool:
