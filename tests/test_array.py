@@ -564,3 +564,25 @@ def test_reading_a_chunk_copies_nothing_but_into_the_result(
     # The file, what it decodes to (lz4's blocks are joined), and the result.
     decoded = {"raw": 0, "lz4": 2 * values.nbytes}.get(compression, values.nbytes)
     assert peak < file + decoded + values.nbytes + 50_000
+
+
+@pytest.mark.parametrize("axis_order", ["C", "F"])
+def test_oindex_selects_and_assigns_orthogonally(axis_order: Any) -> None:
+    store, values = MemoryStore(), np.arange(6 * 5 * 4).reshape(6, 5, 4)
+    create_array(store, "a", shape=values.shape, dtype="i4", chunks=(4, 2, 3))[...] = values
+    array = open_array(store, "a", mode="r+", axis_order=axis_order)
+    expected = values if axis_order == "C" else values.T
+    key = (np.array([0, 3]), np.array([4, 1, 2]), slice(1, 3))
+    np.testing.assert_array_equal(
+        array.oindex[key], expected[np.ix_(key[0], key[1], np.arange(1, 3))]
+    )
+    array.oindex[key] = 7
+    assert (array.oindex[key] == 7).all()
+    with pytest.raises(TypeError, match="oindex"):
+        array.vindex[[0], [0], [0]] = 1
+
+
+def test_facts_of_an_array_are_attributes() -> None:
+    array = create_array(MemoryStore(), "a", shape=(6, 5), dtype="i4", chunks=4, compression="zstd")
+    facts = (array.nchunks, array.fill_value, array.compression.name, array.read_only)
+    assert facts == (4, 0, "zstd", False)

@@ -102,6 +102,29 @@ def test_a_group_is_a_tree_that_unfolds() -> None:
     assert page.tags.count("svg") == 3
 
 
+def test_a_tree_is_text_and_html() -> None:
+    group = open_group(container(CountingStore()))
+    assert repr(group.tree()).splitlines() == [
+        "/",
+        "├── line float64, 400 in chunks of 100",
+        "└── volumes/",
+        "    ├── plane uint8, 90 x 140 in chunks of 50 x 50",
+        "    └── raw/",
+        "        └── s0 uint16, 160 x 1100 x 1800 in chunks of 32 x 256 x 256",
+    ]
+    assert repr(group.tree(depth=1)).splitlines()[-1] == "└── volumes/ ..."
+    assert "raw/ group of 1" in shown(group.tree()).text
+
+
+def test_facts_are_values() -> None:
+    group = open_group(container(CountingStore()))
+    info = open_array(container(CountingStore()), "line").info
+    assert (info.shape, info.nchunks, info.nbytes, info.unfinished) == ((400,), 4, 3200, False)
+    assert info.geometry is not None
+    assert set(group.info.children or ()) == {"line", "volumes"}
+    assert repr(group) == repr(group.info)
+
+
 def odd(place: Any) -> Any:
     """A container of which all texts want to be markup."""
     create_group(place, "g", attributes={ODD: ODD})
