@@ -67,7 +67,7 @@ class KeyedContainer:
     @property
     def lists_x_first(self) -> bool:
         """Whether lists of axes in attributes are in the order of N5's tools."""
-        return self.format.lists(lambda: get_documents(self.store, "", self.format)) == "n5"
+        return self.format.lists_x_first
 
     @property
     def documents(self) -> AbstractSet[str]:

@@ -111,8 +111,9 @@ class KeyedFormat(Format, Protocol):
     def documents(self) -> tuple[str, ...]:
         """The keys of a node's documents, that which makes it an array first."""
 
-    def lists(self, root: Callable[[], Documents]) -> str:
-        """Return the format whose order lists of axes have in a container with this `root`."""
+    @property
+    def lists_x_first(self) -> bool:
+        """Whether lists of axes in attributes are in the order of N5's tools."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the metadata that a node's documents hold; `where` names it in errors."""

@@ -26,7 +26,7 @@ from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
 from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.formats.protocol import Documents
@@ -66,6 +66,7 @@ class N5:
     name: ClassVar[str] = "n5"
     documents: ClassVar[tuple[str, ...]] = (_DOCUMENT,)
     suffixes: ClassVar[tuple[str, ...]] = (".n5",)
+    lists_x_first: ClassVar[bool] = True
     pads: ClassVar[bool] = False
     one_writer: ClassVar[bool] = False
     array_at_root: ClassVar[bool] = True
@@ -84,10 +85,6 @@ class N5:
     def check(self, metadata: Metadata, where: str) -> None:
         """Raise where N5 cannot hold a node."""
         self.create(metadata, {}, where)
-
-    def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
-        """Return the format's own name."""
-        return self.name
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that an ``attributes.json`` describes."""

@@ -24,7 +24,7 @@ from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import plain_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -45,6 +45,7 @@ class Zarr2:
     name: ClassVar[str] = "zarr2"
     documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
     suffixes: ClassVar[tuple[str, ...]] = (".zarr",)
+    lists_x_first: ClassVar[bool] = False
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = False
     array_at_root: ClassVar[bool] = True
@@ -64,10 +65,6 @@ class Zarr2:
     def check(self, metadata: Metadata, where: str) -> None:
         """Raise where Zarr v2 cannot hold a node."""
         self.create(metadata, {}, where)
-
-    def lists(self, root: Callable[[], Documents]) -> str:  # noqa: ARG002
-        """Return the format's own name."""
-        return self.name
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that documents describe."""
