@@ -32,23 +32,23 @@ _FLAT = frozenset({"s3", "s3a", "memory"})
 """Those where a directory never outlives the objects in it; others can have directories."""
 
 
-def local_path(place: object) -> str | None:
+def local_path(location: object) -> str | None:
     """Return the path of a local file as fsspec names it, or None."""
-    found = split(place)
+    found = split(location)
     if found is None or not {"file", "local"} & set(_own_protocols(found[0])):
         return None
     return found[1]
 
 
-def split(place: object) -> tuple[AbstractFileSystem, str] | None:
+def split(location: object) -> tuple[AbstractFileSystem, str] | None:
     """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem, or None."""
-    match place:
+    match location:
         case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
             return pair_fs, path.rstrip("/") or path
-    if hasattr(place, "cat_file"):
-        return cast("AbstractFileSystem", place), ""
-    fs: Any = getattr(place, "fs", None)
-    root = getattr(place, "root" if hasattr(place, "getitems") else "path", None)
+    if hasattr(location, "cat_file"):
+        return cast("AbstractFileSystem", location), ""
+    fs: Any = getattr(location, "fs", None)
+    root = getattr(location, "root" if hasattr(location, "getitems") else "path", None)
     if hasattr(fs, "cat_file") and isinstance(root, str):
         return fs, root.rstrip("/") or root
     return None
@@ -94,7 +94,7 @@ def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
 def whole(fs: AbstractFileSystem, path: str) -> bytes:
     """Return a file's bytes in one request, or a cache's copy of them.
 
-    If a cache finds no file, the filesystem behind it is asked, too: caches take every failure
+    If a cache finds no file, the filesystem behind it must say so, too: caches take every failure
     for a missing file.
     """
     if not is_cache(fs):

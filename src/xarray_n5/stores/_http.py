@@ -1,8 +1,8 @@
-"""A web client that trusts no server: bodies and times are limited, and secrets stay with a host.
+"""A web client that trusts no server: sizes and times are limited, secrets stay with their host.
 
-fsspec's file system for the web makes its requests through a session of aiohttp. Here that session
-follows redirects itself: what the user gives (headers, cookies, a password) goes to the host that
-the user named, and "not found" counts only if that host says it.
+fsspec's web filesystem makes its requests through a session of aiohttp. This one follows redirects
+itself: headers, cookies and passwords of the user go to the host in the user's URL only, and "not
+found" counts only from that host.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from yarl import URL
 
 DOCUMENT = 1 << 28
-"""How many bytes a document, or a page with a listing, may have: 256 MiB."""
+"""The largest document or listing page in bytes: 256 MiB."""
 
 _SECONDS = 300.0
-"""How long a request may take, its body included."""
+"""How long a request may take, including the body."""
 
 _SILENCE = 60.0
-"""How long a server may send nothing."""
+"""How long a server may stay silent."""
 
 _MOST_REDIRECTS = 10
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _OTHERWISE, _PARTIAL = 3, 206
-"""Answers that are not errors, and not the file: all of 3xx, and a part that nobody asked for."""
+"""Statuses that are neither errors nor the file: all of 3xx, and an unrequested part."""
 
 _GONE = frozenset({404, 410})
 
 _HARMLESS = frozenset({"range", "accept", "accept-encoding"})
-"""Headers that go to every host."""
+"""Headers that are sent to every host."""
 
 _ANYWHERE = frozenset({"ssl", "proxy", "timeout", "server_hostname"})
-"""Options of a request that hold for every host."""
+"""Options of requests to every host."""
 
 _most: ContextVar[int] = ContextVar("most", default=DOCUMENT)
 
 
 class WebError(OSError):
-    """An answer that is not what was asked for; trying again would not help."""
+    """A response that is not the requested file; another request would not help."""
 
 
 @contextmanager
 def at_most(count: int) -> Iterator[None]:
-    """Limit the bodies of answers to requests that are made meanwhile."""
+    """Limit the bodies of responses to requests made in this context."""
     token = _most.set(count)
     try:
         yield
@@ -68,9 +68,9 @@ def with_client(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def get_client(**options: Any) -> Client:
-    """Return a client that takes the options of ``aiohttp.ClientSession``.
+    """Return a client with the options of ``aiohttp.ClientSession``.
 
-    Its ``timeout`` may be a number, too: how many seconds a request may take.
+    Its ``timeout`` may be a number of seconds, too.
     """
     import aiohttp
 
@@ -80,30 +80,30 @@ async def get_client(**options: Any) -> Client:
         timeout = aiohttp.ClientTimeout(total=total, sock_connect=30, sock_read=_SILENCE)
     common: dict[str, Any] = {"timeout": timeout, "response_class": _response_class()}
     kept = {name: options[name] for name in ("loop", "trust_env") if name in options}
-    foreign_key = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **common, **kept)
-    return Client(aiohttp.ClientSession(**{**common, **options}), foreign_key)
+    foreign = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **common, **kept)
+    return Client(aiohttp.ClientSession(**{**common, **options}), foreign)
 
 
 class Client:
-    """A session for the user's host, and one that knows no secrets for all others."""
+    """A session for the user's host, and one without secrets for all others."""
 
-    def __init__(self, own: ClientSession, foreign_key: ClientSession) -> None:
-        self._own, self._stranger = own, foreign_key
+    def __init__(self, own: ClientSession, foreign: ClientSession) -> None:
+        self._own, self._foreign = own, foreign
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
 
     async def close(self) -> None:
-        """Close both."""
-        await self._stranger.close()
+        """Close both sessions."""
+        await self._foreign.close()
         await self._own.close()
 
     def get(self, url: Any, **options: Any) -> Request:
-        """Ask for a body."""
+        """Request a body."""
         return Request(self._follow("GET", url, options))
 
     def head(self, url: Any, **options: Any) -> Request:
-        """Ask for a size."""
+        """Request a size."""
         return Request(self._follow("HEAD", url, options))
 
     def put(self, url: Any, **options: Any) -> Request:
@@ -115,11 +115,11 @@ class Client:
         return Request(self._send("POST", url, options))
 
     async def _send(self, verb: str, url: Any, options: dict[str, Any]) -> ClientResponse:
-        answer = await self._own.request(verb, url, **{**options, "allow_redirects": False})
-        if answer.status in _REDIRECTS:
-            answer.close()
+        response = await self._own.request(verb, url, **{**options, "allow_redirects": False})
+        if response.status in _REDIRECTS:
+            response.close()
             raise WebError("the server redirects; write to the URL that it redirects to")
-        return answer
+        return response
 
     async def _follow(self, verb: str, url: Any, options: dict[str, Any]) -> ClientResponse:
         from yarl import URL
@@ -127,30 +127,30 @@ class Client:
         first = here = URL(url)
         session, options = self._own, {**options, "allow_redirects": False}
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = await session.request(verb, here, **options)
-            target = answer.headers.get("Location")
-            if answer.status not in _REDIRECTS or target is None:
+            response = await session.request(verb, here, **options)
+            target = response.headers.get("Location")
+            if response.status not in _REDIRECTS or target is None:
                 break
-            answer.close()
+            response.close()
             here = _next(here, target)
             if here.origin() != first.origin():
-                session, options = self._stranger, _without_secrets(options)
+                session, options = self._foreign, _without_secrets(options)
             elif session is self._own:
                 here = here.with_user(first.user).with_password(first.password)
         else:
             raise WebError(f"the server redirects more than {_MOST_REDIRECTS} times")
-        _check_status(answer, options)
-        if answer.status in _GONE and not _is_same(first, here):
-            answer.close()
+        _check_status(response, options)
+        if response.status in _GONE and not _is_same(first, here):
+            response.close()
             raise WebError(
-                f"the server redirects to {here.host!r}, which answers {answer.status}: whether it "
-                "is missing is not known; name the URL that it redirects to"
+                f"the server redirects to {here.host!r}, which answers {response.status}: whether "
+                "it is missing is not known; name the URL that it redirects to"
             )
-        return answer
+        return response
 
 
 class Request:
-    """A request that is awaited, or entered; aiohttp's are both."""
+    """A request to be awaited or entered, as those of aiohttp."""
 
     def __init__(self, request: Coroutine[Any, Any, ClientResponse]) -> None:
         self._request = request
@@ -176,18 +176,18 @@ def _next(here: URL, target: str) -> URL:
 
 
 def _is_same(first: URL, here: URL) -> bool:
-    """Return whether a redirect leads to the same URL, or to the same by https."""
+    """Return whether a redirect leads to the same URL, perhaps by https."""
     same = first.host == here.host and first.raw_path_qs == here.raw_path_qs
     ports = first.is_default_port() and here.is_default_port()
     return same and (first.origin() == here.origin() or (ports and here.scheme == "https"))
 
 
-def _check_status(answer: ClientResponse, options: Mapping[str, Any]) -> None:
-    """Raise where an answer that is not an error is not the file either."""
+def _check_status(response: ClientResponse, options: Mapping[str, Any]) -> None:
+    """Raise if a response that is not an error is not the file either."""
     ranged = "range" in {name.lower() for name in options.get("headers") or {}}
-    if answer.status // 100 == _OTHERWISE or (answer.status == _PARTIAL and not ranged):
-        answer.close()
-        raise WebError(f"the server answers {answer.status}, which is not the whole file")
+    if response.status // 100 == _OTHERWISE or (response.status == _PARTIAL and not ranged):
+        response.close()
+        raise WebError(f"the server answers {response.status}, which is not the whole file")
 
 
 def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _response_class() -> type[ClientResponse]:
     import aiohttp
 
     class Bounded(aiohttp.ClientResponse):
-        """An answer whose body is read no further than the limit."""
+        """A response whose body is read up to the limit."""
 
         async def read(self) -> bytes:
             """Return the body.

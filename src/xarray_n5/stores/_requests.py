@@ -119,31 +119,25 @@ class Requests:
 
     def get_optional(self, verb: str, key: str, request: Callable[[], T]) -> T | None:
         """Return the result of a request, or None if the file is missing."""
-
-        def optional() -> T | None:
-            try:
-                return request()
-            except Exception as error:
-                if not is_missing(error):
-                    raise
-            return None
-
-        return self.get(verb, key, optional)
+        try:
+            return self.retries.run(request)
+        except Exception as error:  # noqa: BLE001
+            failure = None if is_missing(error) else self._failure(verb, key, error)
+        if failure is not None:
+            raise failure
+        return None
 
     async def get_optional_async(
         self, verb: str, key: str, request: Callable[[], Awaitable[T]]
     ) -> T | None:
         """Return the result of a request in the filesystem's loop, or None if a file is missing."""
-
-        async def optional() -> T | None:
-            try:
-                return await request()
-            except Exception as error:
-                if not is_missing(error):
-                    raise
-            return None
-
-        return await self.get_async(verb, key, optional)
+        try:
+            return await self.retries.run_async(request)
+        except Exception as error:  # noqa: BLE001
+            failure = None if is_missing(error) else self._failure(verb, key, error)
+        if failure is not None:
+            raise failure
+        return None
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception:
         """Return an error that names the key and shows no secret."""

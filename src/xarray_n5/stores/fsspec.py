@@ -58,13 +58,13 @@ class FsspecStore:
     """How many requests are worth having in flight; filesystems may allow fewer."""
 
     @classmethod
-    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
+    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at a URL, a mapper, a filesystem, or a pair of one and a path."""
-        if isinstance(place, cls):
-            return place
-        if isinstance(place, str):
-            fs, root = resolve_url(place, options)
-        elif (found := filesystems.split(place)) is not None:
+        if isinstance(location, cls):
+            return location
+        if isinstance(location, str):
+            fs, root = resolve_url(location, options)
+        elif (found := filesystems.split(location)) is not None:
             fs, root = found
         else:
             return None

@@ -25,9 +25,9 @@ class MemoryStore:
     complete_listings: ClassVar[bool] = True
 
     @classmethod
-    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
+    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
         """Return the store itself: nothing else is in this process's memory."""
-        return place if isinstance(place, cls) else None
+        return location if isinstance(location, cls) else None
 
     def __reduce__(self) -> NoReturn:
         # A copy in another process would take writes that nobody ever sees.

@@ -67,7 +67,7 @@ class Opener(Protocol):
     """A kind of store that recognises its own locations."""
 
     @classmethod
-    def at(cls, place: object, options: Mapping[str, Any]) -> Store | Self | None:
+    def at(cls, location: object, options: Mapping[str, Any]) -> Store | Self | None:
         """Return the store at a location that a user names, or None if it is of another kind."""
 
 

@@ -62,18 +62,18 @@ class LocalStore:
     """How many bytes of a file are read, and one more: no document or chunk has as many."""
 
     @classmethod
-    def at(cls, place: object, options: Mapping[str, Any]) -> Self | None:
+    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at a path, a ``file://`` URL, or a path on fsspec's local filesystem."""
         follow = options.get("follow_links", False)
         if not isinstance(follow, bool):
             raise TypeError(f"follow_links is {follow!r}; expected True or False")
-        if isinstance(place, cls):
-            return place
-        path = _LOCAL.sub("", place) if isinstance(place, str) else local_path(place)
-        if isinstance(place, str) and path and ("::" in path or "://" in path):
+        if isinstance(location, cls):
+            return location
+        path = _LOCAL.sub("", location) if isinstance(location, str) else local_path(location)
+        if isinstance(location, str) and path and ("::" in path or "://" in path):
             return None
-        if path is None and isinstance(place, os.PathLike):
-            path = os.fsdecode(place)
+        if path is None and isinstance(location, os.PathLike):
+            path = os.fsdecode(location)
         if path is None:
             return None
         # However it is named, the path is the same: tokens depend on it.
