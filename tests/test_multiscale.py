@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -615,15 +616,11 @@ def test_memory_does_not_grow_with_the_volume(tmp_path: Path) -> None:
 # Interruptions
 
 
+@dataclass(frozen=True)
 class DeadlyStore(LocalStore):
     """A directory whose process is killed as soon as it has written a certain key."""
 
-    __slots__ = ("last",)
-    last: str
-
-    def __init__(self, root: str, last: str) -> None:
-        super().__init__(root)
-        object.__setattr__(self, "last", last)
+    last: str = ""
 
     def set(self, key: str, data: Any) -> None:
         super().set(key, data)
@@ -634,7 +631,7 @@ class DeadlyStore(LocalStore):
 def main(place: str, log: str, moment: str) -> None:
     """Write a pyramid in small tasks, in a process that is killed at a moment."""
     with dask.config.set(SMALL):
-        pyramid(numbers(log), DeadlyStore(place, f"p/{moment}"), "p", **OPTIONS)
+        pyramid(numbers(log), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
 
 
 def numbers(log: str | Path) -> da.Array:
