@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
-from xarray_n5.formats.hdf5 import files, nodes
+from xarray_n5.formats.hdf5 import chunks, files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
-from xarray_n5.formats.hdf5.chunk_reading import find_chunk, name_of, read_chunk
-from xarray_n5.formats.hdf5.chunk_writing import clear_chunk, write_chunk
 from xarray_n5.formats.hdf5.filters import MASK_BYTES
 from xarray_n5.formats.hdf5.format import Hdf5
 from xarray_n5.formats.hdf5.links import FOLLOW, address_of, check_inside, members_of, node_in
@@ -219,7 +217,7 @@ class Hdf5Container:
 
     def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return the name of a chunk: its index below the array's path."""
-        return join(path, name_of(index))
+        return join(path, chunks.name(index))
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the chunk that a name below an array means, or None."""
@@ -227,13 +225,13 @@ class Hdf5Container:
 
     def walk(self, path: str) -> Iterator[str]:
         """Iterate over the names of the chunks in a dataset, or in all datasets below a group."""
-        yield from (name_of(index) for index, _ in self._sizes(path))
+        yield from (chunks.name(index) for index, _ in self._sizes(path))
         for name in self._members(path):
             yield from (f"{name}/{key}" for key in self.walk(join(path, name)))
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
         """Return a chunk's filter mask and bytes, or None where it is not stored."""
-        return read_chunk(self.file, path, index, follow=self.follow_external)
+        return chunks.read(self.file, path, index, follow=self.follow_external)
 
     def get_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
@@ -246,7 +244,7 @@ class Hdf5Container:
     ) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
         for index in indices:
-            found, _ = find_chunk(self.file, path, index, follow=self.follow_external)
+            found, _ = chunks.find(self.file, path, index, follow=self.follow_external)
             if isinstance(found, ChunkLocation):
                 yield found.head(count)
             else:
@@ -255,14 +253,14 @@ class Hdf5Container:
     def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
         """Return whether a chunk is stored."""
         with self._reading() as file:
-            chunks = file.chunks(path) if file else None
-            return chunks is not None and chunks.exists(index)
+            found = file.chunks(path) if file else None
+            return found is not None and found.exists(index)
 
     def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
         """Store a chunk; the file is closed before others may use it."""
         with self._changing(path, "array") as (_, dataset):
             check_inside(dataset)
-            write_chunk(dataset, index, data)
+            chunks.write(dataset, index, data)
 
     def set_chunks(
         self,
@@ -286,7 +284,7 @@ class Hdf5Container:
             with self._changing(path, "array") as (_, dataset):
                 check_inside(dataset)
                 for index in stored:
-                    clear_chunk(dataset, index)
+                    chunks.clear(dataset, index)
 
     def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
         """Iterate over the stored chunks."""
@@ -298,12 +296,12 @@ class Hdf5Container:
         """Iterate over the stored chunks with their sizes; times are the file's."""
         for index, size in self._sizes(path):
             changed = os.stat(self.file).st_mtime  # noqa: PTH116
-            yield index, ObjectInfo(name_of(index), MASK_BYTES + size, changed)
+            yield index, ObjectInfo(chunks.name(index), MASK_BYTES + size, changed)
 
     def _sizes(self, path: str) -> list[tuple[Index, int]]:
         with self._reading() as file:
-            chunks = file.chunks(path) if file else None
-            return list(chunks.sizes()) if chunks else []
+            found = file.chunks(path) if file else None
+            return list(found.sizes()) if found else []
 
     # The file
 

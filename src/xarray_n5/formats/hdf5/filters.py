@@ -182,7 +182,7 @@ def _codec(number: int, values: tuple[int, ...]) -> Compression:
     return Blosc() if isinstance(found, Raw) else found
 
 
-def stored_shape(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
+def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     """Return a chunk's shape; raise ``EOFError`` if so few bytes cannot hold a chunk."""
     layout: Layout = metadata.layout
     mask, payload = split_mask(head)

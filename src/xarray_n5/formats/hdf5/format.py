@@ -19,8 +19,6 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _MAX_CHUNK_BYTES = (1 << 32) - 1
@@ -42,9 +40,10 @@ class Hdf5:
     native_to_xarray: ClassVar[bool] = False
     nested_layout: ClassVar[Attributes | None] = None
 
-    def normalize_path(self, path: str) -> str:
-        """Return a path without empty and ``.`` parts."""
-        return normalize_path(path)
+    normalize_path = staticmethod(normalize_path)
+    decode = staticmethod(filters.decode)
+    encode = staticmethod(filters.encode)
+    peek = staticmethod(filters.peek)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
         """Return nothing: `compression` alone chooses HDF5's filters."""
@@ -87,15 +86,3 @@ class Hdf5:
             f"{where}: the locations of an HDF5 file's chunks are known from the file alone; open "
             f"it without assume_metadata (given were {sorted(constraints)})"
         )
-
-    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-        """Return a chunk's elements."""
-        return filters.decode(metadata, data)
-
-    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-        """Return a chunk's shape, which is the same for all."""
-        return filters.stored_shape(metadata, head, size)
-
-    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
-        """Return a chunk's bytes."""
-        return filters.encode(metadata, block)

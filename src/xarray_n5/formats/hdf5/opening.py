@@ -20,12 +20,9 @@ _BOUNDS = ("earliest", "v110")
 """The versions of HDF5 whose structures are written: HDF5 1.10 reads all of them."""
 
 _PATIENCE = 2.0
-"""The number of seconds to wait for another program's write before reading; five times that
-before writing."""
+"""How many seconds readers wait for another program's write; writers wait five times as long."""
 
 _LEFT_OPEN = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
-
-_ALSO_CREATED = "another process has made it at the same time"
 
 
 def open_to_read(path: str) -> Any:
@@ -82,15 +79,16 @@ def created(path: str, folder: str) -> Iterator[Any]:
 
 def _rename(partial: str, path: str) -> None:
     """Rename a new file, unless another process has created one meanwhile."""
+    taken = OneWriterError(path, "another process has made it at the same time")
+    if stamp_of(path) is not None:
+        raise taken
     if os.path.exists(path):  # noqa: PTH110
-        if stamp_of(path) is not None:
-            raise OneWriterError(path, _ALSO_CREATED)
-        os.replace(partial, path)  # noqa: PTH105
+        os.replace(partial, path)  # noqa: PTH105 - a stub
         return
     try:
         os.link(partial, path)
     except FileExistsError as error:
-        raise OneWriterError(path, _ALSO_CREATED) from error
+        raise taken from error
     except OSError:
         os.replace(partial, path)  # noqa: PTH105 - a file system without hard links
 
@@ -118,12 +116,9 @@ def sync(path: str) -> None:
 
 
 def flush_h5py(path: str) -> bool:
-    """Flush a file that this process holds open for writing through h5py.
+    """Flush a file that this process holds open for writing; return whether it does.
 
-    Returns
-    -------
-    bool
-        Whether there is such a file, which may change at any moment without a new stamp.
+    Such a file may change at any moment without a new stamp.
     """
     h5py = sys.modules.get("h5py")
     if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):

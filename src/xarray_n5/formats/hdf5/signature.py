@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 
-from xarray_n5.stores._filesystems import local_path
+from xarray_n5.stores.local import LocalStore
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
-"""How the names of HDF5 files end."""
-
-_LOCAL = re.compile(r"(?:file|local)://")
+"""Suffixes of HDF5 files."""
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -23,13 +20,8 @@ _MAX_USER_BLOCK = 1 << 15
 
 def find_file(location: object) -> str | None:
     """Return the path of an HDF5 file on a local disk, or of a new one; None for anything else."""
-    path = _LOCAL.sub("", location) if isinstance(location, str) else local_path(location)
-    if path is None and isinstance(location, os.PathLike):
-        path = os.fsdecode(location)
-    if path is None or "::" in path or "://" in path:
-        return None
-    path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
-    return path if _is_hdf5(path) else None
+    local = None if isinstance(location, LocalStore) else LocalStore.at(location, {})
+    return local.root if local is not None and _is_hdf5(local.root) else None
 
 
 def _is_hdf5(path: str) -> bool:

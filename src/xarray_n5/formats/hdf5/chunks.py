@@ -1,4 +1,4 @@
-"""Replace chunks of HDF5 datasets, by others or by the fill value."""
+"""Read and write chunks of HDF5 datasets; HDF5 locates them, and they are read outside its lock."""
 
 from __future__ import annotations
 
@@ -6,15 +6,65 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
+from xarray_n5.codecs.hdf5 import FAILURES
+from xarray_n5.errors import ChunkError, N5Error
+from xarray_n5.formats.hdf5 import files
+from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
 from xarray_n5.formats.hdf5.filters import NO_FILTERS, split_mask
+from xarray_n5.formats.hdf5.signature import stamp_of
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
 
 
-def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
+def name(index: Sequence[int]) -> str:
+    """Return a chunk's name below its array.
+
+    >>> name((0, 12)), name(())
+    ('0.12', '0')
+    """
+    return ".".join(map(str, index)) or "0"
+
+
+def read(file: str, path: str, index: Index, *, follow: bool) -> bytes | None:
+    """Return a stored chunk; None if it is not stored."""
+    found, stamp = find(file, path, index, follow=follow)
+    while isinstance(found, ChunkLocation):
+        # Another thread may write meanwhile, and so move the chunk.
+        try:
+            data = found.read()
+        except (EOFError, ValueError) as error:
+            raise ChunkError("decode", file, join(path, name(index)), str(error)) from error
+        before = found
+        if stamp_of(file) != stamp:
+            found, stamp = find(file, path, index, follow=follow)
+        if found == before:
+            return data
+    return found
+
+
+def find(
+    file: str, path: str, index: Index, *, follow: bool
+) -> tuple[ChunkLocation | bytes | None, object]:
+    """Return where a chunk is, or the stored chunk itself, and the file's stamp."""
+    with files.reading(file, follow=follow) as known:
+        chunks = known.chunks(path) if known else None
+        if known is None or chunks is None:
+            return None, None
+        try:
+            return chunks.find(index), known.stamp
+        except FAILURES as error:
+            if isinstance(error, N5Error):
+                raise
+            why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"
+            raise ChunkError("decode", file, join(path, name(index)), why) from error
+
+
+def write(dataset: Any, index: Index, chunk: Buffer) -> None:
     """Store a chunk: its bytes, or through HDF5 elements that no filter was applied to."""
     layout = ChunkLayout.of(dataset)
     mask, payload = split_mask(chunk)
@@ -25,7 +75,7 @@ def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
         _assign(dataset, layout.grid.slices(index), elements)
 
 
-def clear_chunk(dataset: Any, index: Index) -> None:
+def clear(dataset: Any, index: Index) -> None:
     """Set a chunk to the fill value, unfiltered: HDF5 never removes stored chunks."""
     layout = ChunkLayout.of(dataset)
     elements = np.full(layout.grid.chunks, dataset.fillvalue, dataset.dtype)
