@@ -80,14 +80,14 @@ def _as_json(value: Any) -> Any:
     return array.tolist()
 
 
-def _parsed(text: str) -> Any:
+def _parsed(string: str) -> Any:
     """Return the JSON object or list that a string holds; otherwise the string itself."""
-    if text[:1] in {"{", "["}:
+    if string[:1] in {"{", "["}:
         try:
-            return parse_json(text, "")
+            return parse_json(string, "")
         except MetadataError:
-            return text
-    return text
+            return string
+    return string
 
 
 def write_attributes(node: Any, wanted: Mapping[str, Any], where: str) -> None:

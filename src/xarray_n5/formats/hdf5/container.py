@@ -124,7 +124,7 @@ class Hdf5Container:
     cached = uncached = fresh = _itself
 
     def _nothing(self, *args: object, **options: object) -> None:
-        """Do nothing: HDF5 tells arrays from groups, and keeps its metadata consistent."""
+        """Do nothing: HDF5 distinguishes arrays from groups, and keeps its metadata consistent."""
 
     parent = foreign = prefetch = check_array = check_version = consolidate = sweep = _nothing
 

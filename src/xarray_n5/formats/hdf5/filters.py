@@ -63,7 +63,7 @@ class Layout:
 def filters_of(dataset: Any) -> Filters:
     """Return the filters of an h5py dataset."""
     properties = dataset.id.get_create_plist()
-    found = (properties.get_filter(place) for place in range(properties.get_nfilters()))
+    found = (properties.get_filter(position) for position in range(properties.get_nfilters()))
     return tuple((number, tuple(values)) for number, _, values, _ in found)
 
 
@@ -148,11 +148,11 @@ def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
 
 
 def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int) -> memoryview:
-    used = [each for place, each in enumerate(filters) if not mask >> place & 1]
-    for place in reversed(range(len(used))):
+    used = [each for position, each in enumerate(filters) if not mask >> position & 1]
+    for position in reversed(range(len(used))):
         # Each checksum that precedes a compression adds four bytes to what was compressed.
-        size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:place])
-        payload = bytes_of(_codec(*used[place]).decode(payload, size))
+        size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:position])
+        payload = bytes_of(_codec(*used[position]).decode(payload, size))
     return payload
 
 

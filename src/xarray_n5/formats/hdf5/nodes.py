@@ -98,7 +98,7 @@ def check_members(metadata: Metadata, constraints: Attributes, where: str) -> No
     for key, expected in constraints.items():
         if members.get(key) != expected:
             raise MetadataError(
-                f"{where}: {key!r} is {members.get(key)!r}, but {expected!r} was asked for"
+                f"{where}: expected {key!r} to be {expected!r}, got {members.get(key)!r}"
             )
 
 
