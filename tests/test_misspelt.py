@@ -105,14 +105,14 @@ def test_what_is_no_place_is_named_by_its_type(tmp_path: Path) -> None:
 def test_a_pyramid_of_what_holds_no_numbers_says_what_to_give() -> None:
     with pytest.raises(TypeError, match=r"got a str; .*open_array\(url, path\)"):
         pyramid("cells.n5", "raw")
-    with pytest.raises(TypeError, match=r"source is a Dataset.*choose one of its variables: f$"):
+    with pytest.raises(TypeError, match=r"got a Dataset; choose one of its variables: f$"):
         pyramid(IMAGE.to_dataset(), "a.n5")
 
 
 def test_factors_by_axis_are_told_from_those_by_level(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"an item for each level, for each axis give \[\(1, 2, 2\)\]"):
+    with pytest.raises(ValueError, match=r"for each axis give \[\(1, 2, 2\)\]"):
         pyramid(IMAGE, tmp_path / "a.n5", "p", factors=(1, 2, 2))
-    with pytest.raises(ValueError, match=r"would be the level before it$"):
+    with pytest.raises(ValueError, match=r"it would not be coarser$"):
         pyramid(IMAGE, tmp_path / "a.n5", "p", factors=[(1, 1, 1)])
     pyramid(IMAGE, tmp_path / "a.n5", "p", factors=[(1, 2, 2)])
     assert open_array(tmp_path / "a.n5", "p/s1").shape == (8, 4, 4)
