@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from distributed import Client, LocalCluster
+from hypothesis import HealthCheck, settings
 
 from tests.servers import SERVERS, Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+# A busy machine must not fail a test: speed is guarded by counting.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 _PLACE = Path(os.environ.get("N5_CORPUS") or Path(__file__).parents[2] / "shared/corpus")
 
