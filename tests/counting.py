@@ -28,6 +28,8 @@ class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
         self.store: dict[str, Any] = {}
         self.pseudo_dirs = [""]
         self.calls: Counter[str] = Counter()
+        self.requests = 0
+        """The calls, and one more for each further file that a call reads."""
         self._busy = False
 
     def __getattribute__(self, name: str) -> Any:
@@ -38,6 +40,7 @@ class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
         def counted(*args: Any, **kwargs: Any) -> Any:
             self._busy = True
             self.calls[name] += 1
+            self.requests += len(args[0]) if args and isinstance(args[0], list) else 1
             try:
                 return found(*args, **kwargs)
             finally:

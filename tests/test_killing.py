@@ -151,7 +151,7 @@ def test_another_array_does_not_go_on(places: tuple[Path, Path, Path]) -> None:
     to_n5(data, place, "a", chunks=5, compute=False)
     begin(place, "a")
     before = files(place)
-    with pytest.raises(FileExistsError, match="go on with resume=True"):
+    with pytest.raises(FileExistsError, match="resume=True"):
         to_n5(data, place, "a", chunks=5)
     for wrong, options in (
         (data + 1, {"chunks": 5}),

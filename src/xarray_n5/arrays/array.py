@@ -1,4 +1,4 @@
-"""Arrays: NumPy indexing, chunks and attributes of what is stored."""
+"""Arrays of a container: NumPy indexing, chunks, attributes."""
 
 from __future__ import annotations
 

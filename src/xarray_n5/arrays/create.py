@@ -51,7 +51,7 @@ class ArrayPlan:
     """The room for a new array, and its metadata."""
 
     def make_room(self) -> ArrayPlan:
-        """Remove what the array replaces, create the groups around it; return what is left."""
+        """Remove what the array replaces, create groups around it; return the rest of the plan."""
         return replace(self, new=(self.new[0].make_room(), self.new[1])) if self.new else self
 
     def create(self) -> Array:

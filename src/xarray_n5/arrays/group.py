@@ -199,7 +199,7 @@ class Group(Mapping[str, "Array | Group"]):
         Raises
         ------
         KeyError
-            If there is no such node.
+            If the node does not exist.
         """
         self._check_writable()
         path = self._inner(name)

@@ -129,7 +129,7 @@ class WriteMarker:
     # Reading
 
     def facts(self) -> dict[str, Any] | None:
-        """Return the facts in the marker, checked; None if there is no marker."""
+        """Return the facts in the marker, checked; None if it does not exist."""
         return self._read(self.folder)
 
     def planned(self) -> dict[str, Any] | None:

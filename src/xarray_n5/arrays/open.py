@@ -76,7 +76,7 @@ def open_array(
     Raises
     ------
     NodeNotFoundError
-        If there is no array at `path`.
+        If no array exists at `path`.
     MetadataError
         If its metadata cannot be understood, or differs from `metadata`.
     """
@@ -135,7 +135,7 @@ def open_group(
     """
     check_option("mode", mode, "r", "r+")
     if cache_metadata and mode != "r":
-        raise ValueError("cache_metadata=True is for mode='r': a write goes by what is there now")
+        raise ValueError("cache_metadata=True is for mode='r': a write needs the present metadata")
     writable = mode == "r+"
     container, node = find_node(
         url, path, storage_options, format, writable=writable, cached=cache_metadata

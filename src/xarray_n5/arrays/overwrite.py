@@ -36,7 +36,7 @@ class Overwrite:
     """Whether the container is new."""
 
     def make_room(self) -> Overwrite:
-        """Remove what is replaced, complete the groups around; return what is left to do."""
+        """Remove what is replaced and complete the groups around; return the rest of the plan."""
         container, path = self.container, self.node.path
         if self.removes:
             container.delete(path)
@@ -79,7 +79,7 @@ def check_overwrite(
     if isinstance(found, ArrayMetadata) and replacement is None:
         hint = "use mode='w' to replace it"
         if _has_marker(container, path):
-            hint = f"its write has not ended: go on with resume=True, or {hint}"
+            hint = f"its write is unfinished: repeat the call with resume=True, or {hint}"
         raise NodeExistsError(container.url, path, "an array", hint)
     half = node.incomplete and _has_marker(container, path)
     if isinstance(found, GroupMetadata) and found.attributes and not half:
@@ -147,7 +147,7 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
     """
     bare = [node.path for node in groups if not node.described]
     if bare and (found := container.foreign(bare)):
-        what = f"it has {found[1]}; choose another place, or write what is there already"
+        what = f"it has {found[1]}; choose another path, or write in that format"
         raise NodeExistsError(container.url, found[0], "another format", what)
 
 

@@ -30,7 +30,9 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     new = tuple(map(operator.index, sizes))
     if len(new) != ndim or any(size < 0 for size in new):
-        raise ValueError(f"{url} has {ndim} axes; {sizes} is no shape for it")
+        raise ValueError(
+            f"{url} has {ndim} axes: expected as many sizes of at least 0, got {sizes}"
+        )
     return new
 
 

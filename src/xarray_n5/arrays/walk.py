@@ -36,7 +36,7 @@ class Found:
     node: Array | Group | None
     """The node; None if it is not a node, or cannot be read."""
     problem: str = ""
-    """Why there is no node."""
+    """Why it could not be opened."""
     broken: bool = False
     """Whether it is damaged; otherwise it is a container that is opened separately."""
 

@@ -38,9 +38,6 @@ _ORDER = ("time", "channel", "space")
 _MOST, _LEAST, _SPACE = 5, 2, 3
 """The most and the least axes, and the most spatial ones."""
 
-NESTED = {"dimension_separator": "/"}
-"""The layout of Zarr v2's chunks that OME-NGFF requires."""
-
 _COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
 """Colours of channels."""
 

@@ -163,7 +163,9 @@ class FsspecStore:
         fs, paths = self._reader, list(map(self._path, keys))
         if len(keys) == 1 or not filesystems.takes_batches(fs) or any(map(_GLOB.search, paths)):
             return [data for _, data in self.fetch(keys, self.concurrency)]
-        found: dict[str, Any] = fs.cat(paths, on_error="return")
+        found: dict[str, Any] = {}
+        with suppress(Exception):  # then each is requested by itself, with errors that name it
+            found = fs.cat(paths, on_error="return")
         several = [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
         return list(map(self._read_in_batch, keys, several))
 
