@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 
 from tests.containers import write_document
 from tests.remote import Far
-from xarray_n5 import copy, create_array, open_array, to_n5
+from xarray_n5 import (
+    MissingChunkError,
+    copy,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    open_group,
+    to_n5,
+    verify,
+)
 from xarray_n5.stores import FsspecStore
+from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -295,3 +307,178 @@ def test_axes_of_funlib_survive_copies_in_every_format(tmp_path: Path) -> None:
     assert {**DACAPO, "axis_names": ["z", "y", "x"]}.items() <= dict(
         open_array(previous, "a").attrs
     ).items()
+
+
+# BigStitcher-Spark: fusions without a project
+
+FUSED: dict[str, Any] = {
+    "InputXML": "file:/data/dataset.xml",
+    "NumTimepoints": 2,
+    "NumChannels": 3,
+    "Boundingbox_min": [-10, 20, -5],
+    "Boundingbox_max": [1, 27, 0],
+    "PreserveAnisotropy": True,
+    "AnisotropyFactor": 2.5,
+    "DataType": "uint8",
+    "BlockSize": [128, 128, 128],
+    "FusionFormat": "N5",
+}
+
+
+def fusion(
+    place: Path | str,
+    *,
+    without: tuple[str, ...] = (),
+    factors: bool = True,
+    settings: Any = FUSED,
+    form: str | None = None,
+) -> Any:
+    """A fusion as CreateFusionContainer lays it out: 2 timepoints, 3 channels, 2 levels."""
+    infos: list[list[dict[str, Any]]] = []
+    create_group(place, format=form)
+    for time, channel in np.ndindex(2, 3):
+        name = f"ch{channel}tp{time}"
+        infos.append([])
+        for level, (shape, factor) in enumerate([((6, 8, 12), [1, 1, 1]), ((6, 4, 3), [4, 2, 1])]):
+            info = {"dataset": f"{name}/s{level}", "absoluteDownsampling": factor}
+            infos[-1].append({**info, "dimensions": shape[::-1]})
+            if name in without:
+                continue
+            own = {"downsamplingFactors": factor} if level and factors else {}
+            array = create_array(place, f"{name}/s{level}", shape=shape, dtype="u1", attributes=own)
+            array[...] = np.arange(array.size).reshape(shape) + 10 * channel + 100 * time
+    if isinstance(settings, dict):
+        settings = {"MultiResolutionInfos": infos, **settings}
+    open_group(place, mode="r+").attrs["Bigstitcher-Spark"] = settings
+    return place
+
+
+FUSED_PLACES = {
+    "s0": [("z", None, 2.5, -12.5), ("y", None, 1.0, 20.0), ("x", None, 1.0, -10.0)],
+    "s1": [("z", None, 2.5, -12.5), ("y", None, 2.0, 20.5), ("x", None, 4.0, -8.5)],
+}
+
+
+@pytest.mark.parametrize("factors", [True, False])
+def test_fusions_of_bigstitcher_are_one_image_per_level(tmp_path: Path, factors: bool) -> None:
+    place = fusion(tmp_path / "fused.n5", factors=factors)
+    tree: Any = xr.open_datatree(place, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1"]
+    assert tree.attrs["Bigstitcher-Spark"]["InputXML"] == "file:/data/dataset.xml"
+    for level, expected in FUSED_PLACES.items():
+        image = tree[level][level]
+        assert image.dims == ("t", "c", "z", "y", "x")
+        assert image.t.values.tolist() == [0, 1]
+        assert image.c.values.tolist() == [0, 1, 2]
+        assert facts(image.n5.geometry)[2:] == expected
+        assert not any(image[name].attrs.get("units") for name in "zyx")
+        for time, channel in np.ndindex(2, 3):
+            stored = open_array(place, f"ch{channel}tp{time}/{level}")
+            np.testing.assert_array_equal(image.sel(t=time, c=channel), stored[...])
+            assert axes_of(place, stored.path) == expected
+        alone = xr.open_dataset(place, engine="n5", level=int(level[1]))
+        xr.testing.assert_identical(alone[level], image)
+    near = xr.open_dataset(place, engine="n5", level={"x": 3.0})
+    assert list(near) == ["s0"]
+    blocks = from_n5(place, "ch2tp1/s1")
+    np.testing.assert_array_equal(blocks, tree["s1/s1"].sel(t=1, c=2))
+
+
+def test_fusions_without_anisotropy_have_voxels_of_one_pixel(tmp_path: Path) -> None:
+    settings = {**FUSED, "PreserveAnisotropy": False, "Boundingbox_min": [3, 4, 5]}
+    del settings["AnisotropyFactor"]
+    place = fusion(tmp_path / "fused.n5", settings=settings)
+    image = xr.open_dataset(place, engine="n5", level=1)["s1"]
+    assert [float(image[name][0]) for name in "zyx"] == [5.0, 4.5, 4.5]
+    assert [float(image[name][1] - image[name][0]) for name in "zyx"] == [1.0, 2.0, 4.0]
+
+
+def test_images_that_a_fusion_lacks_read_as_zeros_or_raise(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.n5", without=("ch1tp0",))
+    image = xr.open_dataset(place, engine="n5", level=0)["s0"]
+    assert image.shape == (2, 3, 6, 8, 12)
+    assert not image.sel(t=0, c=1).any()
+    strict = xr.open_dataset(place, engine="n5", level=0, missing="error")["s0"]
+    with pytest.raises(MissingChunkError, match="t=0, c=1"):
+        strict.sel(t=0, c=1).load()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Boundingbox_min": [1, 2]}, "'Boundingbox_min' has 2 items, expected 3"),
+        ({"Boundingbox_min": [1, 2, 3, 4]}, "'Boundingbox_min' has 4 items, expected 3"),
+        ({"Boundingbox_min": ["NaN", 0, 0]}, "'Boundingbox_min' is"),
+        ({"Boundingbox_min": [0, 0, 1e308]}, "the offset of axis 'z' is inf"),
+        ({"Boundingbox_min": {"x": 1}}, "'Boundingbox_min' is"),
+        ({"AnisotropyFactor": None}, "'AnisotropyFactor' is missing"),
+        ({"AnisotropyFactor": 0}, "'AnisotropyFactor' is"),
+        ({"AnisotropyFactor": 10**400}, "'AnisotropyFactor' is"),
+        ({"PreserveAnisotropy": [True]}, "'PreserveAnisotropy' is"),
+        ({"PreserveAnisotropy": "yes"}, "'PreserveAnisotropy' is"),
+    ],
+)
+def test_odd_settings_of_a_fusion_only_warn(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    place = fusion(tmp_path / "fused.n5", settings={**FUSED, **change})
+    with pytest.warns(UserWarning, match=f"bigstitcher metadata are ignored: .*{message}"):
+        image = xr.open_dataset(place, engine="n5", level=0)["s0"]
+    assert image.dims == ("t", "c", "z", "y", "x")
+    with pytest.warns(UserWarning, match="bigstitcher metadata are ignored"):
+        assert xr.open_datatree(place, engine="n5")["s0/s0"].shape == (2, 3, 6, 8, 12)
+
+
+@pytest.mark.parametrize("settings", [{}, None, [1], "x", {"MultiResolutionInfos": {"a": 1}}])
+def test_fusions_without_settings_are_images_all_the_same(tmp_path: Path, settings: Any) -> None:
+    place = fusion(tmp_path / "fused.n5", settings=settings)
+    image = xr.open_dataset(place, engine="n5", level=1)["s1"]
+    assert image.sizes == {"t": 2, "c": 3, "z": 6, "y": 4, "x": 3}
+
+
+@pytest.mark.parametrize("infos", [None, [], [[]], [[{}, {}]], [[1, 2]], [[None, {"a": [1]}]]])
+def test_levels_of_a_fusion_without_factors_warn(tmp_path: Path, infos: Any) -> None:
+    settings = {**FUSED, "MultiResolutionInfos": infos}
+    place = fusion(tmp_path / "fused.n5", factors=False, settings=settings)
+    with pytest.warns(UserWarning, match="level 1 has no factors and gets no coordinates"):
+        image = xr.open_dataset(place, engine="n5", level=1)["s1"]
+    assert "x" not in image.coords
+    assert axes_of(place, "ch0tp0/s0") == FUSED_PLACES["s0"]
+
+
+@pytest.mark.parametrize("name", ["copy.n5", "copy.zarr", "copy.h5"])
+def test_copies_of_a_fusion_are_the_same_image(tmp_path: Path, name: str) -> None:
+    place = fusion(tmp_path / "fused.n5")
+    copy(place, tmp_path / name)
+    for level in (0, 1):
+        before = xr.open_dataset(place, engine="n5", level=level)
+        after = xr.open_dataset(tmp_path / name, engine="n5", level=level)
+        xr.testing.assert_equal(after, before)
+    copy(place, tmp_path / "level.n5", source_path="ch2tp1/s1", path="a")
+    assert axes_of(tmp_path / "level.n5", "a") == FUSED_PLACES["s1"]
+
+
+def test_fusions_into_hdf5_have_their_settings_as_single_attributes(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.h5", form="hdf5")
+    root = open_group(place, mode="r+")
+    settings = root.attrs.pop("Bigstitcher-Spark")
+    assert axes_of(place, "ch0tp0/s1") != FUSED_PLACES["s1"]
+    for key in ("Boundingbox_min", "AnisotropyFactor"):
+        root.attrs[f"Bigstitcher-Spark/{key}"] = settings[key]
+    root.attrs["Bigstitcher-Spark/PreserveAnisotropy"] = 1
+    assert axes_of(place, "ch0tp0/s1") == FUSED_PLACES["s1"]
+
+
+def test_commands_agree_about_a_fusion(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.n5")
+
+    def said(*arguments: str) -> str:
+        found = CliRunner().invoke(main, [*arguments])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    drawn = said("tree", str(place))
+    assert drawn.count("z 2.5 (no unit) from -12.5, y 2 (no unit) from 20.5") == 6
+    assert "2 x 3 x 6 x 8 x 12 (t, c, z, y, x), levels s0, s1" in said("info", str(place))
+    assert "stray" not in said("verify", str(place))
+    assert set(verify(place).children) >= {"ch0tp0", "ch2tp1"}

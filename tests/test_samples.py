@@ -395,6 +395,16 @@ def test_the_documentation_shows_one_image(name: str) -> None:
         parents: tuple[dict[str, Any], ...] = ({}, shown["setup"])
         base = replace(base, path="setup0/timepoint0/s0", parents=parents, xml=XML)
         level = replace(level, path="setup0/timepoint0/s1", parents=parents, xml=XML)
+    elif name == "bigstitcher":
+        level = replace(
+            level, path="ch0tp0/s1", parents=({}, shown["root"]), attributes=shown["level"]
+        )
+        assert facts(geometry_of(level)) == [
+            ("z", None, 10.0, 0.0),
+            ("y", None, 2.0, 0.5),
+            ("x", None, 4.0, 26.5),
+        ]
+        return
     else:
         base = replace(base, parents=(group, {}), attributes=shown.get("array", {}))
         level = replace(level, parents=(group, {}), attributes=shown.get("level", {}))

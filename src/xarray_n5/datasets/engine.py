@@ -12,7 +12,8 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.images import PART, combined_images, single_image
+from xarray_n5.datasets.images import combined_images, single_image
+from xarray_n5.datasets.members import PART
 from xarray_n5.datasets.select import is_like_dataset, select_images
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.model.alerts import warn

@@ -12,27 +12,20 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transposed, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import inherited, over_base
+from xarray_n5.datasets.members import SETUP, VIEWS, members_of, numbered
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Kind
 
-_SETUP = re.compile(r"setup(\d+)")
-_TIMEPOINT = re.compile(r"timepoint(\d+)")
-_CHANNEL = re.compile(r"c(\d+)")
 _LEVEL = re.compile(r"s(\d+)")
-_VIEWS = re.compile(r"t(\d{5,})")
-_VIEW = re.compile(r"s(\d{2,})")
 _NUMBER = re.compile(r"(\d+)")
-
-PART = re.compile(r"(?:(?:setup|timepoint|c)\d+|t\d{5,})")
-"""The name of a group that is part of an image."""
 
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
 
@@ -121,8 +114,9 @@ def combined_images(
     """Return the images that the groups in a group form, level by level.
 
     A container of BigDataViewer is one image with axes t and setup if its views are alike;
-    otherwise each setup is one with an axis t. Groups c0, c1, ... are one with an axis c. Arrays
-    that differ, or cannot be read, are left out.
+    otherwise each setup is one with an axis t. A fusion of BigStitcher-Spark is one with axes t and
+    c, groups c0, c1, ... are one with an axis c. Arrays that differ, or cannot be read, are left
+    out.
 
     Returns
     -------
@@ -130,7 +124,7 @@ def combined_images(
         By level, at "" for an image of the whole group, or at a setup's name for one of the setup.
     """
     names = [name for name in group if name not in without]
-    dims, members = _members(group, names)
+    dims, members = members_of(group, names)
     levels = _levels_below(group, members)
     levels = {level: arrays for level, arrays in levels.items() if level not in without}
     if not levels or levels.keys() & names:
@@ -139,49 +133,13 @@ def combined_images(
     if whole := _stacked(levels, geometries, dims):
         return {"": whole}
     found = {}
-    for number, name in numbered(names, _SETUP).items():
+    for number, name in numbered(names, SETUP).items():
         own = {
             level: {at: array for at, array in arrays.items() if at[-1] == number}
             for level, arrays in levels.items()
         }
         if image := _stacked({k: v for k, v in own.items() if v}, geometries, ("t",)):
             found[name] = image
-    return found
-
-
-def numbered(names: Iterable[str], pattern: re.Pattern[str]) -> dict[int, str]:
-    """Return the names that match a pattern, by the number in them and in its order."""
-    found = {name: pattern.fullmatch(name) for name in names}
-    return dict(sorted((int(match[1]), name) for name, match in found.items() if match))
-
-
-def _members(
-    group: Group, names: Sequence[str]
-) -> tuple[tuple[str, ...], dict[tuple[int, ...], str]]:
-    """Return the axes along which groups are stacked, and their paths by their positions."""
-    if times := numbered(names, _VIEWS):
-        return ("t", "setup"), _nested(group, times, _VIEW)
-    if setups := numbered(names, _SETUP):
-        nested = _nested(group, setups, _TIMEPOINT)
-        return ("t", "setup"), {(time, setup): path for (setup, time), path in nested.items()}
-    if times := numbered(names, _TIMEPOINT):
-        return ("t",), {(number,): name for number, name in times.items()}
-    channels = numbered(names, _CHANNEL)
-    complete = len(channels) == len(names)
-    return ("c",), {(number,): name for number, name in channels.items() if complete}
-
-
-def _nested(
-    group: Group, outer: Mapping[int, str], pattern: re.Pattern[str]
-) -> dict[tuple[int, ...], str]:
-    """Return the paths of numbered groups in numbered groups; none if one of those is no group."""
-    found: dict[tuple[int, ...], str] = {}
-    nodes = nodes_of(group, outer.values())
-    for number, name in outer.items():
-        node = nodes.get(name)
-        if node is None or isinstance(node, Array):
-            return {}
-        found |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, pattern).items()}
     return found
 
 
@@ -198,7 +156,7 @@ def _levels_below(
     first = nodes_of(group, [name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
-    of_views = _VIEWS.match(name)
+    of_views = VIEWS.match(name)
     inner = "{}/cells" if of_views else "s{}"
     numbers = list(numbered(first, _NUMBER if of_views else _LEVEL))
     levels: dict[str, dict[tuple[int, ...], Array]] = {}
@@ -233,7 +191,7 @@ def _geometries(
 ) -> dict[str, Geometry]:
     """Return the geometry of each array by its path; all groups above are read in one batch.
 
-    Only the first array's warnings are shown: those of the others repeat them.
+    Only the first array's warnings of each level are shown: those of the others repeat them.
     """
     outer = {path: path.rpartition("/")[0] for path in members.values()}
     nodes = nodes_of(group, {*outer, *filter(None, outer.values())})
@@ -244,6 +202,7 @@ def _geometries(
     found: dict[str, Geometry] = {}
     base: Mapping[tuple[int, ...], Array] = levels.get("s0", {})
     for arrays in levels.values():
+        known = len(found)
         for at, array in arrays.items():
             path = members[at]
             near = [attributes.get(each, {}) for each in (path, outer[path]) if each]
@@ -256,7 +215,7 @@ def _geometries(
             if base.get(at, array) is not array:
                 context = over_base(context, io_of(base[at]).metadata, base[at].path)
             with warnings.catch_warnings():
-                if found:
+                if len(found) > known:
                     warnings.simplefilter("ignore")
                 found[array.path] = geometry_in(array, context, dialect)
     return found

@@ -12,7 +12,8 @@ import numpy as np
 
 from xarray_n5.arrays.access import arrays_of, container_of, context_of, nodes_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.datasets.images import PART, Image, combined_images, numbered, single_image
+from xarray_n5.datasets.images import Image, combined_images, single_image
+from xarray_n5.datasets.members import PART, numbered
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.roundtrip_attrs import is_dataset

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.bdv import Bdv
+from xarray_n5.dialects.bigstitcher import BigStitcher
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.defaults import default_attributes, default_pyramid
@@ -56,6 +57,7 @@ DIALECTS: dict[str, Dialect] = {
     Cosem.name: Cosem(),
     Ngff.name: Ngff(),
     Bdv.name: Bdv(),
+    BigStitcher.name: BigStitcher(),
     N5Viewer.name: N5Viewer(),
     Canonical.name: Canonical(),
     Funlib.name: Funlib(),
