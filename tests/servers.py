@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from fsspec import AbstractFileSystem
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 ROOT = Path(__file__).parent.parent
 

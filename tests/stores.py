@@ -10,16 +10,15 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from xarray_n5 import stores
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.protocol import Listing, ObjectInfo, Store
+    from xarray_n5.stores.base import Listing, ObjectInfo
 
 
 def _in_fsspec_memory(folder: Path) -> Store:
@@ -38,7 +37,7 @@ def _in_obstore(folder: Path) -> Store:
 
 
 @dataclass(frozen=True)
-class MinimalStore:
+class MinimalStore(Store):
     """The seven members of a store and nothing else; keys are names in one directory."""
 
     root: str
@@ -85,7 +84,7 @@ STORES: dict[str, Callable[[Path], Store]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class CountingStore:
+class CountingStore(Store):
     """A store in memory that counts what is asked of it."""
 
     concurrency: ClassVar[int] = 64
@@ -115,18 +114,18 @@ class CountingStore:
         self.counts["get"] += 1
         return self.inner.get(key)
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         self.counts["get_many"] += 1
-        return stores.get_many(self.inner, keys)
+        return self.inner.get_many(keys)
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         assert ahead > 0
         self.counts["get_many"] += 1
-        return stores.fetch(self.inner, keys, ahead)
+        return self.inner.fetch(keys, ahead)
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         self.counts["peek"] += 1
-        return stores.head(self.inner, key, count)
+        return self.inner.head(key, count)
 
     def set(self, key: str, data: Buffer) -> None:
         with self.lock:
@@ -137,7 +136,7 @@ class CountingStore:
     def exists(self, key: str) -> bool:
         with self.lock:
             self.counts["exists"] += 1
-        return stores.exists(self.inner, key)
+        return self.inner.exists(key)
 
     def delete(self, keys: Iterable[str]) -> None:
         self.counts["delete"] += 1
@@ -145,11 +144,11 @@ class CountingStore:
 
     def is_folder(self, prefix: str) -> bool:
         self.counts["is_folder"] += 1
-        return stores.is_folder(self.inner, prefix)
+        return self.inner.is_folder(prefix)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         self.counts["delete_tree"] += 1
-        stores.delete_tree(self.inner, prefix, first)
+        self.inner.delete_tree(prefix, first)
 
     def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         self.counts["list"] += 1
@@ -159,7 +158,7 @@ class CountingStore:
         self, prefixes: Sequence[str]
     ) -> Sequence[tuple[tuple[str, ...], tuple[str, ...]]]:
         self.counts["list_many"] += 1
-        return stores.list_many(self.inner, prefixes)
+        return self.inner.list_many(prefixes)
 
     def walk(self, prefix: str) -> Iterator[str]:
         self.counts["walk"] += 1
@@ -167,14 +166,14 @@ class CountingStore:
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         self.counts["survey"] += 1
-        return stores.list_info(self.inner, prefix)
+        return self.inner.list_info(prefix)
 
     def parent(self) -> None:
         return None
 
     def etag(self, key: str) -> object:
         self.counts["stamp"] += 1
-        return stores.etag(self.inner, key)
+        return self.inner.etag(key)
 
 
 class LoggingStore(LocalStore):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.stores import CountingStore
 from tests.test_extending import CONTRACT
-from xarray_n5 import stores
-from xarray_n5.stores import CachedStore, LocalStore, MemoryStore, fresh, uncached, with_fsync
+from xarray_n5.stores import CachedStore, LocalStore, MemoryStore
 
 OTHERS = "test_a_listing_shows_what_another_client_wrote"
 """The promise that a cache does not make."""
@@ -59,13 +58,11 @@ looks = st.one_of(
 def apply(store: Any, step: Any) -> Any:
     match step:
         case ("delete_tree", prefix):
-            return stores.delete_tree(store, prefix, "attributes.json")
+            return store.delete_tree(prefix, "attributes.json")
         case ("set_many", items):
-            return sorted(stores.set_many(store, items, 3))
-        case (("get" | "set" | "delete" | "list") as name, *arguments):
+            return sorted(store.set_many(items, 3))
+        case (name, *arguments):
             return getattr(store, name)(*arguments)
-        case (name, argument):
-            return getattr(stores, name)(store, argument)
 
 
 @settings(deadline=None, max_examples=300)
@@ -92,7 +89,7 @@ def test_documents_and_listings_are_requested_once(counting: Complete) -> None:
     for _ in range(3):
         store.list("a")
         store.get("a/attributes.json")
-        stores.get_many(store, ["attributes.json", "a/attributes.json"])
+        store.get_many(["attributes.json", "a/attributes.json"])
     assert Counter(counting.requests()) == {"list": 1, "get": 2}
 
 
@@ -102,10 +99,10 @@ def test_what_a_listing_does_not_name_is_missing_without_a_request(counting: Com
     store.list("a")
     counting.requests()
     assert store.get("a/.zarray") is None
-    assert stores.get_many(store, ["c/attributes.json", "c/d/.zgroup"]) == [None, None]
-    assert not stores.exists(store, "zarr.json")
-    assert stores.is_folder(store, "a")
-    assert not stores.is_folder(store, "c")
+    assert store.get_many(["c/attributes.json", "c/d/.zgroup"]) == [None, None]
+    assert not store.exists("zarr.json")
+    assert store.is_folder("a")
+    assert not store.is_folder("c")
     assert store.list("c/d") == ((), ())
     assert counting.requests() == {}
 
@@ -133,9 +130,9 @@ def test_what_is_written_is_known(counting: Complete) -> None:
     assert store.get("new/.unfinished") is None
     assert store.list("") == (("a", "b", "new"), ("attributes.json",))
     assert store.list("new") == ((".writing-x",), ("attributes.json",))
-    assert stores.is_folder(store, "new")
+    assert store.is_folder("new")
     assert counting.requests() == {}
-    stores.delete_tree(store, "new", "attributes.json")
+    store.delete_tree("new", "attributes.json")
     counting.requests()
     assert store.get("new/attributes.json") is None
     assert store.list("new") == ((), ())
@@ -149,7 +146,7 @@ def test_chunks_are_never_known(counting: Complete) -> None:
     counting.set("a/0", b"new")
     counting.set("a/1", b"x")
     assert (store.get("a/0"), store.get("a/1")) == (b"new", b"x")
-    assert stores.exists(store, "a/1")
+    assert store.exists("a/1")
 
 
 def test_a_write_that_fails_forgets_everything(counting: Complete) -> None:
@@ -171,14 +168,14 @@ def test_another_handle_shows_what_others_wrote(counting: Complete) -> None:
     assert store.get("a/attributes.json") == b"{}"
     counting.set("a/attributes.json", b"others")
     assert store.get("a/attributes.json") == b"{}"
-    assert fresh(store).get("a/attributes.json") == b"others"
-    assert uncached(CachedStore(store)) is counting
+    assert store.fresh().get("a/attributes.json") == b"others"
+    assert CachedStore(store).uncached() is counting
 
 
 def test_only_the_store_itself_travels(tmp_path: Any) -> None:
     store = CachedStore(CachedStore(LocalStore(str(tmp_path))))
     assert pickle.loads(pickle.dumps(store)) == LocalStore(str(tmp_path))  # noqa: S301
-    assert uncached(with_fsync(store)) == LocalStore(str(tmp_path), fsync=True)
+    assert store.with_fsync().uncached() == LocalStore(str(tmp_path), fsync=True)
     store.get("attributes.json")
-    with_fsync(store).set("attributes.json", b"{}")
+    store.with_fsync().set("attributes.json", b"{}")
     assert store.get("attributes.json") == b"{}"

@@ -22,7 +22,7 @@ from xarray_n5 import (
 )
 from xarray_n5.arrays.access import container_of
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, Retries, delete_tree, fresh
+from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def test_what_is_removed_through_a_cache_is_gone_from_it(
     store = open_store(f"{cache}::{place}", options(cache, tmp_path))
     for remove in (
         lambda: store.delete(["a/0"]),
-        lambda: delete_tree(store, "a", "attributes.json"),
+        lambda: store.delete_tree("a", "attributes.json"),
     ):
         store.set("a/0", b"x")
         assert store.get("a/0") == b"x"
@@ -150,7 +150,7 @@ def test_what_was_remembered_decides_no_creation() -> None:
     with pytest.raises(NodeExistsError):
         create_array(remembered, "zz", shape=(5,), dtype="i1")
     assert open_array(remembered, "zz", mode="r+").shape == (9,)
-    assert fresh(remembered) == store.fresh()
+    assert remembered.fresh() == store.fresh()
 
 
 def test_a_signature_behind_a_cache_stays_behind_the_path(
@@ -176,4 +176,4 @@ def test_chunks_behind_a_cache_are_fetched_together(
 
 def test_a_place_is_the_same_with_and_without_copies(place: str, tmp_path: Path) -> None:
     store = open_store(f"simplecache::{place}", options("simplecache", tmp_path))
-    assert fresh(store).identity("a") == store.identity("a")
+    assert store.fresh().identity("a") == store.identity("a")

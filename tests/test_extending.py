@@ -18,7 +18,7 @@ from tests import test_storage
 from tests.stores import MinimalStore
 from tests.test_readme import ROOT, blocks, unchanged_tables
 from xarray_n5.formats.protocol import KeyedFormat
-from xarray_n5.stores.protocol import Store
+from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,13 +25,13 @@ from xarray_n5 import (
     open_group,
 )
 from xarray_n5.arrays.access import children_of
-from xarray_n5.stores import MemoryStore, walk
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 SMALL: dict[str, Any] = {"shape": (4, 4), "dtype": "u1", "chunks": (2, 2)}
 
@@ -104,7 +104,7 @@ def test_replacing_removes_the_array_and_none_of_its_neighbours(store: Store) ->
     assert (new[...] == 0).all()
     assert len(new.attrs) == 0
     assert (open_array(store, "g/b")[...] == 8).all()
-    assert sorted(walk(store, "g/a")) == ["attributes.json"]
+    assert sorted(store.walk("g/a")) == ["attributes.json"]
 
 
 def test_replacing_creates_what_is_not_there(store: Store) -> None:
@@ -253,7 +253,7 @@ def test_a_group_creates_and_deletes(store: Store) -> None:
     create_array(store, "kept", **SMALL)
     del group["a"]
     assert "a" not in group
-    assert not list(walk(store, "g/a"))
+    assert not list(store.walk("g/a"))
     with pytest.raises(KeyError):
         del group["a"]
     with pytest.raises(ValueError, match="itself"):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 VALUES = np.arange(6 * 9 * 7, dtype="u2").reshape(6, 9, 7)
 

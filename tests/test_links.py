@@ -33,7 +33,7 @@ from xarray_n5 import (
 from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import LocalStore, delete_tree, walk
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,7 +298,7 @@ def test_a_folder_that_is_swapped_while_it_is_removed_costs_nothing_outside(
             for number in range(20):
                 store.set(f"a/{number % 4}/{number}", b"x")
             with contextlib.suppress(OSError):
-                delete_tree(store, "a", "attributes.json")
+                store.delete_tree("a", "attributes.json")
     finally:
         stop.set()
         attacker.join()
@@ -478,5 +478,5 @@ def test_directories_may_lie_deeper_than_functions_call_each_other(tmp_path: Pat
     store = LocalStore(str(tmp_path))
     key = "/".join(["g"] * 1200)
     store.set(f"{key}/0", b"x")
-    assert list(walk(store, "")) == [f"{key}/0"]
+    assert list(store.walk("")) == [f"{key}/0"]
     subprocess.run(["rm", "-r", str(tmp_path / "g")], check=True)  # noqa: S603, S607

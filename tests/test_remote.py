@@ -47,14 +47,6 @@ from xarray_n5.stores import (
     FsspecStore,
     MemoryStore,
     Retries,
-    etag,
-    exists,
-    fetch,
-    get_many,
-    head,
-    is_folder,
-    list_many,
-    walk,
 )
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient
 from xarray_n5.stores._filesystems import is_async
@@ -160,7 +152,7 @@ def test_obstore_fetches_together(stored: dict[str, bytes], tmp_path: Path) -> N
     for key, data in stored.items():
         store.set(key, data)
     keys = [f"a/0/0/{number}" for number in range(300)]
-    assert get_many(store, keys) == [stored[key] for key in keys]
+    assert store.get_many(keys) == [stored[key] for key in keys]
 
 
 def test_what_needs_no_network_is_read_by_the_one_who_asks(stored: dict[str, bytes]) -> None:
@@ -197,13 +189,13 @@ def test_a_share_is_read_by_several_threads(stored: dict[str, bytes]) -> None:
     for key, data in stored.items():
         store.set(key, data)
     keys = [f"a/0/0/{number}" for number in range(300)]
-    assert get_many(store, keys) == [stored[key] for key in keys]
+    assert store.get_many(keys) == [stored[key] for key in keys]
     MemoryFileSystem.store.clear()
 
 
 def test_who_stops_reading_stops_the_requests(stored: dict[str, bytes]) -> None:
     fs, store = far(stored)
-    answers = fetch(store, (f"a/0/0/{number}" for number in range(300)), 4)
+    answers = store.fetch((f"a/0/0/{number}" for number in range(300)), 4)
     assert next(answers)[1] == stored["a/0/0/0"]
     answers.close()  # type: ignore[attr-defined]
     assert fs.counts["GET"] <= 5
@@ -307,12 +299,12 @@ def test_what_another_client_wrote_is_seen() -> None:
     other = FsspecStore(Far(fs.objects), "b/x.n5")
     looks: dict[str, Callable[[], Any]] = {
         "list": lambda: store.list("a/b"),
-        "list_many": lambda: list_many(store, ["a/b", "a"]),
-        "walk": lambda: sorted(walk(store, "a")),
-        "exists": lambda: exists(store, "a/b/1"),
-        "is_folder": lambda: is_folder(store, "a/c"),
-        "peek": lambda: head(store, "a/b/1", 1),
-        "stamp": lambda: etag(store, "a/b/1"),
+        "list_many": lambda: store.list_many(["a/b", "a"]),
+        "walk": lambda: sorted(store.walk("a")),
+        "exists": lambda: store.exists("a/b/1"),
+        "is_folder": lambda: store.is_folder("a/c"),
+        "peek": lambda: store.head("a/b/1", 1),
+        "stamp": lambda: store.etag("a/b/1"),
     }
     before = {name: look() for name, look in looks.items()}
     for folder in ("b/x.n5", "b/x.n5/a", "b/x.n5/a/b"):
@@ -515,10 +507,10 @@ def test_reads_and_puts_are_made_again() -> None:
     fs.fails = fail
     for ask in (
         lambda: store.get("a/0") == b"x",
-        lambda: get_many(store, ["a/0", "a/1"]) == [b"x", None],
+        lambda: store.get_many(["a/0", "a/1"]) == [b"x", None],
         lambda: store.list("a") == ((), ("0",)),
-        lambda: head(store, "a/0", 1) == (b"x", 1),
-        lambda: exists(store, "a/0"),
+        lambda: store.head("a/0", 1) == (b"x", 1),
+        lambda: store.exists("a/0"),
         lambda: store.set("a/0", b"x") is None,  # type: ignore[func-returns-value]
         lambda: store.delete(["a/2"]) is None,  # type: ignore[func-returns-value]
     ):

@@ -31,7 +31,7 @@ from xarray_n5 import (
 )
 from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, Retries, delete_tree, get_many, head, is_folder, list_info
+from xarray_n5.stores import FsspecStore, Retries
 from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores.redaction import redact, redact_urls
 
@@ -64,12 +64,12 @@ def server(stored: dict[str, bytes]) -> Iterator[Server]:
 
 LOOKS: dict[str, Callable[[Any], Any]] = {
     "exists": lambda array: array.chunk_exists((0, 0)),
-    "peek": lambda array: head(io_of(array).container.store, "a/0/0", 4),
-    "survey": lambda array: list(list_info(io_of(array).container.store, "a")),
+    "peek": lambda array: io_of(array).container.store.head("a/0/0", 4),
+    "survey": lambda array: list(io_of(array).container.store.list_info("a")),
     "stored_chunks": lambda array: list(stored_chunks(array)),
     "chunk_map": lambda array: chunk_map(io_of(array).container.store, "a"),
     "verify": lambda array: verify(io_of(array).container.store, "a", deep=False),
-    "is_folder": lambda array: is_folder(io_of(array).container.store, "a"),
+    "is_folder": lambda array: io_of(array).container.store.is_folder("a"),
     "list": lambda array: io_of(array).container.store.list("a"),
     "read": lambda array: array[...],
 }
@@ -117,7 +117,7 @@ def test_causes_that_are_no_answers_are_not_missing() -> None:
 def test_a_folder_that_cannot_be_listed_is_not_empty(stored: dict[str, bytes]) -> None:
     fs = Far({f"b/x.n5/{key}": data for key, data in stored.items()})
     store = FsspecStore(fs, "b/x.n5", retries=NEVER)
-    before = {found.key for found in list_info(store, "")}
+    before = {found.key for found in store.list_info("")}
     assert before == set(stored)
 
     def fails(verb: str, path: str) -> None:
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_listed_is_not_empty(stored: dict[str, bytes]) -
 
     fs.fails = fails
     with pytest.raises(RefusedError):
-        list(list_info(store, ""))
+        list(store.list_info(""))
 
 
 # To other processes
@@ -165,7 +165,7 @@ def test_an_error_of_a_write_carries_nothing_either() -> None:
         lambda: array.__setitem__(..., 1),
         lambda: store.set("a/0/2", b"x"),
         lambda: store.delete(["a/0/1", "a/0/2"]),
-        lambda: delete_tree(store, "a", "a/0/2"),
+        lambda: store.delete_tree("a", "a/0/2"),
     ]
     for change in changes:
         with pytest.raises(RefusedError) as raised:
@@ -234,7 +234,7 @@ def test_a_password_with_an_at_sign_is_not_shown(server: Server) -> None:
 def test_a_token_without_a_name_is_not_shown(mark: str, server: Server) -> None:
     store = open_store(f"{server.url}{mark}{SECRET}")
     server.plan = Plan(always={"a/0/2": 403, "/a": 403})
-    for look in (lambda: store.get("a/0/2"), lambda: is_folder(store, "a")):
+    for look in (lambda: store.get("a/0/2"), lambda: store.is_folder("a")):
         with pytest.raises(RefusedError) as raised:
             look()
         assert SECRET not in "".join(traceback.format_exception(raised.value))
@@ -286,7 +286,7 @@ def test_a_read_in_the_filesystems_own_loop_is_refused_and_does_not_hang(server:
 def test_a_filesystem_without_a_loop_says_so(stored: dict[str, bytes]) -> None:
     fs = Far({f"b/x.n5/{key}": data for key, data in stored.items()}, asynchronous=True)
     with pytest.raises(NotImplementedError, match="asynchronous=True"):
-        get_many(FsspecStore(fs, "b/x.n5"), ["a/0/0", "a/0/1"])
+        FsspecStore(fs, "b/x.n5").get_many(["a/0/0", "a/0/1"])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked here")

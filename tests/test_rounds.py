@@ -13,7 +13,7 @@ from tests.killing import begin
 from tests.remote import Far
 from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
 from xarray_n5.arrays.access import stored_chunks
-from xarray_n5.stores import FsspecStore, Retries, delete_tree
+from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_bytes_under_way_are_bounded_when_they_are_put() -> None:
 REMOVALS: dict[str, Callable[[FsspecStore], Any]] = {
     "resize": lambda store: open_array(store, "a", mode="r+").resize((1, 4, 4)),
     "replace": lambda store: create_array(store, "a", shape=(4,), dtype="u1", mode="w"),
-    "tree": lambda store: delete_tree(store, "a", "a/attributes.json"),
+    "tree": lambda store: store.delete_tree("a", "a/attributes.json"),
     "keys": lambda store: store.delete([f"a/0/0/{number}" for number in range(200)]),
 }
 

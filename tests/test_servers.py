@@ -25,7 +25,6 @@ from tests.servers import KEY, SECRET, SERVERS, Bucket
 from xarray_n5 import Array, from_n5, open_array, open_group, to_n5, verify
 from xarray_n5.arrays.access import chunk_key
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import delete_tree, etag, exists, get_many, head, is_folder, list_info, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +180,7 @@ def test_replacing_replaces_every_object_and_keeps_the_bucket(bucket: Bucket) ->
     assert len(whole.keys()) == 9
     to_n5(NUMBERS[:9, 0, 0], place, "", options, chunks=5, mode="w")
     assert set(whole.keys()) == {"0", "1", "attributes.json"}
-    delete_tree(open_store(place, options), "", "attributes.json")
+    open_store(place, options).delete_tree("", "attributes.json")
     assert not whole.keys()
     if bucket.client is not None:
         return  # obstore cannot say what a bucket itself is
@@ -218,22 +217,22 @@ def test_what_another_client_writes_is_seen(bucket: Bucket) -> None:
     root = f"{bucket.name}/shared"
     store.set("a/0", b"old")
     assert store.list("a") == ((), ("0",))
-    assert [each.key for each in list_info(store, "")] == ["a/0"]
-    before = etag(store, "a/0")
+    assert [each.key for each in store.list_info("")] == ["a/0"]
+    before = store.etag("a/0")
     other.pipe_file(f"{root}/a/0", b"newer")
     other.pipe_file(f"{root}/a/1", b"x")
     other.pipe_file(f"{root}/b/c/2", b"x")
-    assert head(store, "a/0", 9) == (b"newer", 5)
-    assert etag(store, "a/0") != before
-    assert exists(store, "a/1")
-    assert is_folder(store, "b")
+    assert store.head("a/0", 9) == (b"newer", 5)
+    assert store.etag("a/0") != before
+    assert store.exists("a/1")
+    assert store.is_folder("b")
     assert store.list("a") == ((), ("0", "1"))
-    assert sorted(walk(store, "")) == ["a/0", "a/1", "b/c/2"]
+    assert sorted(store.walk("")) == ["a/0", "a/1", "b/c/2"]
     for key in ("a/0", "b/c/2"):
         other.rm_file(f"{root}/{key}")
-    assert not exists(store, "a/0")
-    assert not is_folder(store, "b/c") or bucket.files is not None
-    assert sorted(walk(store, "")) == ["a/1"]
+    assert not store.exists("a/0")
+    assert not store.is_folder("b/c") or bucket.files is not None
+    assert sorted(store.walk("")) == ["a/1"]
 
 
 # TensorStore's own client
@@ -278,7 +277,7 @@ def test_a_chunk_is_read_in_one_request(s3: Bucket) -> None:
     store.set("a/0", b"x")
     before = len((s3.requests or str)().splitlines())
     assert store.get("a/0") == b"x"
-    assert get_many(store, ["a/0", "a/1"]) == [b"x", None]
+    assert store.get_many(["a/0", "a/1"]) == [b"x", None]
     asked = (s3.requests or str)().splitlines()[before:]
     assert len(asked) == 3
 

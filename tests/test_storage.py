@@ -22,22 +22,13 @@ from xarray_n5.stores import (
     FsspecStore,
     LocalStore,
     MemoryStore,
-    delete_tree,
-    etag,
-    exists,
-    get_many,
-    head,
-    is_folder,
-    list_info,
-    walk,
-    with_fsync,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 
 @pytest.fixture(params=[*STORES, *SERVERS])
@@ -51,9 +42,9 @@ def store(
 
 def test_a_missing_key_is_none(store: Store) -> None:
     assert store.get("a/b") is None
-    assert get_many(store, ["a", "b/c", "d"]) == [None, None, None]
-    assert not exists(store, "a")
-    assert etag(store, "a") is None
+    assert store.get_many(["a", "b/c", "d"]) == [None, None, None]
+    assert not store.exists("a")
+    assert store.etag("a") is None
 
 
 @pytest.mark.parametrize(
@@ -62,33 +53,33 @@ def test_a_missing_key_is_none(store: Store) -> None:
 def test_what_was_set_is_got(store: Store, data: Any) -> None:
     store.set("deep/er/key", data)
     assert store.get("deep/er/key") == bytes(data)
-    assert exists(store, "deep/er/key")
+    assert store.exists("deep/er/key")
 
 
 def test_peeking_reads_the_beginning_alone(store: Store) -> None:
     store.set("a/key", b"0123456789")
     store.set("a/empty", b"")
-    assert head(store, "a/key", 4) == (b"0123", 10)
-    assert head(store, "a/key", 40) == (b"0123456789", 10)
-    assert head(store, "a/empty", 4) == (b"", 0)
-    assert head(store, "a/none", 4) is None
-    assert head(store, "a", 4) is None
+    assert store.head("a/key", 4) == (b"0123", 10)
+    assert store.head("a/key", 40) == (b"0123456789", 10)
+    assert store.head("a/empty", 4) == (b"", 0)
+    assert store.head("a/none", 4) is None
+    assert store.head("a", 4) is None
 
 
 def test_a_survey_tells_sizes_and_times(store: Store) -> None:
     before = time.time() - 10
     store.set("a/b/1", b"xyz")
     store.set("a/0", b"")
-    found = {each.key: each for each in list_info(store, "a")}
+    found = {each.key: each for each in store.list_info("a")}
     assert {key: each.size for key, each in found.items()} == {"b/1": 3, "0": 0}
     assert all(each.time is None or before < each.time < before + 60 for each in found.values())
-    assert list(list_info(store, "nothing")) == []
+    assert list(store.list_info("nothing")) == []
 
 
 def test_a_durable_store_is_the_same_place(store: Store) -> None:
-    with_fsync(store).set("a/b", b"x")
+    store.with_fsync().set("a/b", b"x")
     assert store.get("a/b") == b"x"
-    assert with_fsync(store).identity("a") == store.identity("a")
+    assert store.with_fsync().identity("a") == store.identity("a")
 
 
 def test_an_empty_value_is_not_a_missing_one(store: Store) -> None:
@@ -103,17 +94,17 @@ def test_a_key_below_a_file_is_missing(store: Store) -> None:
 
 def test_setting_again_replaces_and_changes_the_stamp(store: Store) -> None:
     store.set("key", b"first, and longer")
-    before = etag(store, "key")
+    before = store.etag("key")
     store.set("key", b"second")
     assert store.get("key") == b"second"
-    assert etag(store, "key") != before
+    assert store.etag("key") != before
 
 
 def test_many_keys_come_in_their_order(store: Store) -> None:
     for number in range(5):
         store.set(f"d/{number}", b"%d" % number)
     keys = ["d/3", "d/9", "d/0", "d/3"]
-    assert get_many(store, keys) == [b"3", None, b"0", b"3"]
+    assert store.get_many(keys) == [b"3", None, b"0", b"3"]
 
 
 def test_listing_tells_directories_from_files(store: Store) -> None:
@@ -127,9 +118,9 @@ def test_listing_tells_directories_from_files(store: Store) -> None:
 def test_walking_yields_every_key_below_relative_to_the_prefix(store: Store) -> None:
     for key in ("a/0", "a/b/1", "a/b/2", "ab/3", "c"):
         store.set(key, b"x")
-    assert sorted(walk(store, "a")) == ["0", "b/1", "b/2"]
-    assert sorted(walk(store, "")) == ["a/0", "a/b/1", "a/b/2", "ab/3", "c"]
-    assert list(walk(store, "nothing")) == []
+    assert sorted(store.walk("a")) == ["0", "b/1", "b/2"]
+    assert sorted(store.walk("")) == ["a/0", "a/b/1", "a/b/2", "ab/3", "c"]
+    assert list(store.walk("nothing")) == []
 
 
 def test_deleting_removes_what_is_there_and_passes_over_the_rest(store: Store) -> None:
@@ -142,9 +133,9 @@ def test_deleting_removes_what_is_there_and_passes_over_the_rest(store: Store) -
 def test_deleting_a_tree_leaves_its_neighbours(store: Store) -> None:
     for key in ("a/0", "a/b/1", "ab/2"):
         store.set(key, b"x")
-    delete_tree(store, "a", "b/1")
-    delete_tree(store, "nothing", "x")
-    assert list(walk(store, "")) == ["ab/2"]
+    store.delete_tree("a", "b/1")
+    store.delete_tree("nothing", "x")
+    assert list(store.walk("")) == ["ab/2"]
 
 
 def test_a_listing_shows_what_another_client_wrote(store: Store) -> None:
@@ -167,11 +158,11 @@ def unpickled(store: Store) -> Store:
 def test_a_directory_is_no_key(store: Store) -> None:
     store.set("a/b", b"x")
     assert store.get("a") is None
-    assert get_many(store, ["a", "a/b"]) == [None, b"x"]
-    assert not exists(store, "a")
-    assert is_folder(store, "a")
-    assert not is_folder(store, "a/b")
-    assert not is_folder(store, "c")
+    assert store.get_many(["a", "a/b"]) == [None, b"x"]
+    assert not store.exists("a")
+    assert store.is_folder("a")
+    assert not store.is_folder("a/b")
+    assert not store.is_folder("c")
 
 
 def test_deleting_no_more_than_a_key(store: Store, request: pytest.FixtureRequest) -> None:
@@ -185,11 +176,11 @@ def test_deleting_no_more_than_a_key(store: Store, request: pytest.FixtureReques
 def test_names_are_names_and_no_patterns(store: Store) -> None:
     for name in ("a*", "ab", "a[1]", "a1", "a?"):
         store.set(f"{name}/key", name.encode())
-    assert get_many(store, ["a*/key", "a[1]/key", "a?/key"]) == [b"a*", b"a[1]", b"a?"]
-    delete_tree(store, "a*", "key")
-    delete_tree(store, "a[1]", "key")
+    assert store.get_many(["a*/key", "a[1]/key", "a?/key"]) == [b"a*", b"a[1]", b"a?"]
+    store.delete_tree("a*", "key")
+    store.delete_tree("a[1]", "key")
     store.delete(["a?/key"])
-    assert sorted(walk(store, "")) == ["a1/key", "ab/key"]
+    assert sorted(store.walk("")) == ["a1/key", "ab/key"]
 
 
 def test_readers_see_the_old_value_or_the_new_one(
@@ -302,7 +293,7 @@ def test_a_refused_request_is_no_missing_key() -> None:
     with pytest.raises(PermissionError):
         store.get("key")
     with pytest.raises(PermissionError):
-        get_many(store, ["key", "other"])
+        store.get_many(["key", "other"])
     with pytest.raises(PermissionError):
         open_array((Refusing(), "/x"))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 CLAIM = {"dataType": "uint16", "blockSize": [4, 4, 4], "dimensions": [8, 8, 4]}
 CLAIM |= {"compression": {"type": "gzip", "useZlib": False, "level": 1}}  # type: ignore[dict-item]

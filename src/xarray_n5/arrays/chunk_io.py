@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 
 _Prove: TypeAlias = "Callable[[], None] | None"

@@ -8,13 +8,12 @@ from xarray_n5.arrays.marker import find_markers, revoke
 from xarray_n5.arrays.marker_json import REPAIRED
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
-from xarray_n5.stores import delete_tree, exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
     Box = tuple[range, ...]
 
@@ -32,8 +31,8 @@ def prepare(
     """
     folder = join(path, DIGESTS)
     if any(store.list(folder)):
-        delete_tree(store, folder, "all.npz")
-    if exists(store, join(path, UNFINISHED)):
+        store.delete_tree(folder, "all.npz")
+    if store.exists(join(path, UNFINISHED)):
         forget(*find_markers(store, path), tuple(box()), chunks)
 
 

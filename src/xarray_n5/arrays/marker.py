@@ -28,12 +28,11 @@ from xarray_n5.arrays.marker_json import (
 )
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
-from xarray_n5.stores import clear_folder, concurrency, delete_tree, exists, get_many, head, is_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xarray_n5.stores.protocol import Listing, Store
+    from xarray_n5.stores.base import Listing, Store
 
 __all__ = ["REPAIRED", "WriteMarker", "find_markers", "revoke", "unfinished_writes"]
 
@@ -114,15 +113,15 @@ class WriteMarker:
         """Turn a write that has begun into a planned one."""
         self.plan(facts)
         self._remove_hint()
-        delete_tree(self.store, self.folder, _MARK)
+        self.store.delete_tree(self.folder, _MARK)
 
     def done(self, facts: Mapping[str, Any]) -> None:
         """Record in the marker that nothing is left to be written."""
         self._leave(self.folder, {**facts, "done": True})
 
     def _leave(self, folder: str, facts: Mapping[str, Any]) -> None:
-        if is_link(self.store, folder):
-            clear_folder(self.store, folder)
+        if self.store.is_link(folder):
+            self.store.clear_folder(folder)
         own = {"attempt": self.attempt, "run": self.run}
         self.store.set(join(folder, _MARK), json.dumps(own | {**facts, **own}).encode())
 
@@ -137,19 +136,19 @@ class WriteMarker:
         return self._read(self._plan)
 
     def _read(self, folder: str) -> dict[str, Any] | None:
-        document = None if is_link(self.store, folder) else self._head(folder, LARGEST + 1)
+        document = None if self.store.is_link(folder) else self._head(folder, LARGEST + 1)
         return None if document is None else parse_mark(document, self.path)
 
     def _head(self, folder: str, count: int) -> bytes | None:
         """Return the marker in a folder, or `count` bytes of it where that is cheaper."""
         key = join(folder, _MARK)
-        if concurrency(self.store) > 1:
+        if self.store.concurrency > 1:
             return self.store.get(key)
-        found = head(self.store, key, count)
+        found = self.store.head(key, count)
         return None if found is None else found[0]
 
     def _has(self, folder: str) -> bool:
-        return not is_link(self.store, folder) and exists(self.store, join(folder, _MARK))
+        return not self.store.is_link(folder) and self.store.exists(join(folder, _MARK))
 
     def new_attempt(self, facts: Mapping[str, Any]) -> WriteMarker:
         """Return a new attempt at the write with these `facts`, whose records it keeps.
@@ -228,7 +227,7 @@ class WriteMarker:
         keys = [join(self.folder, name) for name in files if name.startswith(f"{self.run}-")]
         for start in range(0, len(keys), 1000):
             some = keys[start : start + 1000]
-            for key, record in zip(some, get_many(self.store, some), strict=True):
+            for key, record in zip(some, self.store.get_many(some), strict=True):
                 if record is not None:
                     yield key, record
 
@@ -236,8 +235,8 @@ class WriteMarker:
 
     def end(self, *, records: bool = True) -> None:
         """Remove the records of tasks, if there may be `records`, and the marker last of all."""
-        if is_link(self.store, self.folder):
-            clear_folder(self.store, self.folder)
+        if self.store.is_link(self.folder):
+            self.store.clear_folder(self.folder)
             return
         files = self.store.list(self.folder)[1] if records else ()
         notes = [join(self.folder, name) for name in files if name != _MARK]
@@ -262,7 +261,7 @@ class WriteMarker:
     def _remove(self, folder: str) -> None:
         """Remove a marker, and its folder where that stays without."""
         self.store.delete([join(folder, _MARK)])
-        clear_folder(self.store, folder)
+        self.store.clear_folder(folder)
 
 
 def unfinished_writes(store: Store, path: str) -> list[WriteMarker]:
@@ -304,11 +303,11 @@ def find_markers(
 
 def _tidy(store: Store, folder: str) -> None:
     """Remove the rest of a write without a marker, but for files that are still being written."""
-    if not is_link(store, folder):
+    if not store.is_link(folder):
         _, files = store.list(folder)
         if records := [join(folder, name) for name in files if is_record(name)]:
             store.delete(records)
-    clear_folder(store, folder)
+    store.clear_folder(folder)
 
 
 def revoke(marker: WriteMarker) -> None:

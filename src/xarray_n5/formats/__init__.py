@@ -7,7 +7,7 @@ the bytes is none of its business.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.format import Hdf5
@@ -31,6 +31,7 @@ __all__ = [
     "Zarr2",
     "get_format",
     "is_container_name",
+    "keyed_formats",
 ]
 
 
@@ -55,6 +56,11 @@ def get_format(name: str | None) -> Format:
         raise MetadataError(
             f"unknown format {name!r}; known are {', '.join(FORMATS)}{near(name, FORMATS)}"
         ) from None
+
+
+def keyed_formats() -> list[KeyedFormat]:
+    """Return the formats that stores can hold, the usual one first."""
+    return [cast("KeyedFormat", form) for form in FORMATS.values() if form.documents]
 
 
 TITLES = {

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.paths import join
-from xarray_n5.stores import exclusive, get_many, list_many
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 KEY = ".zmetadata"
 
@@ -44,7 +43,7 @@ def renew(store: Store, path: str, names: Collection[str] | None) -> None:
         return
     parts = path.split("/") if path else []
     above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-    found = get_many(store, [join(group, KEY) for group in above])
+    found = store.get_many([join(group, KEY) for group in above])
     for group, document in zip(above, found, strict=True):
         if document is not None:
             _renew(store, group, path.removeprefix(group).lstrip("/"), names)
@@ -53,7 +52,7 @@ def renew(store: Store, path: str, names: Collection[str] | None) -> None:
 def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) -> None:
     key = join(group, KEY)
     for _ in range(_TRIES):
-        with exclusive(store, group) as alone:
+        with store.exclusive(group) as alone:
             document = store.get(key)
             if document is None:
                 return
@@ -69,7 +68,7 @@ def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) 
                 if names is None
                 else [join(inner, name) for name in names]
             )
-            stored = get_many(store, [join(group, name) for name in changed])
+            stored = store.get_many([join(group, name) for name in changed])
             after = {name: known[name] for name in known if name not in set(changed)}
             after |= parsed(dict(zip(changed, stored, strict=True)))
             if json.dumps(known, sort_keys=True) == json.dumps(after, sort_keys=True):
@@ -96,12 +95,12 @@ def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
 
 def consolidate(store: Store, path: str) -> None:
     """Write the consolidated metadata of a Zarr group: all documents of it and below it."""
-    with exclusive(store, path):
+    with store.exclusive(path):
         found: dict[str, Any] = {}
         level = [path]
         while level:
             keys = [join(node, name) for node in level for name in sorted(DOCUMENTS)]
-            stored = dict(zip(keys, get_many(store, keys), strict=True))
+            stored = dict(zip(keys, store.get_many(keys), strict=True))
             found |= parsed({key.removeprefix(path).lstrip("/"): d for key, d in stored.items()})
             level = _inside(store, [node for node in level if not stored[join(node, ".zarray")]])
         store.set(join(path, KEY), dump(dict(sorted(found.items()))))
@@ -109,7 +108,7 @@ def consolidate(store: Store, path: str) -> None:
 
 def _inside(store: Store, groups: Sequence[str]) -> list[str]:
     """Return the paths of what may be nodes in groups."""
-    listings = list_many(store, groups) if groups else ()
+    listings = store.list_many(groups) if groups else ()
     return [
         join(group, name)
         for group, (folders, _) in zip(groups, listings, strict=True)

@@ -8,8 +8,8 @@ from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.hdf5.links import FOLLOW
 from xarray_n5.formats.hdf5.signature import SUFFIXES
 from xarray_n5.model.paths import join
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, name_of, uncached
-from xarray_n5.stores.protocol import Opener, Store
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores.base import Opener, Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,20 +83,15 @@ def locate(
         return file, path
     store = found = open_store(url, storage_options)
     inner: list[str] = []
-    while not name_of(found).endswith(SUFFIX):
+    while not found.name.endswith(SUFFIX):
         if (
-            name_of(found).endswith(SUFFIXES)
+            found.name.endswith(SUFFIXES)
             and (file := Hdf5Container.at(found.url, options)) is not None
         ):
             return file, join(*inner, path)
         up = found.parent()
         if up is None:
             return store, path
-        inner.insert(0, name_of(found))
+        inner.insert(0, found.name)
         found = up
     return found, join(*inner, path)
-
-
-def formats_of(store: Store) -> tuple[str, ...]:
-    """Return the names of the formats that a store can hold, the usual one first."""
-    return getattr(uncached(store), "formats", ("n5", "zarr2"))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.formats.consolidated import DOCUMENTS, renew
 from xarray_n5.model.paths import UNFINISHED, join, meant_by
-from xarray_n5.stores import CachedStore, concurrency, delete_tree, exclusive, fresh, get_many
+from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 _TRIES = 8
 """How often documents are changed where somebody else changes them at the same time."""
@@ -33,7 +33,7 @@ def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
 def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
     """Return the documents of each node, fetched in one batch."""
     keys = [join(path, name) for path in paths for name in form.documents]
-    found = iter([store.get(keys[0])] if len(keys) == 1 else get_many(store, keys) if keys else ())
+    found = iter([store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ())
     several: list[Documents] = []
     for _ in paths:
         own = {name: next(found) for name in form.documents}
@@ -43,16 +43,16 @@ def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> 
 
 def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> None:
     """Read documents of nodes, and hints at unfinished writes, into a cache: one batch."""
-    if isinstance(store, CachedStore) and concurrency(store) > 1:
+    if isinstance(store, CachedStore) and store.concurrency > 1:
         with suppress(OSError, UnsafePathError):  # what cannot be read together is read apart
             names = (*form.documents, UNFINISHED)
-            get_many(store, [join(path, name) for path in paths for name in names])
+            store.get_many([join(path, name) for path in paths for name in names])
 
 
 def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
     """Write a node's documents, what makes it one last; remove those that it no longer has."""
     stale = sorted(before.keys() - after.keys())
-    with exclusive(store, path):
+    with store.exclusive(path):
         _write(store, path, after)
         if stale:
             store.delete([join(path, name) for name in stale])
@@ -68,8 +68,8 @@ def change_documents(
     locks, it is called again until nothing changes any more: another change may have come between.
     """
     for _ in range(_TRIES):
-        with exclusive(store, path) as alone:
-            before = get_documents(fresh(store), path, form)
+        with store.exclusive(path) as alone:
+            before = get_documents(store.fresh(), path, form)
             written = change(before)
             changed = {name: data for name, data in written.items() if before.get(name) != data}
             _write(store, path, changed)
@@ -85,7 +85,7 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and all below it, its first document before all else."""
-    delete_tree(store, path, form.documents[0])
+    store.delete_tree(path, form.documents[0])
     if DOCUMENTS.issuperset(form.documents):
         renew(store, path, None)
 
@@ -104,4 +104,4 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
             store.delete(left)
         for name in folders:
             if meant_by(name) is not None:
-                delete_tree(store, join(folder, name), next(iter(documents)))
+                store.delete_tree(join(folder, name), next(iter(documents)))

@@ -8,7 +8,6 @@ from functools import partial
 from itertools import tee
 from typing import TYPE_CHECKING, Self
 
-from xarray_n5 import stores
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import consolidated, structure
 from xarray_n5.formats.documents import (
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import Attributes, Metadata
-    from xarray_n5.stores.protocol import ObjectInfo, Store
+    from xarray_n5.stores.base import ObjectInfo, Store
 
 _FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
 """Files that make a directory a node of one format or another."""
@@ -57,12 +56,12 @@ class KeyedContainer:
     @property
     def name(self) -> str:
         """The name of the container's directory."""
-        return stores.name_of(self.store)
+        return self.store.name
 
     @property
     def batch(self) -> int:
         """How many keys are worth requesting at once."""
-        return stores.concurrency(self.store)
+        return self.store.concurrency
 
     @property
     def lists_x_first(self) -> bool:
@@ -84,7 +83,7 @@ class KeyedContainer:
 
     def etag(self, path: str) -> object:
         """Return the etag of a node's first document."""
-        return stores.etag(self.store, join(path, self.format.documents[0]))
+        return self.store.etag(join(path, self.format.documents[0]))
 
     # The same container, otherwise
 
@@ -95,15 +94,15 @@ class KeyedContainer:
 
     def fresh(self) -> Self:
         """Return the container without caches."""
-        return replace(self, store=stores.fresh(self.store))
+        return replace(self, store=self.store.fresh())
 
     def uncached(self) -> Self:
         """Return the container without what :meth:`cached` keeps."""
-        return replace(self, store=stores.uncached(self.store))
+        return replace(self, store=self.store.uncached())
 
     def with_fsync(self) -> Self:
         """Return the container whose writes have reached the disk when they return."""
-        return replace(self, store=stores.with_fsync(self.store))
+        return replace(self, store=self.store.with_fsync())
 
     def parent(self) -> Self | None:
         """Return the directory around as a container."""
@@ -136,7 +135,7 @@ class KeyedContainer:
     def exists(self, node: Node) -> bool:
         """Return whether there is a node; one without documents is a directory."""
         store, path = self.store, node.path
-        return node.described or any(store.list(path)) or stores.is_folder(store, path)
+        return node.described or any(store.list(path)) or store.is_folder(path)
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the names of possible nodes in a group, by a listing, which is never out of date.
@@ -165,7 +164,7 @@ class KeyedContainer:
             folders, files = self.store.list(path)
             names = ((n, n in _FOREIGN or not n.startswith(".")) for n in (*folders, *files))
             return next((name for name, stays in names if stays and name not in own), None)
-        for key in stores.walk(self.store, path):
+        for key in self.store.walk(path):
             chunk = any(self.format.chunk_index(array, key) is not None for array in arrays)
             if not (chunk or is_left(key) or is_own(key) or key in own):
                 return key
@@ -175,7 +174,7 @@ class KeyedContainer:
         """Return the first path that is a node of another format, and the file that makes it so."""
         names = sorted(_FOREIGN - self.documents)
         keys = [(path, name) for path in paths for name in names]
-        found = stores.get_many(self.store, [join(*key) for key in keys]) if keys else ()
+        found = self.store.get_many([join(*key) for key in keys]) if keys else ()
         return next((k for k, each in zip(keys, found, strict=True) if each is not None), None)
 
     def prefetch(self, path: str) -> None:
@@ -266,32 +265,32 @@ class KeyedContainer:
 
     def walk(self, path: str) -> Iterator[str]:
         """Iterate over all keys below a node, relative to it."""
-        return stores.walk(self.store, path)
+        return self.store.walk(path)
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
         """Return a chunk's bytes, or None where it is not stored."""
-        store = stores.with_limit(self.store, metadata.most_stored)
+        store = self.store.with_limit(metadata.most_stored)
         return store.get(self.chunk_key(path, metadata, index))
 
     def get_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
     ) -> Iterator[tuple[Index, bytes | None]]:
         """Iterate over chunks and their bytes; at most `ahead` are requested at once."""
-        store, (indices, keyed) = stores.with_limit(self.store, metadata.most_stored), tee(indices)
+        store, (indices, keyed) = self.store.with_limit(metadata.most_stored), tee(indices)
         keys = (self.chunk_key(path, metadata, index) for index in keyed)
-        fetched = stores.fetch(store, keys, ahead)
+        fetched = store.fetch(keys, ahead)
         return ((index, data) for index, (_, data) in zip(indices, fetched, strict=True))
 
     def head_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], count: int
     ) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
-        store = stores.with_limit(self.store, metadata.most_stored)
-        return stores.head_many(store, (self.chunk_key(path, metadata, i) for i in indices), count)
+        store = self.store.with_limit(metadata.most_stored)
+        return store.head_many((self.chunk_key(path, metadata, i) for i in indices), count)
 
     def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
         """Return whether a chunk is stored."""
-        return stores.exists(self.store, self.chunk_key(path, metadata, index))
+        return self.store.exists(self.chunk_key(path, metadata, index))
 
     def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
         """Store a chunk, whole or not at all."""
@@ -306,7 +305,7 @@ class KeyedContainer:
     ) -> Iterator[None]:
         """Store chunks in turn, or remove those without bytes; at most `ahead` at once."""
         keyed = ((self.chunk_key(path, metadata, index), data) for index, data in items)
-        return (None for _ in stores.set_many(self.store, keyed, ahead))
+        return (None for _ in self.store.set_many(keyed, ahead))
 
     def delete_chunks(self, path: str, metadata: ArrayMetadata, indices: Iterable[Index]) -> None:
         """Remove chunks; those that are not stored are ignored."""
@@ -314,14 +313,14 @@ class KeyedContainer:
 
     def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
         """Iterate over the stored chunks, even those beyond the array's ends."""
-        found = (self.format.chunk_index(metadata, key) for key in stores.walk(self.store, path))
+        found = (self.format.chunk_index(metadata, key) for key in self.store.walk(path))
         return (index for index in found if index is not None)
 
     def list_chunk_info(
         self, path: str, metadata: ArrayMetadata
     ) -> Iterator[tuple[Index, ObjectInfo]]:
         """Iterate over the stored chunks with their sizes and times."""
-        for info in stores.list_info(self.store, path):
+        for info in self.store.list_info(path):
             index = self.format.chunk_index(metadata, info.key)
             if index is not None:
                 yield index, info

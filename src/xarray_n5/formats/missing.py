@@ -8,13 +8,12 @@ from xarray_n5.dialects.bdv import container_of
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.stores import exists, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.formats.protocol import KeyedFormat, Kind, Node
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 _ZARR = (".zarray", ".zgroup")
 
@@ -34,7 +33,7 @@ def not_found(store: Store, form: KeyedFormat, node: Node, kind: Kind) -> NodeNo
 def _hint(store: Store, form: KeyedFormat, path: str) -> str:
     """Return what there is instead of a node, or nothing where that is unknown."""
     try:
-        if exists(store, path) or exists(store, ""):
+        if store.exists(path) or store.exists(""):
             return _file(store)
         while True:
             folders, files = store.list(path)
@@ -61,6 +60,6 @@ def list_names(path: str, names: Sequence[str], described: bool) -> str:
 
 def _file(store: Store) -> str:
     """Return the kind of a file that is not a container."""
-    if name_of(store).endswith(".xml") and (named := container_of(store.get("") or b"")):
+    if store.name.endswith(".xml") and (named := container_of(store.get("") or b"")):
         return f"that is XML of BigDataViewer: open the container that it is about, {named!r}"
     return "it is a file, and no HDF5 on a local disk"

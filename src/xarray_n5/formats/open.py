@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import FORMATS, N5, Hdf5, Zarr2, get_format
-from xarray_n5.formats.containers import formats_of, locate
+from xarray_n5.formats import N5, Hdf5, Zarr2, get_format, keyed_formats
+from xarray_n5.formats.containers import locate
 from xarray_n5.formats.documents import get_documents, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
@@ -15,13 +15,13 @@ from xarray_n5.formats.structure import described, settle
 from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
-from xarray_n5.stores import CachedStore, concurrency, exists, fresh, get_many, name_of
+from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xarray_n5.formats.protocol import Container, Documents, KeyedFormat, Node
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 CONTAINERS = (KeyedContainer, Hdf5Container)
 """The kinds of containers."""
@@ -54,7 +54,7 @@ def open_container(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return found, path
-    store = CachedStore(fresh(found)) if cached else fresh(found)
+    store = CachedStore(found.fresh()) if cached else found.fresh()
     return KeyedContainer(store, format_to_write(store, format)), path
 
 
@@ -87,7 +87,7 @@ def find_node(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return find_node(found, path, writable=writable)
-    store = fresh(found) if writable else CachedStore(found) if cached else found
+    store = found.fresh() if writable else CachedStore(found) if cached else found
     ahead = _look_ahead(store, path, format)
     form, documents = _find_documents(ahead, path, format)
     if path:
@@ -118,11 +118,12 @@ def _locate(
         inner = join(inner, form.normalize_path(path))
     else:
         found, inner = locate(url, get_format(name).normalize_path(path), storage_options)
-    held = (found.format.name,) if isinstance(found, Hdf5Container) else formats_of(found)
-    if name is not None and get_format(name).name not in held:
+    held = [found.format] if isinstance(found, Hdf5Container) else keyed_formats()
+    if name is not None and get_format(name) not in held:
+        known = " or ".join(each.name for each in held)
         raise MetadataError(
-            f"{found.url} can hold {' or '.join(held)}, not {name}: HDF5 is one file, named *.h5; "
-            "the others are directories"
+            f"{found.url} can hold {known}, not {name}: HDF5 is one file, named *.h5; the others "
+            "are directories"
         )
     return found, inner
 
@@ -145,7 +146,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     form, new = _format_found(store)
     if not new:
         return form
-    if (ending := _ending(name_of(store), _NO_NAMES)) and not any(store.list("")):
+    if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
         raise MetadataError(
             f"{store.url}: {ending} files are not written, and a directory should not be called "
             "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
@@ -155,7 +156,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
 
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
-    candidates = [_keyed(each) for each in ([name] if name else formats_of(store))]
+    candidates = [_keyed(name)] if name else keyed_formats()
     for form in candidates:
         documents = get_documents(store, path, form)
         if documents:
@@ -163,9 +164,9 @@ def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFor
     return (candidates[0] if name or not path else format_of(store)), {}
 
 
-def _keyed(name: str) -> KeyedFormat:
+def _keyed(name: str | None) -> KeyedFormat:
     """Return a format that stores hold."""
-    return cast("KeyedFormat", FORMATS[name])
+    return cast("KeyedFormat", get_format(name))
 
 
 def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
@@ -176,18 +177,18 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
         return _format_named(store), False  # who may not read the root may read what is below
     if documents:
         return form, False
-    if name_of(store).endswith(Hdf5.suffixes):
+    if store.name.endswith(Hdf5.suffixes):
         _check_no_file(store)
     return _format_named(store), True
 
 
 def _format_named(store: Store) -> KeyedFormat:
     """Return the format that the innermost name states, of the root or a directory around it."""
-    forms = [_keyed(name) for name in formats_of(store)]
+    forms = keyed_formats()
     named = {suffix: form for form in forms for suffix in form.suffixes}
     above: Store | None = store
     while above is not None:
-        if ending := _ending(name_of(above), named):
+        if ending := _ending(above.name, named):
             return named[ending]
         above = above.parent()
     return forms[0]
@@ -197,10 +198,10 @@ def _is_n5(store: Store) -> bool:
     """Return whether a container that is called Zarr holds N5, or is in an N5 container."""
     folders, _ = store.list("")  # TensorStore leaves roots without documents
     above: Store | None = store
-    while above is not None and not _ending(name_of(above), (*N5.suffixes, *Zarr2.suffixes)):
+    while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
         above = above.parent()
     documents = [join(each, N5.documents[0]) for each in folders]
-    return any(get_many(store, documents)) or bool(above and above.get(N5.documents[0]))
+    return any(store.get_many(documents)) or bool(above and above.get(N5.documents[0]))
 
 
 def _ending(name: str, endings: Iterable[str]) -> str:
@@ -209,7 +210,7 @@ def _ending(name: str, endings: Iterable[str]) -> str:
 
 def _check_no_file(store: Store) -> None:
     """Raise where a container that is called like an HDF5 file would be something else."""
-    if exists(store, ""):
+    if store.exists(""):
         raise MetadataError(f"{store.url} is a file, and no HDF5: choose another place")
     if not any(store.list("")):
         raise MetadataError(
@@ -220,8 +221,8 @@ def _check_no_file(store: Store) -> None:
 
 def _look_ahead(store: Store, path: str, name: str | None) -> Store:
     """Return the store with the documents that reading a node takes, requested at once."""
-    form = _keyed(name or formats_of(store)[0])
-    if concurrency(store) == 1:
+    form = _keyed(name)
+    if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
     around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import ArrayMetadata, Attributes, GroupMetadata, Metadata
-    from xarray_n5.stores.protocol import ObjectInfo, Store
+    from xarray_n5.stores.base import ObjectInfo, Store
 
 Documents: TypeAlias = "Mapping[str, bytes]"
 """A node's existing documents: keys relative to the node, and the bytes."""
@@ -47,6 +47,10 @@ class Format(Protocol):
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of the names of its containers."""
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The keys of a node's documents, what makes it an array first; none in a single file."""
 
     @property
     def pads(self) -> bool:
@@ -106,10 +110,6 @@ class Format(Protocol):
 
 class KeyedFormat(Format, Protocol):
     """A format whose nodes are documents, and whose chunks are values, in a key-value store."""
-
-    @property
-    def documents(self) -> tuple[str, ...]:
-        """The keys of a node's documents, that which makes it an array first."""
 
     @property
     def lists_x_first(self) -> bool:

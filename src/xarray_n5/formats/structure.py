@@ -27,13 +27,12 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata, lists_levels
 from xarray_n5.model.paths import join
-from xarray_n5.stores import concurrency, list_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.stores.protocol import Listing, Store
+    from xarray_n5.stores.base import Listing, Store
 
 _GROUPS = re.compile(r"(?:.*/)?(?:setup\d+|timepoint\d+|t\d{5,})")
 """Paths of BigDataViewer's groups."""
@@ -91,7 +90,7 @@ def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetad
 
 def known_array(store: Store, path: str) -> None:
     """Note that a node is an array, which need not be listed to know it."""
-    if concurrency(store) > 1:
+    if store.concurrency > 1:
         _arrays.add(store.identity(path))
 
 
@@ -148,7 +147,7 @@ def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
     level = [path]
     while level:
         try:
-            listings = list_many(store, level)
+            listings = store.list_many(level)
         except Exception:  # noqa: BLE001 - servers refuse in many ways; who reads later reports it
             return
         inner = [
@@ -169,7 +168,7 @@ def _is_doubtful(store: Store, node: Node) -> bool:
         return False
     attributes = node.metadata.attributes
     odd = _GROUPS.fullmatch(node.path) or ".zgroup" in node.documents or lists_levels(attributes)
-    return bool(concurrency(store) == 1 or odd or _OF_GROUPS & attributes.keys())
+    return bool(store.concurrency == 1 or odd or _OF_GROUPS & attributes.keys())
 
 
 def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Node]:
@@ -209,7 +208,7 @@ def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[L
     """Return the listing of each directory; None where that is refused, or would be long."""
     short = [claim.path for claim in claims if _entries(form, _array(claim)) <= _LONG]
     try:
-        found = dict(zip(short, list_many(store, short), strict=True)) if short else {}
+        found = dict(zip(short, store.list_many(short), strict=True)) if short else {}
     except Exception:  # noqa: BLE001 - servers refuse in many ways
         found = {}
     listed = (found.get(claim.path) for claim in claims)
@@ -258,7 +257,7 @@ def _nodes_below(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[
     """Return the first nodes below directories that do not describe anything themselves."""
     for _ in range(_DEPTH if paths else 0):
         try:
-            listings = list_many(store, paths)
+            listings = store.list_many(paths)
             paths = [
                 join(path, name)
                 for path, (folders, _) in zip(paths, listings, strict=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import UNFINISHED, WRITING, join
-from xarray_n5.stores import CachedStore, get_many, list_many
+from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 
 def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
@@ -24,9 +24,9 @@ def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
     """
     wanted = list(paths)
     with suppress(OSError, UnsafePathError):
-        hints = get_many(store, [join(path, UNFINISHED) for path in wanted]) if wanted else []
+        hints = store.get_many([join(path, UNFINISHED) for path in wanted]) if wanted else []
         likely = [path for path, hint in zip(wanted, hints, strict=True) if hint is not None]
-        listed = list_many(store, likely) if likely else ()
+        listed = store.list_many(likely) if likely else ()
         return {
             path
             for path, (folders, _) in zip(likely, listed, strict=True)

@@ -18,7 +18,6 @@ from xarray_n5.integrity.report import DAMAGED, decoded, known_of
 from xarray_n5.integrity.report import report as report_on
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import QUARANTINE, join
-from xarray_n5.stores import list_partials
 from xarray_n5.writing.resume import inside
 from xarray_n5.writing.write import provenance
 
@@ -105,7 +104,7 @@ def repair(
     if not any(
         each.facts() for each in unfinished_writes(store, array.path) if each.token != REPAIRED
     ):
-        store.delete([join(array.path, each) for each in list_partials(store, array.path)])
+        store.delete([join(array.path, each) for each in store.list_partials(array.path)])
     return found.assign_attrs(repaired=removed)
 
 

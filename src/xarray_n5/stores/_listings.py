@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from xarray_n5.stores._filesystems import is_async, is_http
-from xarray_n5.stores.protocol import ObjectInfo
+from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.stores._requests import Requests
-    from xarray_n5.stores.protocol import Listing
+    from xarray_n5.stores.base import Listing
 
 
 def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:

@@ -9,24 +9,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.model.paths import UNFINISHED
-from xarray_n5.stores.operations import (
-    delete_tree,
-    exists,
-    fresh,
-    get_many,
-    has_complete_listings,
-    is_folder,
-    list_many,
-    set_many,
-    uncached,
-    with_fsync,
-)
+from xarray_n5.stores.base import Store
+from xarray_n5.stores.layer import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.protocol import Listing, Store
+    from xarray_n5.stores.base import Listing
 
 _DOCUMENTS = frozenset(
     {"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", UNFINISHED}
@@ -39,12 +29,12 @@ _UNKNOWN: Any = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CachedStore:
+class CachedStore(Layer):
     """A store that requests each document and each listing once.
 
     One is made for each operation, such as opening a group or writing a Dataset, and dropped
     with it: what others write meanwhile is not seen. What must be seen, such as marks and records
-    of tasks, is read by ``fresh(store)``.
+    of tasks, is read by ``store.fresh()``.
 
     - Documents are kept, chunks and everything else never; neither do they use what is known.
     - What is written or removed here replaces what is known of that very key, and adds it to or
@@ -52,7 +42,7 @@ class CachedStore:
       request for the second read. A write that fails forgets everything.
     - A document that a known listing does not name is missing, and so is all below a directory
       that is not named, if the store's listings are complete.
-    - In another process, and behind ``uncached(store)``, there is only the store itself.
+    - In another process, and behind ``store.uncached()``, there is only the store itself.
     """
 
     store: Store
@@ -71,7 +61,7 @@ class CachedStore:
     """Held while what is known changes, never during a request."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return uncached, (self.uncached(),)
+        return Store.uncached, (self.uncached(),)
 
     def __dask_tokenize__(self) -> object:
         return self.identity("")
@@ -81,24 +71,19 @@ class CachedStore:
 
     def uncached(self) -> Store:
         """Return the store behind it."""
-        return uncached(self.store)
+        return self.store.uncached()
 
     def fresh(self) -> Store:
         """Return the store behind it, without copies that it makes itself."""
-        return fresh(self.store)
+        return self.store.fresh()
+
+    def with_limit(self, nbytes: int) -> Store:
+        """Return the store behind it, for chunks."""
+        return self.store.with_limit(nbytes)
 
     def with_fsync(self) -> CachedStore:
         """Return a store that knows the same, and whose writes are on disk when they return."""
-        return replace(self, store=with_fsync(self.store))
-
-    @property
-    def url(self) -> str:
-        """The container's URL."""
-        return self.store.url
-
-    def identity(self, path: str) -> object:
-        """Return a value that identifies a node."""
-        return self.store.identity(path)
+        return replace(self, store=self.store.with_fsync())
 
     def parent(self) -> CachedStore | None:
         """Return the store one directory up, which is cached, too."""
@@ -120,7 +105,7 @@ class CachedStore:
         if len(unknown) == 1:
             found[unknown[0]] = self.store.get(unknown[0])
         elif unknown:
-            found.update(zip(unknown, get_many(self.store, unknown), strict=True))
+            found.update(zip(unknown, self.store.get_many(unknown), strict=True))
         self.documents.update({key: found[key] for key in unknown if _is_document(key)})
         return [found[key] for key in keys]
 
@@ -135,7 +120,7 @@ class CachedStore:
         if len(unknown) == 1:
             found[unknown[0]] = self.store.list(unknown[0])
         elif unknown:
-            found.update(zip(unknown, list_many(self.store, unknown), strict=True))
+            found.update(zip(unknown, self.store.list_many(unknown), strict=True))
         self.listings.update({prefix: found[prefix] for prefix in unknown})
         return [found[prefix] for prefix in prefixes]
 
@@ -143,7 +128,7 @@ class CachedStore:
         """Return whether there is a file at `key`."""
         if _is_document(key) or key in self.documents:
             return self.get(key) is not None
-        found = exists(self.store, key)
+        found = self.store.exists(key)
         if not key and not found:
             self.documents[""] = None  # a container that is no file stays none
         return found
@@ -153,10 +138,10 @@ class CachedStore:
         if any(self._listing(prefix) or ()):
             return True
         parent, _, name = prefix.rpartition("/")
-        above = self._listing(parent) if prefix and has_complete_listings(self.store) else None
+        above = self._listing(parent) if prefix and self.store.complete_listings else None
         if above is not None:
             return name in above[0]
-        if prefix not in self.no_folders and is_folder(self.store, prefix):
+        if prefix not in self.no_folders and self.store.is_folder(prefix):
             return True
         self.no_folders.add(prefix)
         return False
@@ -168,12 +153,12 @@ class CachedStore:
         folder, _, name = key.rpartition("/")
         listing = self._listing(folder)
         missing = listing is not None and name not in listing[1]
-        return None if missing and has_complete_listings(self.store) else _UNKNOWN
+        return None if missing and self.store.complete_listings else _UNKNOWN
 
     def _listing(self, prefix: str) -> Listing | None:
         """Return the listing of a prefix if it is known, perhaps by those above it."""
         found = self.listings.get(prefix)
-        if found is not None or not prefix or not has_complete_listings(self.store):
+        if found is not None or not prefix or not self.store.complete_listings:
             return found
         parent, _, name = prefix.rpartition("/")
         above = self._listing(parent)
@@ -201,7 +186,7 @@ class CachedStore:
                 yield key, data
 
         with self._forgotten_on_error():
-            for key in set_many(self.store, noted(), ahead):
+            for key in self.store.set_many(noted(), ahead):
                 with self.lock:
                     self.documents.pop(key, None)
                     self._remove(key) if key in removed else self._add(key)
@@ -221,7 +206,7 @@ class CachedStore:
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`."""
         with self._forgotten_on_error():
-            delete_tree(self.store, prefix, first)
+            self.store.delete_tree(prefix, first)
         if not prefix:
             self.forget()
             return

@@ -17,6 +17,7 @@ from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
 from xarray_n5.stores._requests import Requests, Retries
 from xarray_n5.stores._resolve import resolve_url
+from xarray_n5.stores.base import Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.protocol import Listing, ObjectInfo
+    from xarray_n5.stores.base import Listing, ObjectInfo
 
 _RETRIES = Retries()
 
@@ -35,7 +36,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
-class FsspecStore:
+class FsspecStore(Store):
     """A path on an fsspec filesystem.
 
     Only a file that is not found is a missing key; a refused or failed request raises. Transient
@@ -241,6 +242,10 @@ class FsspecStore:
 
         found = self._requests(self._source).map(prefixes, self.concurrency, list_async, self.list)
         return [listing for _, listing in found]
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over all keys under `prefix`, relative to it."""
+        return (found.key for found in self.list_info(prefix))
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with sizes and times."""

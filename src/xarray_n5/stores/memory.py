@@ -7,15 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+from xarray_n5.stores.base import Store
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.protocol import Listing
+    from xarray_n5.stores.base import Listing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MemoryStore:
+class MemoryStore(Store):
     """A dictionary of keys to bytes, for tests and for containers that need not last."""
 
     items: dict[str, bytes] = field(default_factory=dict)
@@ -73,6 +75,6 @@ class MemoryStore:
     def parent(self) -> None:
         """Return None: nothing is around it."""
 
-    def locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
-        """Return that no other process can change anything."""
+    def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
+        """Hold a node: no other process can change anything."""
         return nullcontext(enter_result=True)

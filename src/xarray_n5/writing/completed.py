@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from xarray_n5.model.paths import DIGESTS, join
-from xarray_n5.stores import head, list_info
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
@@ -43,7 +42,7 @@ def is_finished(mark: WriteMarker) -> bool:
 
     It is False if the store does not know when files were written.
     """
-    record = head(mark.store, join(mark.path, _RECORD), _LARGEST)
+    record = mark.store.head(join(mark.path, _RECORD), _LARGEST)
     facts = None
     with suppress(ValueError):
         facts = json.loads(record[0]) if record else None
@@ -58,7 +57,7 @@ def _survey(mark: WriteMarker) -> dict[str, float] | None:
     Records of the arrays in a group do not count: they are written together.
     """
     count, size, newest = 0, 0, 0.0
-    for found in list_info(mark.store, mark.path):
+    for found in mark.store.list_info(mark.path):
         if found.time is None:
             return None
         if not found.key.endswith(_RECORD):

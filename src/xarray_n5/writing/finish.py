@@ -10,7 +10,6 @@ import numpy as np
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.stores import list_partials
 from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.write import begin_planned
@@ -73,7 +72,7 @@ def _sweep(write: Write, *, alone: bool) -> None:
     """
     store, path, io = write.marker.store, write.marker.path, write.target
     left = []
-    for partial in list_partials(store, path):
+    for partial in store.list_partials(path):
         key = meant_by(partial) or ""
         index = io.chunk_index(key)
         own = key in {*io.container.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Container, Format
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
-    from xarray_n5.stores.protocol import Store
+    from xarray_n5.stores.base import Store
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 

@@ -17,7 +17,6 @@ from xarray_n5.graph import ArraySliceDep, tree_reduce
 from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
-from xarray_n5.stores import concurrency
 from xarray_n5.writing.block_check import check_block
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.pending import Done, Pending
@@ -104,7 +103,7 @@ class _MarkerCheck:
 
     def __call__(self) -> None:
         now = time.monotonic()
-        if concurrency(self.marker.store) > 1 and now < self.again and not self.marker.is_stopped():
+        if self.marker.store.concurrency > 1 and now < self.again and not self.marker.is_stopped():
             return
         self.marker.check()
         self.again = now + _TRUSTED

@@ -27,8 +27,8 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import join
+from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.local import LocalStore
-from xarray_n5.stores.protocol import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -314,7 +314,7 @@ class Hdf5Container:
             raise OneWriterError(self.file, why)
         if stamp_of(self.file) is None:
             self.store.remove_markers()
-        return files.writing(self.file, self.store.local.root, fsync=self.fsync)
+        return files.writing(self.file, self.store.store.root, fsync=self.fsync)
 
     @contextlib.contextmanager
     def _changing(self, path: str, kind: Kind) -> Iterator[tuple[Any, Any]]:

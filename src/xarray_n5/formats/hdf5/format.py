@@ -32,6 +32,7 @@ class Hdf5:
     """The facts of HDF5, and the bytes of its chunks."""
 
     name: ClassVar[str] = "hdf5"
+    documents: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.model.paths import join, meant_by, partial_key
 from xarray_n5.stores._filesystems import local_path
+from xarray_n5.stores.base import ObjectInfo, Store
 from xarray_n5.stores.local.files import (
     flush_folder,
     keep_permissions,
@@ -23,14 +24,13 @@ from xarray_n5.stores.local.listing import is_hidden, names_in, status, walk_bel
 from xarray_n5.stores.local.lock import locked
 from xarray_n5.stores.local.opening import create, open_to_read
 from xarray_n5.stores.local.removal import remove_inside, remove_tree
-from xarray_n5.stores.protocol import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.protocol import Listing
+    from xarray_n5.stores.base import Listing
 
 _LARGEST = 1 << 30
 
@@ -41,7 +41,7 @@ _LOCAL = re.compile(r"(?:file|local)://")
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStore:
+class LocalStore(Store):
     """A directory.
 
     A write goes to a hidden file with a name of its own, which then replaces the other: readers
@@ -136,7 +136,7 @@ class LocalStore:
         """Return the store with a :attr:`limit`."""
         return _limited(self, nbytes)
 
-    def locked(self, path: str) -> AbstractContextManager[bool]:
+    def _locked(self, path: str) -> AbstractContextManager[bool]:
         """Hold a node's directory by an advisory lock, which ends with the process."""
         return locked(folder_to_write(self.root, path), flush=self.fsync)
 

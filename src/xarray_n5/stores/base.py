@@ -1,0 +1,228 @@
+"""Stores: keys to bytes."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
+
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from xarray_n5.model.codec import Buffer
+
+Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
+"""Sorted names of the directories and of the files directly under a prefix."""
+
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+"""Locks of this process; each node has one of them."""
+
+
+class ObjectInfo(NamedTuple):
+    """A stored file."""
+
+    key: str
+    """Its key, relative to the prefix that was listed."""
+    size: int
+    """Its size in bytes."""
+    time: float | None
+    """When it was last written, in seconds since 1970, if known."""
+
+
+class Store(ABC):
+    """Where the files of a container are kept, by key.
+
+    A key is a "/"-separated string relative to the container, without empty parts; a prefix is
+    the key of a directory, "" for the container itself. A missing key is None, a write is whole
+    or not at all, and everything but "not found" raises.
+
+    Stores are small, frozen and picklable, and hold no open handle. The first seven members are
+    what a store needs; the others use these, and are overridden where a store can do better.
+    """
+
+    __slots__ = ()
+
+    concurrency: ClassVar[int] = 1
+    """How many requests are worth having in flight at once; 1 for local files."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The container's URL or path, for messages; without secrets."""
+
+    @abstractmethod
+    def identity(self, path: str) -> object:
+        """Return a value that identifies a node, whichever parent of it is the store's root.
+
+        It is the same in every process, and holds no secret.
+        """
+
+    @abstractmethod
+    def get(self, key: str) -> bytes | None:
+        """Return the bytes at `key`, or None if there is no such file."""
+
+    @abstractmethod
+    def set(self, key: str, data: Buffer) -> None:
+        """Replace the file at `key`, whole or not at all."""
+
+    @abstractmethod
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files; missing keys are ignored."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Listing:
+        """Return the names directly under `prefix`; none where nothing exists."""
+
+    @abstractmethod
+    def parent(self) -> Store | None:
+        """Return the store one directory up, or None if there is none."""
+
+    # Facts
+
+    @property
+    def name(self) -> str:
+        """The name of the container's directory."""
+        return self.url.rstrip("/").rpartition("/")[2]
+
+    @property
+    def complete_listings(self) -> bool:
+        """Whether a file that a listing does not name, in this very spelling, does not exist.
+
+        Web and FTP servers hide files, and some file systems ignore case.
+        """
+        return False
+
+    # Several keys at once
+
+    def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        """Return the bytes at each key, read in one batch where the store can."""
+        return [data for _, data in self.fetch(keys, self.concurrency)]
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
+        """Iterate over keys and the bytes there, never from a cache; at most `ahead` in flight."""
+        return ((key, self.get(key)) for key in keys)
+
+    def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
+        """Iterate over what :meth:`head` returns for each key."""
+        return (self.head(key, count) for key in keys)
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        """Return the names directly under each prefix, listed at once where the store can."""
+        return [self.list(prefix) for prefix in prefixes]
+
+    def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:  # noqa: ARG002
+        """Write or, where None is given, remove keys; iterate over those that are done.
+
+        At most `ahead` writes are in flight.
+        """
+        for key, data in items:
+            if data is None:
+                self.delete([key])
+            else:
+                self.set(key, data)
+            yield key
+
+    # One file
+
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first `count` bytes at `key` and the file's size, or None if missing."""
+        data = self.get(key)
+        return None if data is None else (data[:count], len(data))
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is a file at `key`."""
+        return self.get(key) is not None
+
+    def etag(self, key: str) -> object:
+        """Return a value that changes whenever `key` is written; None if missing or unknown."""
+        return self.get(key)
+
+    # Directories
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`, possibly empty."""
+        return any(self.list(prefix))
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over all keys under `prefix`, relative to it."""
+        level = [""]
+        while level:
+            listings = self.list_many([join(prefix, folder) for folder in level])
+            found = [*zip(level, listings, strict=True)]
+            yield from (join(folder, name) for folder, (_, files) in found for name in files)
+            level = [join(folder, name) for folder, (folders, _) in found for name in folders]
+
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Iterate over all files under `prefix`, with sizes and times."""
+        for key in self.walk(prefix):
+            if (found := self.head(join(prefix, key), 0)) is not None:
+                yield ObjectInfo(key, found[1], None)
+
+    def list_partials(self, prefix: str) -> Iterator[str]:  # noqa: ARG002
+        """Iterate over keys under `prefix`, relative to it, of files that killed writes left."""
+        return iter(())
+
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove everything under `prefix`, the key `first` in it before all else.
+
+        Of a symbolic link, only the link is removed.
+        """
+        keys = [join(prefix, key) for key in self.walk(prefix)]
+        if (first := join(prefix, first)) in keys:
+            self.delete([first])
+        self.delete(keys)
+
+    def is_link(self, prefix: str) -> bool:  # noqa: ARG002
+        """Return whether there is a symbolic link at `prefix`; this package makes none."""
+        return False
+
+    def clear_folder(self, prefix: str) -> None:  # noqa: B027
+        """Remove an empty directory or a symbolic link, where a store has these; all else stays."""
+
+    # The same container in another way
+
+    def uncached(self) -> Store:
+        """Return the store behind a cache, or the store itself."""
+        return self
+
+    def fresh(self) -> Store:
+        """Return a store that shows the present state; whoever writes part of a file needs it."""
+        return self
+
+    def with_fsync(self) -> Store:
+        """Return a store whose writes are on disk when they return, where that is known."""
+        return self
+
+    def with_limit(self, nbytes: int) -> Store:  # noqa: ARG002
+        """Return a store for chunks: never cached, and a larger file is cut off or refused."""
+        return self
+
+    def exclusive(self, path: str) -> AbstractContextManager[bool]:
+        """Hold the documents of a node, so that nobody else changes them meanwhile. Do not nest it.
+
+        Entering yields whether that holds for all processes. It does not on object stores, on
+        Windows and on mounts without locks: there, read the documents again once they are written.
+        """
+        return _held(_LOCKS[hash(self.identity(path)) % len(_LOCKS)], self._locked(path))
+
+    def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
+        """Hold a node against other processes; yield whether that worked."""
+        return nullcontext(enter_result=False)
+
+
+@contextmanager
+def _held(lock: threading.Lock, locked: AbstractContextManager[bool]) -> Iterator[bool]:
+    with lock, locked as alone:
+        yield alone
+
+
+class Opener(Protocol):
+    """A kind of store that recognises its own locations."""
+
+    @classmethod
+    def at(cls, location: object, options: Mapping[str, Any]) -> Store | Self | None:
+        """Return the store at a location that a user names, or None if it is of another kind."""
