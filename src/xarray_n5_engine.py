@@ -68,6 +68,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         format: str | None = None,  # noqa: A002
         axis_order: Literal["C", "F"] = "C",
+        attribute_order: Literal["auto", "C", "N5"] = "auto",
         dialect: str | Sequence[str] | None = None,
         origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
@@ -95,6 +96,10 @@ class N5BackendEntrypoint(BackendEntrypoint):
             The container's format; detected by default.
         axis_order
             "F" reverses the order of dimensions, as in Java and TensorStore.
+        attribute_order
+            The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
+            NumPy, "N5" for x first; by default that of the programs that write the dialect. Scripts
+            that use z5py often store lists in C order.
         dialect
             The metadata dialects to take coordinates from, the most trusted first; by default
             all of them, in the order of the documentation.
@@ -139,6 +144,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
                 },
                 {
                     "axis_order": axis_order,
+                    "attribute_order": attribute_order,
                     "dialect": dialect,
                     "origin": origin,
                     "missing": missing,

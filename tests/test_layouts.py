@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import xarray as xr
 from click.testing import CliRunner
 
 from tests.containers import write_document
+from tests.geometries import CALIBRATED, project
 from tests.remote import Far
 from xarray_n5 import (
+    Array,
     MissingChunkError,
     copy,
     create_array,
@@ -482,3 +485,258 @@ def test_commands_agree_about_a_fusion(tmp_path: Path) -> None:
     assert "2 x 3 x 6 x 8 x 12 (t, c, z, y, x), levels s0, s1" in said("info", str(place))
     assert "stray" not in said("verify", str(place))
     assert set(verify(place).children) >= {"ch0tp0", "ch2tp1"}
+
+
+# Lists of axes in the order that the user states
+
+Attributes = dict[str, Any]
+
+IN_C_ORDER: dict[str, tuple[Attributes, Attributes, set[str]]] = {
+    "paintera": (
+        {"multiScale": True, "resolution": [40, 8, 4], "offset": [400, 80, 40], "unit": "nm"},
+        {"downsamplingFactors": [1, 2, 4]},
+        {"unit", "offset"},
+    ),
+    "tensorstore": (
+        {"downsamplingFactors": [[1, 1, 1], [1, 2, 4]]},
+        {"axes": ["z", "y", "x"], "units": ["nm", "um", "nm"], "resolution": [40, 0.008, 4]},
+        {"units of axes"},
+    ),
+    "neuroglancer": (
+        {
+            "axes": ["z", "y", "x"],
+            "units": ["nm", "um", "nm"],
+            "resolution": [40, 0.008, 4],
+            "downsamplingFactors": [[1, 1, 1], [1, 2, 4]],
+        },
+        {},
+        {"units of axes"},
+    ),
+    "neuroglancer, scales": (
+        {
+            "axes": ["z", "y", "x"],
+            "scales": [[1, 1, 1], [1, 2, 4]],
+            "pixelResolution": {"dimensions": [40, 8, 4], "unit": "nm"},
+            "translate": [10, 10, 10],
+        },
+        {},
+        {"unit", "offset"},
+    ),
+    "n5_viewer": (
+        {},
+        {
+            "pixelResolution": {"dimensions": [40, 8, 4], "unit": "nm"},
+            "downsamplingFactors": [1, 2, 4],
+        },
+        {"unit"},
+    ),
+    "n5_viewer, list": (
+        {},
+        {"pixelResolution": [40, 8, 4], "downsamplingFactors": [1, 2, 4]},
+        set(),
+    ),
+    "n5_viewer, matrix": (
+        {},
+        {
+            "pixelResolution": {"dimensions": [40, 8, 4], "unit": "nm"},
+            "downsamplingFactors": [1, 2, 4],
+            "affineTransform": [1, 0, 0, 400, 0, 1, 0, 80, 0, 0, 1, 40],
+        },
+        {"unit", "offset"},
+    ),
+}
+"""By dialect: a group's and a level's attributes, with lists in C order; facts besides scales."""
+
+
+def levels_of(place: Path, group: Attributes, own: Attributes) -> Path:
+    """Levels of (6, 20, 40) and (6, 10, 10) samples with attributes."""
+    for level, shape in (("s0", (6, 20, 40)), ("s1", (6, 10, 10))):
+        mine = own if level == "s1" else {k: v for k, v in own.items() if "factors" not in k}
+        if level == "s0" and "downsamplingFactors" in own:
+            mine = {**mine, "downsamplingFactors": [1, 1, 1]}
+        put(place / level, shape, **mine)
+    write_document(place, **group)
+    return place
+
+
+def turned(value: Any) -> Any:
+    """The same attributes with their lists in the other order, by hand."""
+    match value:
+        case dict():
+            return {k: turned(v) for k, v in value.items()}
+        case list() if len(value) == 12:
+            rows = [value[8:], value[4:8], value[:4]]
+            return [number for row in rows for number in (*row[2::-1], row[3])]
+        case [list(), *_]:
+            return [each[::-1] for each in value]
+        case list():
+            return value[::-1]
+    return value
+
+
+def expected_axes(facts: set[str], coarse: bool) -> list[tuple[str, str | None, float, float]]:
+    """The axes of a level of the table."""
+    found: list[tuple[str, str | None, float, float]] = []
+    for name, scale, factor in (("z", 40.0, 1), ("y", 8.0, 2), ("x", 4.0, 4)):
+        start = 10 * scale if "offset" in facts else 0.0
+        factor = factor if coarse else 1  # noqa: PLW2901
+        offset, unit = start + scale * (factor - 1) / 2, "nm"
+        if "units of axes" in facts and name == "y":
+            scale, offset, unit = scale / 1000, offset / 1000, "um"  # noqa: PLW2901
+        known = unit if facts & {"unit", "units of axes"} else None
+        found.append((name, known, scale * factor, offset))
+    return found
+
+
+@pytest.mark.parametrize("order", ["C", "N5", "auto"])
+@pytest.mark.parametrize("name", IN_C_ORDER)
+def test_lists_are_read_in_the_order_that_the_user_states(
+    tmp_path: Path, name: str, order: Any
+) -> None:
+    group, own, known = IN_C_ORDER[name]
+    if order != "C":  # N5 order, which is what these dialects' writers use
+        group, own = turned(group), turned(own)
+    place = levels_of(tmp_path / "x.n5/image", group, own)
+    tree = xr.open_datatree(place, engine="n5", attribute_order=order)
+    for number, level in enumerate(("s0", "s1")):
+        wanted = expected_axes(known, coarse=level == "s1")
+        found = facts(open_array(place, level, attribute_order=order).geometry())
+        assert [axis[:2] for axis in found] == [axis[:2] for axis in wanted]
+        assert [a[2:] for a in found] == [pytest.approx(a[2:]) for a in wanted]
+        inner = open_group(place, attribute_order=order)[level]
+        assert isinstance(inner, Array)
+        assert facts(inner.geometry()) == found
+        image = xr.open_dataset(place, engine="n5", level=number, attribute_order=order)[level]
+        assert facts(image.n5.geometry) == found
+        xr.testing.assert_identical(tree[level][level].load(), image.load())
+        reverse = xr.open_dataset(
+            place, engine="n5", level=number, attribute_order=order, axis_order="F"
+        )[level]
+        assert reverse.dims == image.dims[::-1]
+        xr.testing.assert_identical(reverse.transpose(*image.dims), image)
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+@pytest.mark.parametrize("order", ["C", "N5", "auto"])
+def test_the_order_of_resolutions_is_that_of_the_format_unless_stated(
+    tmp_path: Path, form: str, order: Any
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    create_array(place, "raw", shape=(4, 4, 4), dtype="u1", format=form)
+    said = {"resolution": [40, 8, 4], "offset": [400, 80, 40]}
+    open_array(place, "raw", mode="r+").attrs.update(said)
+    in_c = order == "C" or (order == "auto" and form == "zarr2")
+    steps = [40.0, 8.0, 4.0][:: 1 if in_c else -1]
+    found = open_array(place, "raw", attribute_order=order).axes
+    assert [(a.scale, a.offset) for a in found] == [(step, 10 * step) for step in steps]
+
+
+def test_short_lists_in_c_order_are_for_the_last_axes(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/raw", (2, 4, 4, 4), resolution=[40, 8, 4])
+    found = open_array(place, attribute_order="C").axes
+    assert [axis.scale for axis in found] == [1.0, 40.0, 8.0, 4.0]
+
+
+TRANSFORM = {"axes": ["z", "y", "x"], "scale": [40, 8, 4], "translate": [400, 80, 40]}
+
+
+def spatial(*numbers: float) -> Attributes:
+    """The attribute of n5-universe."""
+    transform = {"type": "affine", "affine": numbers}
+    axes = [{"type": "space", "name": name, "unit": "nm"} for name in "zyx"]
+    return {"spatialTransform": {"transform": transform, "axes": axes}}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "order"),
+    [
+        ({"transform": TRANSFORM}, "C"),
+        ({"transform": turned(TRANSFORM)}, "N5"),
+        ({"transform": {**turned(TRANSFORM), "ordering": "F"}}, "C"),
+        ({"transform": {**TRANSFORM, "order": "C"}}, "N5"),
+        (spatial(40, 0, 0, 400, 0, 8, 0, 80, 0, 0, 4, 40), "C"),
+        ({"voxel_size": [40, 8, 4], "offset": [400, 80, 40], "axis_names": ["z", "y", "x"]}, "C"),
+        ({"voxel_size": [4, 8, 40], "offset": [40, 80, 400], "axis_names": ["x", "y", "z"]}, "N5"),
+    ],
+)
+def test_other_dialects_follow_the_order_unless_they_state_it(
+    tmp_path: Path, attributes: Attributes, order: Any
+) -> None:
+    place = put(tmp_path / "x.n5/raw", (4, 4, 4), **attributes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = facts(open_array(place, attribute_order=order).geometry())
+    assert [(a[0], *a[2:]) for a in found] == [
+        *(("z", 40.0, 400.0), ("y", 8.0, 80.0), ("x", 4.0, 40.0))
+    ]
+
+
+@pytest.mark.parametrize(("order", "sizes"), [("C", (5, 4)), ("N5", (4, 5)), ("auto", (4, 5))])
+def test_names_follow_the_order_instead_of_a_guess(tmp_path: Path, order: Any, sizes: Any) -> None:
+    place = tmp_path / "x.n5"
+    put(place / "image", (5, 4), _ARRAY_DIMENSIONS=["a", "b"])
+    put(place / "a", (4,), _ARRAY_DIMENSIONS=["a"])
+    how: Any = {"drop_variables": ["a"]} if order == "C" else {}
+    image = xr.open_dataset(place, engine="n5", attribute_order=order, **how)["image"]
+    assert [image.sizes[name] for name in "ab"] == list(sizes)
+    labelled = put(tmp_path / "y.n5", (5, 4), DIMENSION_LABELS=["a", "b"])
+    names = [axis.name for axis in open_array(labelled, attribute_order=order).axes]
+    assert names == (["b", "a"] if order == "N5" else ["a", "b"])
+
+
+@pytest.mark.parametrize("order", ["C", "N5", "auto"])
+def test_images_of_ngff_follow_the_order(tmp_path: Path, order: Any) -> None:
+    scale = {"type": "scale", "scale": [40, 8, 4]}
+    axes = [{"name": name, "type": "space"} for name in ("a", "b", "d")]
+    image = {"version": "0.4", "axes": axes}
+    image["datasets"] = [{"path": "s0", "coordinateTransformations": [scale]}]
+    put(tmp_path / "x.n5/s0", (4, 4, 4))
+    write_document(tmp_path / "x.n5", multiscales=[image])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if order == "auto" else "error")
+        found = open_array(tmp_path / "x.n5", "s0", attribute_order=order).axes
+    assert [axis.scale for axis in found] == ([40, 8, 4] if order == "C" else [4, 8, 40])
+
+
+def test_factors_of_views_follow_the_order_and_their_xml_does_not(tmp_path: Path) -> None:
+    place = tmp_path / "x.n5"
+    put(place / "setup0/timepoint0/s1", (4, 4, 4), downsamplingFactors=[1, 2, 4])
+    write_document(place / "setup0", downsamplingFactors=[[1, 1, 1], [1, 2, 4]])
+    found = facts(open_array(place, "setup0/timepoint0/s1", attribute_order="C").geometry())
+    assert [axis[2] for axis in found] == [1.0, 2.0, 4.0]
+    place.with_suffix(".xml").write_bytes(project({(0, 0): [CALIBRATED]}))
+    view = open_array(place, "setup0/timepoint0/s1", attribute_order="C")
+    steps = {axis.name: axis.step for axis in view.axes}
+    base = open_array(put(place / "setup0/timepoint0/s0", (4, 8, 16)), attribute_order="C")
+    under = {axis.name: axis.step for axis in base.axes}
+    assert [steps[name] / under[name] for name in "zyx"] == [1.0, 2.0, 4.0]
+
+
+def test_invalid_lists_only_warn_in_any_order(tmp_path: Path) -> None:
+    odd = {"resolution": [1, [2]], "offset": {"dimensions": 3}, "affineTransform": ["a", None]}
+    place = put(tmp_path / "x.n5", (4, 4), **odd, pixelResolution=[[4, "x"]])
+    with pytest.warns(UserWarning, match="ignored"):
+        assert not open_array(place, attribute_order="C").geometry().placed
+
+
+def test_an_unknown_order_of_lists_is_refused(tmp_path: Path) -> None:
+    place: Any = put(tmp_path / "x.n5/a", (4, 4))
+    wrong: Any = "F"
+    message = "attribute_order is 'F'; expected 'auto' or 'C' or 'N5'"
+    ways: list[Any] = [
+        open_array,
+        open_group,
+        from_n5,
+        partial(xr.open_dataset, engine="n5"),
+        partial(xr.open_datatree, engine="n5"),
+    ]
+    for opened in ways:
+        with pytest.raises(ValueError, match=message):
+            opened(place, attribute_order=wrong)
+
+
+def test_storing_an_array_where_it_was_corrects_its_lists(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/raw", (4, 4, 4), resolution=[40, 8, 4])
+    image = xr.open_dataset(place, engine="n5", attribute_order="C")["raw"].load()
+    to_n5(image, place, mode="a")
+    assert [axis.scale for axis in open_array(place).axes] == [40.0, 8.0, 4.0]

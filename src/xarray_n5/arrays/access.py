@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import load_context
@@ -83,7 +83,8 @@ def context_of(
 ) -> ArrayContext:
     """Return an array as dialects see it; see :func:`~xarray_n5.arrays.context.load_context`."""
     io = array._io
-    return load_context(io.container, io.path, io.metadata, inherit=inherit, like=like)
+    how: dict[str, Any] = {"inherit": inherit, "attribute_order": array._attribute_order}
+    return load_context(io.container, io.path, io.metadata, like=like, **how)
 
 
 def geometry_in(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
@@ -58,10 +59,11 @@ class Array:
         writable: bool = False,
         transposed: bool = False,
         cache_bytes: int = 0,
+        attribute_order: AttributeOrder = "auto",
     ) -> None:
         self._io, self._writable, self._transposed = io, writable, transposed
-        self._cache_bytes = cache_bytes
-        self._cache = new_cache(cache_bytes)
+        self._attribute_order = attribute_order
+        self._cache_bytes, self._cache = cache_bytes, new_cache(cache_bytes)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,8 +157,9 @@ class Array:
 
         The most trusted of several is given first.
         """
-        io = self._io
-        found = geometry_of(load_context(io.container, io.path, io.metadata), dialect)
+        io, order = self._io, self._attribute_order
+        context = load_context(io.container, io.path, io.metadata, attribute_order=order)
+        found = geometry_of(context, dialect)
         return found.transpose() if self._transposed else found
 
     @property
@@ -307,8 +310,7 @@ class Array:
         return self
 
     def _attributes_changed(self, attributes: Attributes) -> None:
-        metadata = replace(self._io.metadata, attributes=attributes)
-        self._io = replace(self._io, metadata=metadata)
+        self._io = replace(self._io, metadata=replace(self._io.metadata, attributes=attributes))
 
     @contextmanager
     def _changing(self, box: Callable[[], Sequence[range]]) -> Iterator[None]:

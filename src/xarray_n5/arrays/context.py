@@ -17,6 +17,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import Attributes, Metadata
 
@@ -43,6 +44,7 @@ def load_context(
     *,
     inherit: bool = False,
     like: ArrayContext | None = None,
+    attribute_order: AttributeOrder = "auto",
 ) -> ArrayContext:
     """Return an array as dialects see it; the metadata around it are read in one batch.
 
@@ -54,6 +56,8 @@ def load_context(
         Whether attributes of all groups above count, the nearest first, as in Neuroglancer.
     like
         The context of an array in the same group, if it is loaded already.
+    attribute_order
+        The order of lists of axes in attributes, if the user states it.
     """
     inside, most = bool(path), _GENERATIONS
     if not inside and _LEVEL.fullmatch(container.name):
@@ -76,6 +80,7 @@ def load_context(
         beside=like.beside if like else {},
         xml=xml_beside(container) if inside and view_of(path) else None,
         lists_x_first=container.lists_x_first,
+        attribute_order=attribute_order,
         dtype=metadata.dtype,
     )
     return over_base(node, found[-1], others[-1]) if coarse else node

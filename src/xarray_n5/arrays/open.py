@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array, AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
     from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.dialects.protocol import AttributeOrder
 
 
 def open_array(
@@ -30,6 +31,7 @@ def open_array(
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
     axis_order: AxisOrder = "C",
+    attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     cache_bytes: int = 0,
     label_multisets: LabelMultisets = "error",
@@ -58,6 +60,9 @@ def open_array(
         :func:`create_array` would choose it. A false assumption damages data.
     axis_order
         "F" reverses the order of axes: that of ``dimensions``, as in Java.
+    attribute_order
+        The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
+        NumPy, "N5" for x first; by default that of the programs that write the dialect.
     missing
         "fill": a chunk that is not stored reads as the fill value. "error": it raises.
     cache_bytes
@@ -84,6 +89,7 @@ def open_array(
     options = OpenOptions(
         writable=mode == "r+",
         axis_order=axis_order,
+        attribute_order=attribute_order,
         missing=missing,
         cache_bytes=cache_bytes,
         label_multisets=label_multisets,
@@ -110,14 +116,15 @@ def open_group(
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002
+    attribute_order: AttributeOrder = "auto",
     cache_metadata: bool = False,
 ) -> Group:
     """Open a group that exists; in N5 every directory is one.
 
     Parameters
     ----------
-    url, path, storage_options, format
-        As in :func:`open_array`.
+    url, path, storage_options, format, attribute_order
+        As in :func:`open_array`; the order is that of all arrays opened from the group.
     mode
         "r" for reading, "r+" for writing too.
     cache_metadata
@@ -136,13 +143,13 @@ def open_group(
     check_option("mode", mode, "r", "r+")
     if cache_metadata and mode != "r":
         raise ValueError("cache_metadata=True is for mode='r': a write needs the present metadata")
-    writable = mode == "r+"
+    options = OpenOptions(writable=mode == "r+", attribute_order=attribute_order)
     container, node = find_node(
-        url, path, storage_options, format, writable=writable, cached=cache_metadata
+        url, path, storage_options, format, writable=options.writable, cached=cache_metadata
     )
     if not isinstance(node.metadata, GroupMetadata) or not container.exists(node):
         raise container.not_found(node, "group")
-    return Group(container, node, OpenOptions(writable=writable))
+    return Group(container, node, options)
 
 
 def open_node(
@@ -152,6 +159,7 @@ def open_node(
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002
     axis_order: AxisOrder = "C",
+    attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     label_multisets: LabelMultisets = "error",
     whole: bool = False,
@@ -165,8 +173,13 @@ def open_node(
     NodeNotFoundError
         If there is nothing.
     """
+    options = OpenOptions(
+        axis_order=axis_order,
+        attribute_order=attribute_order,
+        missing=missing,
+        label_multisets=label_multisets,
+    )
     container, node = find_node(url, path, storage_options, format, cached=True)
-    options = OpenOptions(axis_order=axis_order, missing=missing, label_multisets=label_multisets)
     if isinstance(node.metadata, ArrayMetadata):
         return options.array(container, node.path, node.metadata)
     bare = not node.described and container.foreign([node.path])

@@ -15,6 +15,7 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import ArrayMetadata
 
@@ -32,12 +33,14 @@ class OpenOptions:
     label_multisets: LabelMultisets = "error"
     write_empty: bool = True
     edges: EdgeChunks = "truncate"
+    attribute_order: AttributeOrder = "auto"
 
     def __post_init__(self) -> None:
         check_option("axis_order", self.axis_order, "C", "F")
         check_option("missing", self.missing, "fill", "error")
         check_option("label_multisets", self.label_multisets, "error", "argmax")
         check_option("edge_chunks", self.edges, "truncate", "pad")
+        check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
 
     def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
         """Return the array at `path`, opened with these options."""
@@ -56,4 +59,5 @@ class OpenOptions:
             writable=self.writable,
             transposed=self.axis_order == "F",
             cache_bytes=self.cache_bytes,
+            attribute_order=self.attribute_order,
         )

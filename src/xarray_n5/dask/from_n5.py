@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import Missing
     from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.dialects.protocol import AttributeOrder
 
 
 def from_n5(
@@ -34,6 +35,7 @@ def from_n5(
     *,
     format: str | None = None,  # noqa: A002
     axis_order: AxisOrder = "C",
+    attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     metadata: Mapping[str, Any] | None = None,
     asarray: bool = True,
@@ -63,6 +65,8 @@ def from_n5(
         Whether each task holds the (small) array handle itself, which keeps slicing cheap.
     format, axis_order, missing, metadata, label_multisets
         As in :func:`~xarray_n5.open_array`.
+    attribute_order
+        As in :func:`~xarray_n5.open_array`, which it is passed to; a dask array has no coordinates.
     asarray
         As in :func:`dask.array.from_array`.
     skip_missing
@@ -97,6 +101,7 @@ def from_n5(
             format=format,
             metadata=metadata,
             axis_order=axis_order,
+            attribute_order=attribute_order,
             missing=missing,
             label_multisets=label_multisets,
         )

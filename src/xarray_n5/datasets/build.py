@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.datasets.images import Image
     from xarray_n5.datasets.select import Level
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.model.axes import Geometry
 
 
@@ -40,6 +41,7 @@ class DatasetOptions:
     """The options of the xarray engine: how arrays become variables."""
 
     axis_order: AxisOrder = "C"
+    attribute_order: AttributeOrder = "auto"
     dialect: str | Sequence[str] | None = None
     origin: Origin = "center"
     missing: Missing = "fill"
@@ -51,7 +53,7 @@ class DatasetOptions:
     @property
     def opening(self) -> dict[str, Any]:
         """The options of :func:`open_node`."""
-        names = ("axis_order", "missing", "label_multisets")
+        names = ("axis_order", "attribute_order", "missing", "label_multisets")
         return {name: getattr(self, name) for name in names}
 
     @property

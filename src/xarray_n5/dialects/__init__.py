@@ -20,6 +20,7 @@ from xarray_n5.dialects.defaults import default_attributes, default_pyramid
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.funlib import Funlib
 from xarray_n5.dialects.imagej import ImageJ
+from xarray_n5.dialects.list_order import context_for
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff
@@ -119,7 +120,7 @@ def resolve_geometry(
     node = node.without_users_own().without_units_of_values()
     for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
         try:
-            found = each.read(node)
+            found = each.read(context_for(each, node))
         except ODD as error:
             named = any(repr(key) in str(error) for key in each.keys) or not each.keys
             keys = "" if named else f" ({', '.join(each.keys)})"

@@ -7,7 +7,7 @@ Source: xarray's Zarr encoding specification.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.model.axes import Axis, Geometry, names
 
@@ -23,6 +23,7 @@ class ArrayDimensions:
 
     name: ClassVar[str] = "array_dimensions"
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
+    list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return axes with names only.
@@ -38,7 +39,8 @@ class ArrayDimensions:
             raise ValueError(
                 f"'_ARRAY_DIMENSIONS' is {found!r}; expected {len(node.shape)} different names"
             )
-        if not _fits(found, node) and _fits(found[::-1], node):
+        unknown = node.attribute_order == "auto"
+        if unknown and not _fits(found, node) and _fits(found[::-1], node):
             found = found[::-1]
         return Geometry(tuple(Axis(name=name) for name in found), {"names": "_ARRAY_DIMENSIONS"})
 

@@ -12,7 +12,7 @@ import functools
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class Bdv:
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
+    list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level, and a matrix if the XML rotates the view."""

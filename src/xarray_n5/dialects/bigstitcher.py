@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.pyramids import (
     axes_at_level,
@@ -45,6 +45,7 @@ class BigStitcher:
 
     name: ClassVar[str] = "bigstitcher"
     keys: ClassVar[tuple[str, ...]] = ()
+    list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a fused level.

@@ -115,8 +115,10 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
         )
     ]
     if split is None:
-        return replace(Geometry(tuple(axes[::-1]), told), affine=in_c_order(rows))
-    return Geometry(tuple(axes[::-1]), told)
+        geometry = replace(Geometry(tuple(axes[::-1]), told), affine=in_c_order(rows))
+    else:
+        geometry = Geometry(tuple(axes[::-1]), told)
+    return geometry.transpose() if node.attribute_order == "C" else geometry
 
 
 def _rows(transform: Any, kinds: list[str | None]) -> np.ndarray:

@@ -7,7 +7,7 @@ centre of voxel 0. Source: janelia-cellmap/schemas.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.origins import by_axis, moved
@@ -32,6 +32,7 @@ class Cosem:
 
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
+    list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that ``transform`` describes."""
@@ -123,6 +124,8 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
     starts = lists["translate"] or (0.0,) * ndim
     given = (transform.get(word) for word in _ORDERS)
     orders = {str(each).upper() for each in given if each is not None}  # n5-universe writes null
+    if not orders and node.attribute_order == "N5":
+        orders = {"F"}
     if orders - {"C", "F"} or len(orders) > 1:
         raise ValueError(f"'transform' has the orders {sorted(orders)}; expected C or F")
     axes = [axis(*each) for each in zip(names, units, lists["scale"] or (), starts, strict=True)]
@@ -162,7 +165,8 @@ def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> 
 def _warned(geometry: Geometry, transform: Any, node: ArrayContext) -> Geometry:
     """Return a geometry; warn if its axes were probably meant in reverse order."""
     silent = isinstance(transform, dict) and all(transform.get(word) is None for word in _ORDERS)
-    if geometry.axes[0].name == "x" != geometry.axes[-1].name and silent:
+    unknown = silent and node.attribute_order == "auto"
+    if geometry.axes[0].name == "x" != geometry.axes[-1].name and unknown:
         warn(
             f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} without their "
             "order; using C order: the array's first axis in NumPy is x"

@@ -6,7 +6,7 @@ The list is in C order. Source: the HDF5 dimension scale specification.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.model.axes import Axis, Geometry
 
@@ -20,6 +20,7 @@ class DimensionLabels:
 
     name: ClassVar[str] = "dimension_labels"
     keys: ClassVar[tuple[str, ...]] = ("DIMENSION_LABELS",)
+    list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return axes with names only."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.pyramids import axis
@@ -31,6 +31,7 @@ class Funlib:
 
     name: ClassVar[str] = "funlib"
     keys: ClassVar[tuple[str, ...]] = ("voxel_size", "axis_names", "offset", "units", "types")
+    list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if there is neither ``voxel_size`` nor ``axis_names``."""

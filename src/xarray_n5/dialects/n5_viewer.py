@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class N5Viewer:
 
     name: ClassVar[str] = "n5_viewer"
     keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
+    list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, with names and units from ``axes`` and ``units`` if they exist."""

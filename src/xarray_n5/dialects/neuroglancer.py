@@ -6,7 +6,7 @@ Lists are in N5 order. Source: Neuroglancer's N5 data source (src/datasource/n5)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.origins import moved
 from xarray_n5.dialects.pyramids import (
@@ -38,6 +38,7 @@ class Neuroglancer:
 
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
+    list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes; the array's own attributes take precedence over its group's."""

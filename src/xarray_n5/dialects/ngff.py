@@ -67,7 +67,7 @@ class Ngff:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
                 found = _as_far_as_known(found, image)
-            if node.lists_x_first and found.ndim > 1 and not _in_c_order(described, node):
+            if found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
         return None
@@ -232,7 +232,11 @@ def _placed(
 
 
 def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext) -> bool:
-    """Return whether the axes of an image in N5 are listed in C order, by the position of x."""
+    """Return whether the axes of an image are listed in C order; in N5, the position of x shows."""
+    if node.attribute_order != "auto":
+        return node.attribute_order == "C"
+    if not node.lists_x_first:
+        return True
     listed = [name.lower() for name, _, _ in described]
     kinds = [kind or kind_of(name, None) for name, kind, _ in described]
     others = [listed.index(name) for name in ("y", "z") if name in listed]

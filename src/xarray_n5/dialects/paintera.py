@@ -8,7 +8,7 @@ BigDataViewer's timepoint groups; gunpowder's and daisy's arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.pyramids import (
@@ -39,6 +39,7 @@ class Paintera:
 
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
+    list_order: ClassVar[Literal["format"]] = "format"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if ``axes`` or ``units`` belong to another dialect."""

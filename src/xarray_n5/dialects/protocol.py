@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from xarray_n5.model.roundtrip_attrs import meant_by_users
 from xarray_n5.model.units import unit_of
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
+
+
+AttributeOrder: TypeAlias = Literal["auto", "C", "N5"]
+"""The order of lists of axes: as the dialect's writer has it, as in NumPy, or x first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,8 @@ class ArrayContext:
     """The XML file beside a container of BigDataViewer."""
     lists_x_first: bool = True
     """Whether the container's lists of axes are in N5 order, which matters to some dialects."""
+    attribute_order: AttributeOrder = "auto"
+    """The order of lists of axes in attributes, if the user states it."""
     dtype: np.dtype[Any] | None = None
     """The type of the array's elements, or None if it is not known."""
 
@@ -95,6 +101,14 @@ class Dialect(Protocol):
 
         `node` is the new array, without attributes.
         """
+
+
+@runtime_checkable
+class OrderedDialect(Protocol):
+    """A dialect whose lists could be in either order, and are reversed if the user states so."""
+
+    list_order: ClassVar[Literal["C", "N5", "format"]]
+    """The order that its writers use: C or N5 order, or N5 order in N5 and C order elsewhere."""
 
 
 @runtime_checkable

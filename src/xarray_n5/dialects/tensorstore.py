@@ -6,7 +6,7 @@ Lists are in N5 order. Source: TensorStore's n5 driver page, "Metadata" and "Dim
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.pyramids import axes_at_level, base_and_factors
@@ -24,6 +24,7 @@ class TensorStore:
 
     name: ClassVar[str] = "tensorstore"
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
+    list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if they have neither names nor units.

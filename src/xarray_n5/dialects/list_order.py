@@ -1,0 +1,82 @@
+"""Lists of axes in the order that the user states, instead of that of the dialect's writer.
+
+Nothing in a file shows the order of most lists: z5py, for example, stores what a script hands it,
+in N5 order as well as in C order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.dialects.protocol import OrderedDialect
+from xarray_n5.dialects.transforms import in_c_order
+
+if TYPE_CHECKING:
+    from xarray_n5.dialects.protocol import ArrayContext, Dialect
+    from xarray_n5.model.metadata import Attributes
+
+_LISTS = frozenset(
+    {
+        *("axes", "units", "resolution", "offset", "pixelResolution", "downsamplingFactors"),
+        *("scales", "translate", "axis_names", "types", "voxel_size"),
+        *("_ARRAY_DIMENSIONS", "DIMENSION_LABELS"),
+    }
+)
+"""Attributes that are lists of axes, or lists of such lists."""
+
+_MATRIX = "affineTransform"
+"""n5-viewer's matrix, row after row."""
+
+
+def context_for(dialect: Dialect, node: ArrayContext) -> ArrayContext:
+    """Return an array's context with its lists in the order in which a dialect reads them.
+
+    They are reversed where the user states another order. Dialects without ``list_order`` see
+    them as they are.
+    """
+    if node.attribute_order == "auto" or not isinstance(dialect, OrderedDialect):
+        return node
+    by_format = "N5" if node.lists_x_first else "C"
+    expected = by_format if dialect.list_order == "format" else dialect.list_order
+    return node if expected == node.attribute_order else _reversed_context(node)
+
+
+def _reversed_context(node: ArrayContext) -> ArrayContext:
+    return replace(
+        node,
+        attributes=_reversed_attributes(node.attributes),
+        parents=tuple(map(_reversed_attributes, node.parents)),
+        base=None if node.base is None else _reversed_context(node.base),
+    )
+
+
+def _reversed_attributes(attributes: Attributes) -> dict[str, Any]:
+    found = {key: _reversed(v) if key in _LISTS else v for key, v in attributes.items()}
+    if _MATRIX in found:
+        found[_MATRIX] = _reversed_matrix(found[_MATRIX])
+    return found
+
+
+def _reversed(value: Any) -> Any:
+    """Return a list of axes reversed, each of a list of lists, or the one in a resolution."""
+    match value:
+        case {"dimensions": list(steps)}:
+            return {**value, "dimensions": steps[::-1]}
+        case [list(), *_] if all(isinstance(each, list) for each in value):
+            return [each[::-1] for each in value]
+        case list():
+            return value[::-1]
+    return value
+
+
+def _reversed_matrix(value: Any) -> Any:
+    """Return the numbers of a matrix for the reverse order of axes; invalid ones unchanged."""
+    try:
+        numbers = np.array(value, dtype=np.float64)
+        ndim = round(((1 + 4 * numbers.size) ** 0.5 - 1) / 2)
+        return [number for row in in_c_order(numbers.reshape(ndim, ndim + 1)) for number in row]
+    except (TypeError, ValueError, OverflowError):
+        return value
