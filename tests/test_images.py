@@ -121,7 +121,8 @@ def test_views_that_nothing_joins_are_arrays_each(views: Path) -> None:
     views.with_suffix(".xml").write_bytes(project(drifting))
     tree: Any = xr.open_datatree(views, engine="n5")
     assert "/setup0/timepoint1/s0" in tree.groups
-    assert tree["setup1/timepoint2/s0"]["y"].values.tolist() == [1, 2, 3, 4]
+    # No transform scales to physical units: a unit of the world is a voxel of 0.5 um.
+    assert tree["setup1/timepoint2/s0"]["y"].values.tolist() == [0.5, 1, 1.5, 2]
     with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
         xr.open_dataset(views, engine="n5", level=0)
 

@@ -439,7 +439,8 @@ XML = {
 @pytest.mark.parametrize("kind", XML)
 def test_xml_with_a_document_type_is_ignored(tmp_path: Path, kind: str, encoding: str) -> None:
     head, setup = XML[kind]
-    text = f"{head}<SpimData><ViewSetup>{setup}</ViewSetup></SpimData>"
+    setups = f"<ViewSetups><ViewSetup>{setup}</ViewSetup></ViewSetups>"
+    text = f"{head}<SpimData><SequenceDescription>{setups}</SequenceDescription></SpimData>"
     view = {**ARRAY, "dimensions": [4, 4, 4], "blockSize": [4, 4, 4]}
     node(tmp_path / "c.n5", "setup0/timepoint0/s0", **view)
     (tmp_path / "c.xml").write_bytes(text.encode(encoding))

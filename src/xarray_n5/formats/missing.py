@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.bdv import container_of
+from xarray_n5.dialects.bdv.project import container_of
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
 from xarray_n5.model.metadata import ArrayMetadata

@@ -1,0 +1,1 @@
+"""BigDataViewer: projects that an XML file describes, and the levels of their views."""

@@ -1,0 +1,169 @@
+"""Loaders of projects: in which container the views are, and where in it.
+
+Source: BigDataViewer's XmlIoN5ImageLoader and XmlIoHdf5ImageLoader, BigStitcher's
+XmlIoAllenOMEZarrLoader, MoBIE's loaders for N5 and OME-Zarr on S3.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from xarray_n5.dialects.bdv.xml import child_text, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from xml.etree.ElementTree import Element
+
+Kind = Literal["n5", "hdf5", "zarr"]
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "bdv.n5": "n5",
+        "bdv.n5.cloud": "n5",
+        "bdv.n5.s3": "n5",
+        "bdv.hdf5": "hdf5",
+        "bdv.multimg.zarr": "zarr",
+        "bdv.ome.zarr": "zarr",
+        "bdv.ome.zarr.s3": "zarr",
+    }
+)
+"""The formats of loaders that are read, and the kind of the container."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""The beginning of a URI; one letter is a drive of Windows."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
+
+
+class View(NamedTuple):
+    """One stack of a project."""
+
+    timepoint: int
+    setup: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path or a URI of a container."""
+
+    target: str
+    relative: bool
+    """Whether `target` is a path relative to the project's base path."""
+
+    @property
+    def is_uri(self) -> bool:
+        """Whether `target` is a URI."""
+        return _SCHEME.match(self.target) is not None
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A place in a bucket of an object store that speaks S3."""
+
+    name: str
+    key: str
+    endpoint: str | None = None
+    region: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The place as a URL, without the server."""
+        return f"s3://{self.name}/{self.key}".rstrip("/")
+
+    def __str__(self) -> str:
+        server = f" at {self.endpoint}" if self.endpoint else ""
+        return f"{self.target}{server}"
+
+
+@dataclass(frozen=True, slots=True)
+class ZarrView:
+    """A view in an OME-Zarr image, which may have more than three axes."""
+
+    path: str
+    """The path of the image's group in the container."""
+    indices: tuple[int, ...] | None = None
+    """The indices along the axes before z, in C order: of time, then of channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """What a project says of its container."""
+
+    format: str
+    version: str | None = None
+    kind: Kind | None = None
+    """The container's kind; None where the loader is not one of those that are read."""
+    place: Place | Bucket | None = None
+    views: Mapping[View, ZarrView] = field(default_factory=dict)
+    """The views of an OME-Zarr container; empty if its root is the only image."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the loader's views cannot be opened; None if they can."""
+        if self.kind is not None:
+            return None if self.place is not None else "the XML does not say where the container is"
+        if self.format.startswith("spimreconstruction."):
+            return (
+                f"its loader is {self.format!r}: the views are raw tiles of the microscope, which "
+                "are not chunked; resave them as N5 or OME-Zarr in BigStitcher first"
+            )
+        known = ", ".join(_KINDS)
+        return f"its loader is {self.format!r}; those that are read are {known}"
+
+
+def read_loader(element: Element) -> Loader:
+    """Return the loader in an element ``ImageLoader``.
+
+    Raises
+    ------
+    ValueError
+        If it has numbers or names that make no sense.
+    """
+    name, version = element.get("format") or "", element.get("version")
+    kind = _KINDS.get(name)
+    if kind is None:
+        return Loader(name, version)
+    views = dict(map(_zarr_view, element.findall("zgroups/zgroup"))) if kind == "zarr" else {}
+    return Loader(name, version, kind, _place(element, kind), views)
+
+
+def _place(element: Element, kind: Kind) -> Place | Bucket | None:
+    if bucket := child_text(element, "BucketName"):
+        region = child_text(element, "SigningRegion")
+        endpoint = child_text(element, "ServiceEndpoint")
+        if endpoint and not re.match(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?$", endpoint):
+            raise ValueError(f"the ServiceEndpoint {endpoint[:200]!r} is not the URL of a server")
+        return _bucket(bucket, child_text(element, "Key"), endpoint, region)
+    target = child_text(element, kind)
+    if bucket := child_text(element, "s3bucket"):
+        return _bucket(bucket, target)
+    if target is None:
+        return None
+    found = element.find(kind)
+    return Place(target, relative=found is not None and found.get("type") == "relative")
+
+
+def _bucket(
+    name: str, key: str | None, endpoint: str | None = None, region: str | None = None
+) -> Bucket:
+    if not _BUCKET.fullmatch(name) or (region and not _BUCKET.fullmatch(region)):
+        raise ValueError(f"{name[:200]!r} in {region!r} is not the name of a bucket")
+    return Bucket(name, (key or "").strip("/"), endpoint, region)
+
+
+def _zarr_view(element: Element) -> tuple[View, ZarrView]:
+    timepoint = element.get("tp") or element.get("timepoint")
+    at = View(whole("the tp of a zgroup", timepoint), whole("its setup", element.get("setup")))
+    path = element.get("path") or child_text(element, "path") or ""
+    listed = (element.get("indicies") or element.get("indices") or "[]").strip("[] ")
+    if not listed:
+        return at, ZarrView(path)
+    # They count the axes after x, y and z: channels, then time.
+    numbers = [whole("one of the indicies", each) for each in listed.replace(",", " ").split()]
+    return at, ZarrView(path, tuple(numbers[::-1]))

@@ -1,0 +1,157 @@
+"""Registrations of views: their transforms, and how long a unit of the world is.
+
+A view's transforms lead from its samples to BigDataViewer's world; the first listed is applied
+last. The world has no unit of its own. BigStitcher's first step, "calibration", scales samples to
+``voxelSize / u``, where `u` is the smallest voxel size of all setups; BigDataViewer's exports,
+pybdv and MoBIE scale them to ``voxelSize``. Both state how long a unit of the world is: `u`, or 1.
+
+Source: spim_data's ViewRegistration; BigStitcher's DatasetCreationUtils.createViewRegistrations and
+TransformationTools.computeCalibration, which divides the voxel size by the scaling of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from xarray_n5.dialects.bdv.xml import finite_numbers
+from xarray_n5.dialects.transforms import as_tuples, per_axis
+from xarray_n5.model.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from xml.etree.ElementTree import Element
+
+NDIM = 3
+
+Rows = tuple[tuple[float, ...], ...]
+"""A matrix of three rows of four numbers, for x, y, z."""
+
+Basis = Literal["calibration", "voxels", "assumed", "unknown"]
+
+IDENTITY: Rows = as_tuples(np.eye(NDIM, NDIM + 1))
+
+_SAME = 1e-6
+"""The relative difference of numbers that are meant to be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """One step of a registration."""
+
+    name: str | None
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The transforms of a view, in the order of the XML: the first listed is applied last."""
+
+    transforms: tuple[Transform, ...] = ()
+
+    @cached_property
+    def total(self) -> np.ndarray:
+        """The product of all transforms: from samples of the base level to the world, x y z."""
+        whole = np.eye(NDIM + 1)
+        for number, each in enumerate(self.transforms):
+            step = np.eye(NDIM + 1)
+            step[:NDIM] = each.rows
+            with np.errstate(all="ignore"):
+                whole = whole @ step if number else step
+        return whole[:NDIM]
+
+    def check(self) -> None:
+        """Raise ValueError if numbers of the product are too large."""
+        if not np.isfinite(self.total).all():
+            raise ValueError("an affine has numbers that are too large")
+
+    @property
+    def calibration(self) -> np.ndarray | None:
+        """How much the transform that is applied first scales x, y, z; None if none does.
+
+        Rotations and translations do not scale, and are skipped.
+        """
+        for each in reversed(self.transforms):
+            with np.errstate(all="ignore"):
+                scales: np.ndarray = np.linalg.norm(np.array(each.rows)[:, :NDIM], axis=0)
+            if not np.allclose(scales, 1.0, rtol=_SAME):
+                return scales
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How long a unit of BigDataViewer's world is along x, y, z, in the unit of the voxel size."""
+
+    scale: tuple[float, ...] = (1.0,) * NDIM
+    unit: str | None = None
+    basis: Basis = "unknown"
+    """What says so. "calibration": the first step scales to the voxel size divided by it.
+    "voxels": no step scales, so that a unit is a voxel. "assumed": the first step scales
+    otherwise, as registrations in physical units do, so it is taken for 1. "unknown": voxel sizes
+    are absent, or those of views do not agree; there is no unit.
+    """
+
+    def physical(self, rows: np.ndarray) -> np.ndarray:
+        """Return a matrix that leads to the world as one that leads to physical places."""
+        if self.scale == (1.0,) * NDIM:
+            return rows
+        scaled: np.ndarray = np.array(self.scale)[:, None] * rows
+        return scaled
+
+    def agrees(self, other: World) -> bool:
+        """Return whether another view's world is the same."""
+        alike = np.allclose(self.scale, other.scale, rtol=_SAME, atol=0)
+        units = [unit_of(each.unit) or each.unit for each in (self, other)]
+        return bool(alike) and units[0] == units[1]
+
+
+def world_of(
+    registration: Registration, voxel_size: Sequence[float] | None, unit: str | None
+) -> World:
+    """Return how long a unit of the world is, by one view: see :class:`World`.
+
+    Parameters
+    ----------
+    registration
+        The view's registration.
+    voxel_size
+        The size of its voxels along x, y, z.
+    unit
+        The unit of that.
+    """
+    if voxel_size is None:
+        return World()
+    sizes = np.array(voxel_size)
+    scales = registration.calibration
+    ratios = sizes if scales is None else sizes / np.where(scales > 0, scales, np.nan)
+    if np.allclose(ratios, ratios[0], rtol=_SAME, atol=0):
+        # Exactly 1, or exactly the size of a voxel, where rounding alone is in the way.
+        near = [
+            number for number in (1.0, *voxel_size) if abs(number - ratios[0]) <= _SAME * number
+        ]
+        shared = near[0] if near else float(ratios[0])
+        return World((shared,) * NDIM, unit, "calibration" if scales is not None else "voxels")
+    if scales is None and per_axis(registration.total) is not None:
+        return World(tuple(sizes.tolist()), unit, "voxels")
+    return World() if scales is None else World((1.0,) * NDIM, unit, "assumed")
+
+
+def read_registration(element: Element) -> Registration:
+    """Return the registration in an element ``ViewRegistration``."""
+    return Registration(tuple(map(_transform, element.findall("ViewTransform"))))
+
+
+def _transform(element: Element) -> Transform:
+    kind = element.get("type", "affine")
+    text = element.findtext("affine")
+    if kind != "affine" or text is None:
+        raise ValueError(f"a ViewTransform has the type {kind!r}; expected an affine")
+    numbers = finite_numbers("affine", text)
+    if len(numbers) != NDIM * (NDIM + 1):
+        raise ValueError(f"the affine {text[:80]!r} is not {NDIM * (NDIM + 1)} numbers")
+    name = element.findtext("Name") or element.findtext("name")
+    return Transform(name, as_tuples(np.reshape(numbers, (NDIM, NDIM + 1))))

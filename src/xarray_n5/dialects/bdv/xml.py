@@ -1,0 +1,182 @@
+"""Parse project XML safely: no document types, bounded size and depth, unknown sections skipped."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.model.json import MOST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from xml.etree.ElementTree import Element
+
+ROOT = "SpimData"
+"""The name of a project's root element."""
+
+LOOK = 4096
+"""How many bytes at a file's start show whether it is a project."""
+
+_KNOWN = frozenset({"BasePath", "SequenceDescription", "ViewRegistrations"})
+"""The sections that are read; others are BigStitcher's own, or of other programs."""
+
+_DEPTH = 64
+"""How deep elements may be nested."""
+
+_START = re.compile(
+    rb"\s*(?:<\?xml[^>]*\?>)?(?:\s|<!--.*?-->|<\?.*?\?>)*<SpimData[\s/>]",
+    re.DOTALL,
+)
+
+_TAG = re.compile(rb"<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>|</[^>]*>")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An element directly in the root, by the bytes that hold it."""
+
+    tag: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The root with the sections that are read, and where all sections are."""
+
+    root: Element
+    sections: tuple[Section, ...]
+    """All sections in the order of the document; empty if its encoding is not like ASCII."""
+
+
+def looks_like_project(start: bytes) -> bool:
+    r"""Return whether a file that begins with `start` is a project, whatever its encoding.
+
+    >>> looks_like_project(b'<?xml version="1.0"?>\n<SpimData version="0.2">')
+    True
+    >>> looks_like_project(b"<html>")
+    False
+    """
+    for mark in (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"):
+        start = start.removeprefix(mark)
+    return _START.match(start.replace(b"\0", b"")) is not None
+
+
+def parse(document: bytes) -> Parsed:
+    """Return the sections of a project's XML that are read.
+
+    Raises
+    ------
+    ValueError
+        If it is not XML or not a project, is too large or too deep, or has a document type, which
+        projects never have: so there are no entities, neither in the document nor outside it.
+    """
+    from xml.parsers import expat
+
+    if len(document) > MOST_BYTES:
+        raise ValueError(f"it has {len(document)} bytes, expected at most {MOST_BYTES}")
+    builder = _Builder(document)
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = _refuse_document_type
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.text
+    builder.parser = parser
+    try:
+        parser.Parse(document, True)  # noqa: FBT003 - expat's own positional argument
+    except expat.ExpatError as error:
+        raise ValueError(str(error)) from error
+    if b"\0" in document[:LOOK]:
+        return Parsed(builder.root, ())
+    return Parsed(builder.root, tuple(builder.found()))
+
+
+def _refuse_document_type(*_: object) -> None:
+    raise ValueError("it has a document type, which is not allowed")
+
+
+class _Builder:
+    """What builds the elements of known sections; of others, it keeps the positions alone."""
+
+    def __init__(self, document: bytes) -> None:
+        from xml.etree.ElementTree import TreeBuilder
+
+        self.parser: Any = None
+        self._document = document
+        self._tree = TreeBuilder()
+        self._depth = 0
+        self._skipping = False
+        self._bounds: list[tuple[str, int, int]] = []
+        self._tag, self._start = "", 0
+        self.root: Element
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth == 1 and tag != ROOT:
+            raise ValueError(f"its root is <{tag}>, expected <{ROOT}>")
+        if self._depth > _DEPTH:
+            raise ValueError(f"its elements are nested more than {_DEPTH} deep")
+        if self._depth == 2:  # noqa: PLR2004 - a section
+            self._tag, self._start = tag, self.parser.CurrentByteIndex
+            self._skipping = tag not in _KNOWN
+        if not self._skipping:
+            self._tree.start(tag, attributes)
+
+    def end(self, tag: str) -> None:
+        if not self._skipping:
+            self._tree.end(tag)
+        self._depth -= 1
+        if self._depth == 1:
+            self._bounds.append((self._tag, self._start, self.parser.CurrentByteIndex))
+            self._skipping = False
+        if self._depth == 0:
+            self.root = self._tree.close()
+
+    def text(self, data: str) -> None:
+        if not self._skipping:
+            self._tree.data(data)
+
+    def found(self) -> Iterator[Section]:
+        """Iterate over the sections, with the ends of their last tags."""
+        for tag, start, last in self._bounds:
+            closing = _TAG.match(self._document, last)
+            yield Section(tag, start, closing.end() if closing else last)
+
+
+def whole(what: str, text: str | None, *, least: int = 0) -> int:
+    """Return a whole number that fits into 31 bits, as in Java.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    found = re.fullmatch(r"\s*([+-]?\d{1,10})\s*", text or "")
+    number = int(found[1]) if found else -1
+    if found is None or not least <= number < 1 << 31:
+        shown = None if text is None else text[:40]
+        raise ValueError(f"{what} is {shown!r}; expected a whole number")
+    return number
+
+
+def finite_numbers(what: str, text: str) -> list[float]:
+    """Return the numbers in a text.
+
+    Raises
+    ------
+    ValueError
+        If some are not numbers, or not finite.
+    """
+    numbers = [float(number) for number in text.replace(",", " ").split()]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"the {what} {text[:80]!r} has numbers that are not finite")
+    return numbers
+
+
+def child_text(element: Element, path: str) -> str | None:
+    """Return the text of a descendant without white space around it; None if there is none."""
+    found = element.findtext(path)
+    return (found.strip() or None) if found is not None else None

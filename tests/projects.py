@@ -1,0 +1,184 @@
+"""Projects of BigStitcher for tests: an XML, and the container that it points at.
+
+By the facts of the programs that write them, element by element; nothing of the package's own
+values is used to build them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5 import create_array, create_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+View = tuple[int, int]
+"""A time point and a setup."""
+
+FACTORS = ((1, 1, 1), (1, 2, 2), (2, 4, 4))
+"""The factors of levels along z, y, x."""
+
+KINDS = ("illumination", "channel", "tile", "angle")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """A setup, in C order."""
+
+    id: int
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    shape: tuple[int, ...] = (6, 12, 16)
+    voxel: tuple[float, ...] | None = (2.0, 0.5, 0.5)
+    unit: str = "um"
+    dtype: str = "u2"
+
+
+def line(matrix: Any) -> str:
+    """A matrix for z, y, x of three rows and four columns, as the twelve numbers of the XML."""
+    rows = np.asarray(matrix, float)
+    rows = np.concatenate([rows[::-1, -2::-1], rows[::-1, -1:]], axis=1)
+    return " ".join(map(repr, rows.ravel().tolist()))
+
+
+def diagonal(scale: Sequence[float], offset: Sequence[float] = (0, 0, 0)) -> np.ndarray:
+    """A matrix for z, y, x that scales, then moves."""
+    return np.concatenate([np.diag(scale), np.reshape(offset, (3, 1))], axis=1).astype(float)
+
+
+def project_xml(
+    setups: Iterable[Setup],
+    registrations: Mapping[View, Sequence[tuple[str, Any]]] | None = None,
+    *,
+    loader: str = '<ImageLoader format="bdv.n5" version="1.0"><n5 type="relative">x.n5</n5>'
+    "</ImageLoader>",
+    timepoints: str = '<Timepoints type="range"><first>0</first><last>1</last></Timepoints>',
+    missing: Iterable[View] = (),
+    names: Mapping[str, Mapping[int, str]] | None = None,
+    more: str = "",
+    base: str = '<BasePath type="relative">.</BasePath>',
+) -> str:
+    """The XML of a project.
+
+    `registrations` are the named transforms of views for z, y, x, in the order in which they are
+    listed; `names` are the names of entities by attribute and id.
+    """
+    setups = list(setups)
+    entities = ""
+    for kind in sorted({kind for setup in setups for kind in setup.attributes}):
+        title = kind.capitalize()
+        ids = sorted({s.attributes[kind] for s in setups if kind in s.attributes})
+        called = (names or {}).get(kind, {})
+        entities += f'<Attributes name="{kind}">' + "".join(
+            f"<{title}><id>{i}</id><name>{called.get(i, i)}</name></{title}>" for i in ids
+        )
+        entities += "</Attributes>"
+    absent = "".join(f'<MissingView timepoint="{t}" setup="{s}" />' for t, s in missing)
+    registered = "".join(
+        f'<ViewRegistration timepoint="{t}" setup="{s}">'
+        + "".join(
+            f'<ViewTransform type="affine"><Name>{name}</Name><affine>{line(matrix)}</affine>'
+            "</ViewTransform>"
+            for name, matrix in steps
+        )
+        + "</ViewRegistration>"
+        for (t, s), steps in (registrations or {}).items()
+    )
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<SpimData version="0.2">{base}'
+        f"<SequenceDescription>{loader}<ViewSetups>"
+        + "".join(map(_setup_xml, setups))
+        + f"{entities}</ViewSetups>{timepoints}"
+        + (f"<MissingViews>{absent}</MissingViews>" if absent else "<MissingViews />")
+        + f"</SequenceDescription><ViewRegistrations>{registered}</ViewRegistrations>{more}"
+        "</SpimData>"
+    )
+
+
+def _setup_xml(setup: Setup) -> str:
+    voxel = ""
+    if setup.voxel is not None:
+        size = " ".join(map(str, setup.voxel[::-1]))
+        voxel = f"<voxelSize><unit>{setup.unit}</unit><size>{size}</size></voxelSize>"
+    listed = "".join(f"<{kind}>{number}</{kind}>" for kind, number in setup.attributes.items())
+    size = " ".join(map(str, setup.shape[::-1]))
+    return (
+        f"<ViewSetup><id>{setup.id}</id><name>setup {setup.id}</name><size>{size}</size>{voxel}"
+        f"<attributes>{listed}</attributes></ViewSetup>"
+    )
+
+
+def level_shape(shape: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a level: as BigStitcher has it, without what does not fill a sample."""
+    return tuple(size // factor for size, factor in zip(shape, factors, strict=True))
+
+
+def values(view: View, level: int, shape: tuple[int, ...], dtype: str = "u2") -> np.ndarray:
+    """The values of a view's level; those of two views are never alike, and never 0."""
+    timepoint, setup = view
+    start = 1 + 100 * setup + 17 * timepoint + 7 * level
+    return (start + np.arange(np.prod(shape)).reshape(shape) % 90).astype(dtype)
+
+
+def write_n5(
+    where: Any,
+    setups: Iterable[Setup],
+    timepoints: Iterable[int] = (0, 1),
+    *,
+    without: Iterable[View] = (),
+    factors: Sequence[Sequence[int]] = FACTORS,
+    look_like_arrays: bool = True,
+) -> None:
+    """Write the views as BigStitcher does: groups of setups look like arrays."""
+    create_group(where, "", mode="a")
+    for setup in setups:
+        facts: dict[str, Any] = {
+            "dataType": {"u1": "uint8", "u2": "uint16", "f4": "float32"}[setup.dtype],
+            "downsamplingFactors": [list(each[::-1]) for each in factors],
+        }
+        if look_like_arrays:
+            facts["dimensions"] = list(setup.shape[::-1])
+            facts["blockSize"] = [8, 8, 4]
+            facts["compression"] = {"type": "gzip", "useZlib": False, "level": 1}
+        group = create_group(where, f"setup{setup.id}")
+        for time in timepoints:
+            if (time, setup.id) in set(without):
+                continue
+            path = f"setup{setup.id}/timepoint{time}"
+            described = {"resolution": [1.0, 1.0, 1.0], "saved_completely": True}
+            create_group(where, path, attributes={**described, "multiScale": True})
+            for level, each in enumerate(factors):
+                shape = level_shape(setup.shape, each)
+                array = create_array(
+                    where,
+                    f"{path}/s{level}",
+                    shape=shape,
+                    dtype=setup.dtype,
+                    chunks=(4, 8, 8),
+                    attributes={"downsamplingFactors": list(each[::-1])},
+                )
+                array[...] = values((time, setup.id), level, shape, setup.dtype)
+        group.attrs.update({k: v for k, v in facts.items() if k == "downsamplingFactors"})
+        if look_like_arrays:
+            _write_document(where, f"setup{setup.id}", facts)
+
+
+def _write_document(where: Any, path: str, facts: Mapping[str, Any]) -> None:
+    """Write a group's attributes as they are, those of arrays included."""
+    import json
+
+    from xarray_n5.formats.containers import open_store
+
+    open_store(where).set(f"{path}/attributes.json", json.dumps(facts).encode())
+
+
+def write_project(folder: Path, setups: Sequence[Setup], text: str, **options: Any) -> Path:
+    """Write a container ``x.n5`` and the XML beside it; return the path of the XML."""
+    write_n5(folder / "x.n5", setups, **options)
+    path = folder / "project.xml"
+    path.write_text(text, encoding="utf-8")
+    return path
