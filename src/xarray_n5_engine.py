@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.dialects import DialectChoice
+
 
 _DECODERS = frozenset(
     {
@@ -69,7 +71,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         format: str | None = None,  # noqa: A002
         axis_order: Literal["C", "F"] = "C",
         attribute_order: Literal["auto", "C", "N5"] = "auto",
-        dialect: str | Sequence[str] | None = None,
+        dialect: DialectChoice | None = None,
         origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
         level: int | str | Mapping[str, float] | None = None,
@@ -101,8 +103,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
             NumPy, "N5" for x first; by default that of the programs that write the dialect. Scripts
             that use z5py often store lists in C order.
         dialect
-            The metadata dialects to take coordinates from, the most trusted first; by default
-            all of them, in the order of the documentation.
+            The metadata dialects to take coordinates from, by name or themselves, the most trusted
+            first; by default all of them, in the order of the documentation.
         origin
             The position of coordinate 0 in the first voxel: its "center" or its "corner".
         missing

@@ -27,6 +27,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
 from xarray_n5.stores import FsspecStore
 from xarray_n5_cli import main
 
@@ -310,6 +311,132 @@ def test_axes_of_funlib_survive_copies_in_every_format(tmp_path: Path) -> None:
     assert {**DACAPO, "axis_names": ["z", "y", "x"]}.items() <= dict(
         open_array(previous, "a").attrs
     ).items()
+
+
+# Other keys, as funlib.persistence's MetaDataFormat has them
+
+NESTED: dict[str, Any] = {
+    "meta": {"begin": [400, 40, 80], "size": [40, 4, 8]},
+    "arrays": [{"names": ["c^", "z", "y", "x"]}],
+}
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+@pytest.mark.parametrize(
+    ("keys", "attributes"),
+    [
+        (
+            {"offset_attr": "begin", "voxel_size_attr": "res", "units_attr": "u"},
+            {"begin": [400, 40, 80], "res": [40, 4, 8], "u": ["nm"] * 3},
+        ),
+        (
+            {"voxel_size_attr": "resolution"},
+            {"resolution": [40, 4, 8], "offset": [400, 40, 80], "units": ["nm"] * 3},
+        ),
+        (
+            {
+                "voxel_size_attr": "axes/{dim}/size",
+                "offset_attr": "axes/{dim}/begin",
+                "axis_names_attr": "axes/{dim}/name",
+                "units_attr": "axes/{dim}/unit",
+                "types_attr": "axes/{dim}/kind",
+            },
+            {
+                "axes": [
+                    {"name": "c", "kind": "channel"},
+                    {"name": "z", "kind": "space", "size": 40, "begin": 400, "unit": "nm"},
+                    {"name": "y", "kind": "space", "size": 4, "begin": 40, "unit": "nm"},
+                    {"name": "x", "kind": "space", "size": 8, "begin": 80, "unit": "nm"},
+                ]
+            },
+        ),
+        (
+            {
+                "voxel_size_attr": "meta/size",
+                "offset_attr": "meta/begin",
+                "axis_names_attr": "arrays/0/names",
+                "units_attr": "units",
+            },
+            {**NESTED, "units": ["nm"] * 3},
+        ),
+    ],
+    ids=["names", "resolution", "axes", "paths"],
+)
+def test_lists_of_funlib_may_have_other_keys(
+    tmp_path: Path, form: str, keys: dict[str, str], attributes: dict[str, Any]
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    create_array(place, "a", shape=(2, 4, 4, 4), dtype="u1", attributes=attributes, format=form)
+    dialect = Funlib(**keys)
+    assert facts(open_array(place, "a").geometry(dialect))[1:] == PLACES
+    image = xr.open_dataset(place, engine="n5", group="a", dialect=dialect)["a"]
+    assert facts(image.n5.geometry)[1:] == PLACES
+    assert image.attrs.keys() == {key.split("/")[0] for key in keys.values() if "/" in key}
+    tree: Any = xr.open_datatree(place, engine="n5", dialect=[dialect, "array_dimensions"])
+    assert facts(tree["a/a"].n5.geometry)[1:] == PLACES
+
+
+def test_a_dialect_with_other_keys_can_be_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", dict(DIALECTS))
+    register_dialect(Funlib(offset_attr="begin", voxel_size_attr="res"))
+    said = {"begin": [400, 40, 80], "res": [40, 4, 8], "units": ["nm"] * 3}
+    assert axes_of(put(tmp_path / "x.n5/a", (4, 4, 4), **said)) == PLACES
+    image = xr.open_dataset(tmp_path / "x.n5/a", engine="n5")["a"]
+    to_n5(image, tmp_path / "y.n5", "b", dialect="funlib")
+    written = dict(open_array(tmp_path / "y.n5", "b").attrs)
+    assert (written["res"], written["begin"]) == ([40, 4, 8], [400, 40, 80])
+    assert axes_of(tmp_path / "y.n5", "b") == PLACES
+
+
+def test_what_needs_an_option_to_be_read_is_not_written(tmp_path: Path) -> None:
+    image = xr.DataArray(np.ones((2, 2), "u1"), {"x": [0.0, 4.0]}, ("y", "x"))
+    dialect: Any = Funlib(offset_attr="begin")
+    with pytest.raises(TypeError, match=r"expected the names of dialects to write, got Funlib"):
+        to_n5(image, tmp_path / "x.n5", "a", dialect=dialect)
+
+
+@pytest.mark.parametrize("key", ["a/{dim}/b", "a/7/b", "a/b/c/d", "/", "b", "a/0/b/{dim}"])
+@pytest.mark.parametrize("value", [None, 3, [1, "x"], [{"b": {}}], {"b": [1, 2]}, {"0": 1}])
+def test_keys_that_lead_nowhere_only_warn(tmp_path: Path, key: str, value: Any) -> None:
+    place = put(tmp_path / "x.n5/a", (4, 4), a=value)
+    with pytest.warns(UserWarning, match="funlib metadata"):
+        assert not open_array(place).geometry(Funlib(voxel_size_attr=key)).placed
+
+
+def test_a_class_is_not_a_dialect(tmp_path: Path) -> None:
+    wrong: Any = Funlib
+    with pytest.raises(ValueError, match="unknown dialect"):
+        open_array(put(tmp_path / "x.n5/a", (4, 4))).geometry(wrong)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "channel"),
+    [
+        ({"types": ["channel", "space", "space", "space"]}, None),
+        ({"types": ["label", "space", "space", "space"], "axis_names": ["k", "z", "y", "x"]}, "k"),
+        ({"axis_names": ["c^", "d0", "d1", "d2"]}, "c"),
+    ],
+)
+def test_numbers_for_axes_of_channels_are_left_out(
+    tmp_path: Path, attributes: dict[str, Any], channel: str | None
+) -> None:
+    said = {"voxel_size": [5, 40, 4, 8], "offset": [1, 400, 40, 80], "units": ["", *["nm"] * 3]}
+    place = put(tmp_path / "x.n5/a", (2, 4, 4, 4), **said, **attributes)
+    found = open_array(place).geometry()
+    assert facts(found)[1:] == PLACES
+    assert (found.axes[0].name, found.axes[0].scale) == (channel, None)
+
+
+@pytest.mark.parametrize(("form", "order"), [("n5", -1), ("zarr2", 1)])
+def test_offsets_of_older_gunpowder_are_reversed_in_n5_alone(
+    tmp_path: Path, form: str, order: int
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    said = {"resolution": [40, 4, 8][::order], "offset": [400, 40, 80][::order]}
+    create_array(place, "a", shape=(4, 4, 4), dtype="u1", attributes=said, format=form)
+    assert [axis[2:] for axis in axes_of(place, "a")] == [axis[2:] for axis in PLACES]
 
 
 # BigStitcher-Spark: fusions without a project

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.group import Group
-    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.formats.protocol import Container, Node
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.grid import Index
@@ -88,7 +88,7 @@ def context_of(
 
 
 def geometry_in(
-    array: Array, context: ArrayContext, dialect: str | Iterable[str] | None = None
+    array: Array, context: ArrayContext, dialect: DialectChoice | None = None
 ) -> Geometry:
     """Return the axes that an array's context describes."""
     found = geometry_of(context, dialect)

@@ -33,10 +33,10 @@ from xarray_n5.model.grid import ChunkGrid, span
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from xarray_n5.arrays.chunk_io import ChunkIO
-    from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
@@ -152,7 +152,7 @@ class Array:
         """The array's axes: names, units and the positions of samples."""
         return self.geometry().axes
 
-    def geometry(self, dialect: str | Iterable[str] | None = None) -> Geometry:
+    def geometry(self, dialect: DialectChoice | None = None) -> Geometry:
         """Return the axes that the metadata describe, read by some dialects or by all.
 
         The most trusted of several is given first.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.context import load_context
-from xarray_n5.dialects import DIALECTS, diff, resolve_geometry, write_geometry
+from xarray_n5.dialects import diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.protocol import units_of_values
@@ -72,8 +72,7 @@ def describe(
         if not diff(geometry, stays[0]) and not stays[1]:
             return metadata, set()
     clash = [key for key in said if key in given and given[key] != said[key]]
-    own = {key for name in stays[0].dialects for key in DIALECTS[name].keys}
-    own -= {"units"} if units_of_values(before) else set()
+    own = set(stays[0].keys) - ({"units"} if units_of_values(before) else set())
     clash += [key for key in said if key in before and key not in own and before[key] != said[key]]
     if clash:
         raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")

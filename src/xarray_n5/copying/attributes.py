@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects import DIALECTS, diff, resolve_geometry, write_geometry
+from xarray_n5.dialects import diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
 from xarray_n5.dialects.canonical import Canonical
@@ -158,7 +158,7 @@ def of_part(
     named: bool,
 ) -> dict[str, Any]:
     """Return the attributes of a part of an array, with new ones for its axes."""
-    known = {key for name in geometry.dialects for key in DIALECTS[name].keys} | {COPIED}
+    known = geometry.keys | {COPIED}
     known -= {"units"} if units_of_values(attributes) else set()
     items = {key: value for key, value in attributes.items() if key not in known}
     added = write_geometry(geometry, context.shape, lists_x_first=context.lists_x_first)

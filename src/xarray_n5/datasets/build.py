@@ -17,7 +17,6 @@ from xarray_n5.datasets.decoding import decode
 from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
-from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, told_by
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.datasets.images import Image
     from xarray_n5.datasets.select import Level
-    from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.model.axes import Geometry
 
 
@@ -42,7 +41,7 @@ class DatasetOptions:
 
     axis_order: AxisOrder = "C"
     attribute_order: AttributeOrder = "auto"
-    dialect: str | Sequence[str] | None = None
+    dialect: DialectChoice | None = None
     origin: Origin = "center"
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
@@ -218,8 +217,8 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
 def _attributes(source: _Source) -> dict[str, Any]:
     """Return a variable's attributes: without those that became coordinates, decoded."""
     array, stored, geometry = source.image.first, source.image.attributes, source.geometry
-    spoken = geometry.dialects if geometry.affine is None else ()
-    used = {key for name in spoken for key in DIALECTS[name].keys} - {*meant_by_users(stored)}
+    used = geometry.keys if geometry.affine is None else frozenset[str]()
+    used -= {*meant_by_users(stored)}
     used -= {"units"} if units_of_values(stored) else set()
     used |= {"_ARRAY_DIMENSIONS"}
     kept = {key: value for key, value in stored.items() if key not in used}

@@ -15,7 +15,6 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.images import combined_images, single_image
 from xarray_n5.datasets.members import PART
 from xarray_n5.datasets.select import is_like_dataset, select_images
-from xarray_n5.dialects import DIALECTS
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
@@ -189,8 +188,7 @@ def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Arra
 def _of_one_level(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
     """Return a pyramid's attributes without those of other levels, and those now in coordinates."""
     geometries = [image.geometry for image in images.values()]
-    spoken = {name for each in geometries if each.affine is None for name in each.dialects}
-    used = _OF_ALL_LEVELS.union(*(DIALECTS[name].keys for name in spoken))
+    used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
     return {key: value for key, value in attributes.items() if key not in used}
 
 

@@ -10,7 +10,6 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.dialects import DIALECTS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
@@ -64,5 +63,4 @@ def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
             axes=Geometry(axes),
         )
         return
-    keys = {key for name in geometry.dialects for key in DIALECTS[name].keys}
-    array.attrs.change({}, keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
+    array.attrs.change({}, geometry.keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})

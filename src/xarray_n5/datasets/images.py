@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.model.axes import Kind
 
 _LEVEL = re.compile(r"s(\d+)")
@@ -95,7 +95,7 @@ class Image:
 def single_image(
     array: Array,
     *,
-    dialect: str | Sequence[str] | None,
+    dialect: DialectChoice | None,
     inherit: bool,
     like: ArrayContext | None = None,
 ) -> Image:
@@ -107,7 +107,7 @@ def single_image(
 def combined_images(
     group: Group,
     *,
-    dialect: str | Sequence[str] | None,
+    dialect: DialectChoice | None,
     inherit: bool,
     without: Container[str] = (),
 ) -> dict[str, dict[str, Image]]:
@@ -186,7 +186,7 @@ def _geometries(
     members: Mapping[tuple[int, ...], str],
     levels: Mapping[str, Mapping[tuple[int, ...], Array]],
     *,
-    dialect: str | Sequence[str] | None,
+    dialect: DialectChoice | None,
     inherit: bool,
 ) -> dict[str, Geometry]:
     """Return the geometry of each array by its path; all groups above are read in one batch.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.dialects.protocol import DialectChoice
 
 Level: TypeAlias = "int | str | Mapping[str, float]"
 
@@ -38,7 +39,7 @@ def select_images(
     level: Level | None = None,
     dims: Sequence[str] | None = None,
     without: Container[str] = (),
-    dialect: str | Sequence[str] | None = None,
+    dialect: DialectChoice | None = None,
     inherit: bool = False,
 ) -> dict[str, Image]:
     """Return the images that become one Dataset, by name.
@@ -142,7 +143,7 @@ def is_like_dataset(group: Group) -> bool:
 def images_of_arrays(
     arrays: Mapping[str, Array],
     *,
-    dialect: str | Sequence[str] | None = None,
+    dialect: DialectChoice | None = None,
     inherit: bool = False,
 ) -> dict[str, Image]:
     """Return the arrays of a group as images; the groups above are read once."""

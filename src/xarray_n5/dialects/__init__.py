@@ -26,7 +26,7 @@ from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
-from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
+from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
 from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.alerts import ODD, warn
@@ -40,6 +40,8 @@ __all__ = [
     "DIALECTS",
     "ArrayContext",
     "Dialect",
+    "DialectChoice",
+    "Funlib",
     "PyramidDialect",
     "check_pyramid",
     "diff",
@@ -72,7 +74,7 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def register_dialect(dialect: Dialect) -> None:
-    """Add a dialect to the end of the table.
+    """Add a dialect to the end of the table, or replace one of its type in its place.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def register_dialect(dialect: Dialect) -> None:
     Raises
     ------
     ValueError
-        If another dialect has its name.
+        If a dialect of another type has its name.
     """
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):
@@ -90,7 +92,7 @@ def register_dialect(dialect: Dialect) -> None:
     DIALECTS[dialect.name] = dialect
 
 
-def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) -> Geometry:
+def geometry_of(node: ArrayContext, dialect: DialectChoice | None = None) -> Geometry:
     """Return the geometry that an array's attributes describe; invalid ones only warn.
 
     Parameters
@@ -98,7 +100,8 @@ def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) 
     node
         The array.
     dialect
-        The dialects to read, the most trusted first; by default all in the order of the table.
+        The dialects to read, by name or themselves, the most trusted first; by default all in
+        the order of the table.
 
     Raises
     ------
@@ -112,26 +115,29 @@ def geometry_of(node: ArrayContext, dialect: str | Iterable[str] | None = None) 
 
 
 def resolve_geometry(
-    node: ArrayContext, dialect: str | Iterable[str] | None = None
+    node: ArrayContext, dialect: DialectChoice | None = None
 ) -> tuple[Geometry, list[str]]:
     """Return the geometry of an array, and messages about invalid attributes."""
     said: list[tuple[str, Geometry]] = []
     odd: list[str] = []
     node = node.without_users_own().without_units_of_values()
-    for each in map(_known, DIALECTS if dialect is None else _listed(dialect)):
+    keys: list[str] = []
+    read = list(map(_known, DIALECTS if dialect is None else _listed(dialect)))
+    for each in read:
         try:
             found = each.read(context_for(each, node))
         except ODD as error:
             named = any(repr(key) in str(error) for key in each.keys) or not each.keys
-            keys = "" if named else f" ({', '.join(each.keys)})"
-            odd.append(f"{each.name} metadata{keys} are ignored: {error}")
+            which = "" if named else f" ({', '.join(each.keys)})"
+            odd.append(f"{each.name} metadata{which} are ignored: {error}")
             continue
         if found is not None and found.ndim == len(node.shape):
             said.append((each.name, found))
+            keys += each.keys
     if dialect is not None and not said:
-        odd.append(f"no {' or '.join(_listed(dialect))} metadata describe its axes")
+        odd.append(f"no {' or '.join(each.name for each in read)} metadata describe its axes")
     geometry, against = combine(said, len(node.shape))
-    return geometry, odd + against
+    return replace(geometry, keys=frozenset(keys)), odd + against
 
 
 def write_geometry(
@@ -195,7 +201,7 @@ def write_pyramid(
     ValueError
         If a dialect is unknown, or the dialects together cannot describe the levels.
     """
-    wanted = None if dialect is None else _listed(dialect)
+    wanted = None if dialect is None else _names(dialect)
     around, own = default_pyramid(levels) if wanted is None else _written(levels, wanted, group)
     nodes = [
         replace(node, attributes=attributes, parents=(around,) if group else ())
@@ -284,15 +290,28 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
     return None
 
 
-def _listed(dialect: str | Iterable[str]) -> list[str]:
-    names = [dialect] if isinstance(dialect, str) else list(dialect)
-    if not names:
+def _listed(dialect: str | Dialect | Iterable[str | Dialect]) -> list[str | Dialect]:
+    listed = [dialect] if isinstance(dialect, str | Dialect) else list(dialect)
+    if not listed:
         raise ValueError(f"dialect is empty; known are {', '.join(DIALECTS)}")
-    return names
+    return listed
 
 
-def _known(name: str) -> Dialect:
+def _names(dialect: str | Iterable[str]) -> list[str]:
+    """Return the names of dialects to write: what is written must be read without options."""
+    listed = _listed(dialect)
+    if others := [each for each in listed if not isinstance(each, str)]:
+        raise TypeError(
+            f"expected the names of dialects to write, got {others[0]!r}; register_dialect() makes "
+            f"it the dialect {others[0].name!r}, so that it is read without options"
+        )
+    return [each for each in listed if isinstance(each, str)]
+
+
+def _known(name: str | Dialect) -> Dialect:
+    if isinstance(name, Dialect) and not isinstance(name, type):
+        return name
     try:
-        return DIALECTS[name]
+        return DIALECTS[str(name)]
     except KeyError:
         raise ValueError(f"unknown dialect {name!r}; known are {', '.join(DIALECTS)}") from None

@@ -1,17 +1,16 @@
 """``voxel_size``, ``offset`` and ``axis_names`` of funlib.persistence: DaCapo, Volara, daisy.
 
 Lists are in C order in every format, because zarr-python wrote them. Lists of numbers and units
-omit channel axes, which are marked by ``^`` or by ``types``. The keys are the default ones. Source:
-funlib.persistence, arrays/metadata.py.
+omit channel axes, which are marked by ``^`` or by ``types``. The keys can be others, as in
+funlib.persistence's MetaDataFormat. Source: funlib.persistence, arrays/metadata.py.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.pyramids import axis
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry, names
@@ -20,50 +19,93 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.model.metadata import Attributes
 
 _UNNAMED = re.compile(r"d\d+")
 """The names that funlib.persistence gives to unnamed axes."""
 
 
-@dataclass(frozen=True, slots=True)
+_PHYSICAL = ("space", "time", "")
+"""The types of axes that have coordinates."""
+
+_EACH = "{dim}"
+"""The part of a key that is for each item of a list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Funlib:
-    """The names, units, voxel sizes and offsets of each array."""
+    """The names, units, voxel sizes and offsets of each array.
+
+    The fields are those of funlib.persistence's MetaDataFormat: names of attributes, or paths in
+    them such as ``"meta/offset"``, ``"arrays/0/offset"`` or ``"axes/{dim}/offset"``.
+
+    >>> Funlib(voxel_size_attr="resolution").keys
+    ('resolution', 'axis_names', 'offset', 'units', 'types')
+    """
 
     name: ClassVar[str] = "funlib"
-    keys: ClassVar[tuple[str, ...]] = ("voxel_size", "axis_names", "offset", "units", "types")
-    list_order: ClassVar[Literal["C"]] = "C"
+    offset_attr: str = "offset"
+    voxel_size_attr: str = "voxel_size"
+    axis_names_attr: str = "axis_names"
+    units_attr: str = "units"
+    types_attr: str = "types"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The attributes that hold nothing but these lists."""
+        named = (self.voxel_size_attr, self.axis_names_attr, self.offset_attr)
+        return tuple(key for key in (*named, self.units_attr, self.types_attr) if "/" not in key)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None if there is neither ``voxel_size`` nor ``axis_names``."""
-        own, ndim = node.attributes, len(node.shape)
-        if not is_of_funlib(own):
+        """Return the axes, or None if there is neither a voxel size nor a name.
+
+        Other attributes show the dialect if their keys are not the usual ones.
+        """
+        found = {key: _value(node.attributes, key) for key in self._all_keys}
+        if node.attribute_order == "N5":
+            found = {k: v[::-1] if isinstance(v, list) else v for k, v in found.items()}
+        if all(found[key] is None for key in self._signs):
             return None
-        named = texts("axis_names", own.get("axis_names"), ndim, exact=True)
-        types = texts("types", own.get("types"), ndim, exact=True) or ("",) * ndim
-        count = _physical(own, named, types, ndim)
-        places = [
-            n for n in range(ndim) if not ("^" in (named or types)[n] or types[n] == "channel")
-        ]
-        places = places if len(places) == count else list(range(ndim - count, ndim))
-        units = texts("units", own.get("units"), count, exact=True) or ("",) * count
-        starts = numbers("offset", own.get("offset"), count, positive=False, exact=True)
-        scales = numbers("voxel_size", own.get("voxel_size"), count, exact=True)
+        ndim = len(node.shape)
+        named = texts(self.axis_names_attr, found[self.axis_names_attr], ndim, exact=True)
+        types = texts(self.types_attr, found[self.types_attr], ndim, exact=True) or ("",) * ndim
+        called = named or ("",) * ndim
+        places = [n for n in range(ndim) if "^" not in called[n] and types[n] in _PHYSICAL]
+        lists = [self.voxel_size_attr, self.offset_attr, self.units_attr]
+        own = {key: _picked(found[key], places, ndim) for key in lists}
+        count = next((min(len(v), ndim) for v in own.values() if isinstance(v, list)), len(places))
+        if count != len(places):
+            places = list(range(ndim - count, ndim))  # channels come first
+        units = texts(self.units_attr, own[self.units_attr], count, exact=True) or ("",) * count
+        starts = numbers(self.offset_attr, own[self.offset_attr], count, positive=False, exact=True)
+        scales = numbers(self.voxel_size_attr, own[self.voxel_size_attr], count, exact=True)
         placed = scales is not None or starts is not None or any(units)
         axes = []
-        for n, name in enumerate(named or ("",) * ndim):
-            called = "" if _UNNAMED.fullmatch(name) else name.replace("^", "")
+        for n, name in enumerate(called):
+            label = "" if _UNNAMED.fullmatch(name) else name.replace("^", "")
             if n not in places:
-                axes.append(axis(called, None, None, kind="channel"))
+                axes.append(axis(label, None, None, kind="channel"))
                 continue
             at = places.index(n)
             scale = scales[at] if scales else 1.0 if placed else None
             start = starts[at] if starts else 0.0
-            axes.append(axis(called, units[at], scale, start, kind=types[n]))
-        said = {"names": "axis_names"} if any(each.name for each in axes) else {}
-        said |= {"units": "units"} if any(units) else {}
-        said |= {"scale": "voxel_size"} if placed else {}
-        said |= {"offset": "offset"} if starts is not None else {}
+            axes.append(axis(label, units[at], scale, start, kind=types[n]))
+        said = {"names": self.axis_names_attr} if any(each.name for each in axes) else {}
+        said |= {"units": self.units_attr} if any(units) else {}
+        said |= {"scale": self.voxel_size_attr} if placed else {}
+        said |= {"offset": self.offset_attr} if starts is not None else {}
         return Geometry(tuple(axes), said)
+
+    @property
+    def _all_keys(self) -> tuple[str, ...]:
+        return tuple(getattr(self, each.name) for each in fields(self))
+
+    @property
+    def _signs(self) -> tuple[str, ...]:
+        """The keys that no other dialect has."""
+        usual = {self.offset_attr: "offset", self.units_attr: "units", self.types_attr: "types"}
+        unusual = (key for key, default in usual.items() if key != default)
+        return (self.voxel_size_attr, self.axis_names_attr, *unusual)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attributes; raise ValueError unless all numbers are whole."""
@@ -75,12 +117,14 @@ class Funlib:
         if any(each.step < 0 for each in physical):
             raise ValueError("'voxel_size' is positive: no axis may run backwards")
         called = zip(names(geometry.axes), channels, strict=True)
+        if any("/" in key for key in self._all_keys):
+            raise ValueError(f"{self.name} metadata with paths as keys can be read, not written")
         return {
-            "axis_names": [f"{name}^" if channel else name for name, channel in called],
-            "types": [each.kind or "space" for each in geometry.axes],
-            "units": [each.unit or "" for each in physical],
-            "voxel_size": [whole_number(each.step) for each in physical],
-            "offset": [whole_number(each.offset) for each in physical],
+            self.axis_names_attr: [f"{name}^" if channel else name for name, channel in called],
+            self.types_attr: [each.kind or "space" for each in geometry.axes],
+            self.units_attr: [each.unit or "" for each in physical],
+            self.voxel_size_attr: [whole_number(each.step) for each in physical],
+            self.offset_attr: [whole_number(each.offset) for each in physical],
         }
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
@@ -88,12 +132,25 @@ class Funlib:
         return {}
 
 
-def _physical(
-    attributes: Any, named: tuple[str, ...] | None, types: tuple[str, ...], ndim: int
-) -> int:
-    """Return how many axes have coordinates: the length of the lists, else the unmarked axes."""
-    for key in ("voxel_size", "offset", "units"):
-        if isinstance(attributes.get(key), list):
-            return min(len(attributes[key]), ndim)
-    marked = zip(named or ("",) * ndim, types, strict=True)
-    return sum(not ("^" in name or kind == "channel") for name, kind in marked)
+def _value(attributes: Attributes, key: str) -> Any:
+    """Return the value at a key, or at a path such as ``axes/{dim}/offset``; None without one."""
+    found: Any = attributes
+    parts = key.split("/")
+    for number, part in enumerate(parts):
+        match found:
+            case dict():
+                found = found.get(part)
+            case list() if part == _EACH:
+                rest = "/".join(parts[number + 1 :])
+                return [_value(each, rest) if isinstance(each, dict) else None for each in found]
+            case list() if part.isdecimal() and int(part) < len(found):
+                found = found[int(part)]
+            case _:
+                return None
+    return found
+
+
+def _picked(values: Any, places: list[int], ndim: int) -> Any:
+    """Return the values of axes with coordinates from a list for all axes; others unchanged."""
+    full = isinstance(values, list) and len(values) == ndim
+    return [values[n] for n in places] if full else values

@@ -92,6 +92,8 @@ def _against(first: Said, other: Said) -> str | None:
     one, two = first[1], other[1]
     if one.affine is not None or two.affine is not None:
         return None
+    if two.sources.get("scale") == "units":
+        return None  # units alone mean a scale of 1, which nobody wrote
     shifted = "offset" in one.sources and "offset" in two.sources
     for number, (a, b) in enumerate(zip(one.axes, two.axes, strict=True)):
         for field, theirs, ours in _facts(a, b, shifted=shifted):

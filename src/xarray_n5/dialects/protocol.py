@@ -84,11 +84,15 @@ def is_of_funlib(attributes: Attributes) -> bool:
     return bool({"voxel_size", "axis_names"} & attributes.keys())
 
 
+@runtime_checkable
 class Dialect(Protocol):
     """A convention for axes."""
 
     name: ClassVar[str]
-    keys: ClassVar[tuple[str, ...]]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The attributes that hold it, which become coordinates."""
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the geometry of an array, or None if its attributes are of another dialect.
@@ -101,6 +105,10 @@ class Dialect(Protocol):
 
         `node` is the new array, without attributes.
         """
+
+
+DialectChoice: TypeAlias = "str | Dialect | Sequence[str | Dialect]"
+"""Dialects to read, by name or themselves, the most trusted first."""
 
 
 @runtime_checkable

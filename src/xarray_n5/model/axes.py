@@ -146,6 +146,8 @@ class Geometry:
     """
     dialects: tuple[str, ...] = field(default=(), compare=False)
     """All dialects that describe the array, the most trusted first."""
+    keys: frozenset[str] = field(default=frozenset(), compare=False)
+    """The attributes of the array and its groups that these dialects use."""
     affine: tuple[tuple[float, ...], ...] | None = None
     """An affine matrix of n rows of n + 1 numbers, if the axes alone cannot describe it."""
 
