@@ -113,8 +113,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
             The level of a pyramid to open: its number, 0 for the finest and -1 for the coarsest,
             or its name. Or the largest distance of samples along some dimensions, in the units of
             their coordinates: ``{"x": 16.0}`` opens the coarsest level within it, or the finest.
-            The variable has the level's name; the Dataset has the group's attributes except those
-            that describe other levels, or that became coordinates.
+            The variable has the same name at every level: that of the group around them, or of the
+            container. The Dataset has the group's attributes except those that describe levels,
+            or that became coordinates.
         dims
             Names of the dimensions, instead of those in the metadata.
         inherit

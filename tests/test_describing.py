@@ -61,7 +61,7 @@ def test_writing_the_same_places_again_changes_no_attribute(tmp_path: Path) -> N
         shape = (8 >> level, 8 >> level)
         create_array(tmp_path, f"p/s{level}", shape=shape, dtype="u1", attributes=attributes)
     group: dict[str, Any] = {"engine": "n5", "group": "p"}
-    base = xr.open_dataset(tmp_path, level=0, **group)["s0"].load()
+    base = xr.open_dataset(tmp_path, level=0, **group)["p"].load()
     before = xr.open_dataset(tmp_path, level=1, **group).load()
     to_n5(base, tmp_path, "p/s0", mode="r+")
     to_n5(base, tmp_path, "p/s0", mode="a")

@@ -133,7 +133,7 @@ def test_bigdataviewers_attributes_and_xml_agree(corpus: Path) -> None:
     affine = np.reshape(row["xml_affine"], (3, 4))
     tree: Any = xr.open_datatree(corpus / row["path"], engine="n5")
     for level, factors in enumerate(row["downsamplingFactors_setup_attr"]):
-        image = tree[f"s{level}/s{level}"]
+        image = tree[f"s{level}/pybdv-0.6.0-n5"]
         assert image.dims == ("t", "setup", "z", "y", "x")
         for number, name in enumerate("xyz"):
             scale = affine[number, number] * factors[number]

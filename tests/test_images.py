@@ -56,7 +56,7 @@ def test_views_that_are_alike_are_one_image(views: Path) -> None:
     views.with_suffix(".xml").write_bytes(project(ALIKE))
     tree: Any = xr.open_datatree(views, engine="n5")
     assert list(tree.groups) == ["/", "/s0", "/s1"]
-    image = tree["s1/s1"]
+    image = tree["s1/views"]
     assert image.dims == ("t", "setup", "z", "y", "x")
     assert image.shape == (3, 2, 2, 2, 3)
     assert image.t.values.tolist() == [0, 1, 2]
@@ -66,7 +66,7 @@ def test_views_that_are_alike_are_one_image(views: Path) -> None:
     stored = open_array(views, "setup1/timepoint2/s1")[...]
     np.testing.assert_array_equal(image.sel(t=2, setup=1), stored)
     assert not image.sel(t=1, setup=1).any()
-    one = xr.open_dataset(views, engine="n5", level=1, chunks={})["s1"]
+    one = xr.open_dataset(views, engine="n5", level=1, chunks={})["views"]
     assert one.encoding["preferred_chunks"] == {"t": 1, "setup": 1, "z": 1, "y": 2, "x": 3}
     np.testing.assert_array_equal(one, image)
     with pytest.raises(ValueError, match="levels s0, s1"):
@@ -74,9 +74,9 @@ def test_views_that_are_alike_are_one_image(views: Path) -> None:
 
 
 def test_stacks_are_indexed_as_numpy_is(views: Path) -> None:
-    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
     values = image.load().values
-    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
     for key in (
         {"t": 0},
         {"t": [2, 0], "x": [5, 0]},
@@ -90,13 +90,13 @@ def test_stacks_are_indexed_as_numpy_is(views: Path) -> None:
 
 
 async def test_stacks_load_asynchronously(views: Path) -> None:
-    image = xr.open_dataset(views, engine="n5", level=0)["s0"].isel(t=0)
+    image = xr.open_dataset(views, engine="n5", level=0)["views"].isel(t=0)
     loaded = await image.load_async()
     assert loaded.shape == (2, 2, 4, 6)
 
 
 def test_a_view_that_is_not_stored_is_a_missing_chunk(views: Path) -> None:
-    image = xr.open_dataset(views, engine="n5", level=0, missing="error")["s0"]
+    image = xr.open_dataset(views, engine="n5", level=0, missing="error")["views"]
     assert image.isel(t=0).load().shape == (2, 2, 4, 6)
     with pytest.raises(MissingChunkError, match="t=1, setup=1"):
         image.isel(t=1).load()
@@ -109,11 +109,11 @@ def test_views_at_different_places_are_an_image_a_setup(views: Path) -> None:
     assert list(tree.groups) == [
         *("/", "/setup0", "/setup1", "/setup0/s0", "/setup0/s1", "/setup1/s0", "/setup1/s1")
     ]
-    assert tree["setup0/s0/s0"].sizes == {"t": 3, "z": 2, "y": 4, "x": 6}
+    assert tree["setup0/s0/setup0"].sizes == {"t": 3, "z": 2, "y": 4, "x": 6}
     assert tree["setup1/s0"].t.values.tolist() == [0, 2]
     assert float(tree["setup1/s0"].x[0]) == 100
-    one = xr.open_dataset(views, engine="n5", group="setup1", level=-1)["s1"]
-    np.testing.assert_array_equal(one, tree["setup1/s1/s1"])
+    one = xr.open_dataset(views, engine="n5", group="setup1", level=-1)["setup1"]
+    np.testing.assert_array_equal(one, tree["setup1/s1/setup1"])
 
 
 def test_views_that_nothing_joins_are_arrays_each(views: Path) -> None:
@@ -136,13 +136,13 @@ def test_levels_with_other_views_are_not_joined(views: Path) -> None:
 
 def test_fortran_order_turns_stacks_round(views: Path) -> None:
     views.with_suffix(".xml").write_bytes(project(ALIKE))
-    straight = xr.open_dataset(views, engine="n5", level=0)["s0"]
-    turned = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["s0"]
+    straight = xr.open_dataset(views, engine="n5", level=0)["views"]
+    turned = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["views"]
     assert turned.dims == ("x", "y", "z", "setup", "t")
     assert turned.encoding["chunks"] == (3, 2, 1, 1, 1)
     xr.testing.assert_identical(turned.transpose(*straight.dims).load(), straight.load())
     for key in ({"t": 2}, {"t": [2, 0], "x": [5, 0]}, {"setup": 1, "y": slice(1, 3), "z": 0}):
-        again = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["s0"].isel(key)
+        again = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["views"].isel(key)
         np.testing.assert_array_equal(
             again.transpose(..., "x"), straight.isel(key).T.transpose(..., "x")
         )
@@ -163,9 +163,9 @@ def test_channels_are_one_image(tmp_path: Path) -> None:
                 },
             )[...] = channel
     tree: Any = xr.open_datatree(place, engine="n5")
-    assert tree["sample/s1/s1"].sizes == {"c": 3, "z": 4, "y": 4, "x": 4}
+    assert tree["sample/s1/sample"].sizes == {"c": 3, "z": 4, "y": 4, "x": 4}
     assert tree["sample/s1"].c.values.tolist() == [0, 2, 10]
-    assert (tree["sample/s0/s0"].sel(c=10) == 10).all()
+    assert (tree["sample/s0/sample"].sel(c=10) == 10).all()
     assert float(tree["sample/s1"].x[0]) == 0.05
     create_group(place, "sample/other")
     assert "/sample/c2/s1" in xr.open_datatree(place, engine="n5").groups
@@ -176,7 +176,7 @@ def test_an_image_of_many_views_is_read_in_one_batch() -> None:
     for timepoint in range(20):
         create_array(store, f"setup0/timepoint{timepoint}/s0", shape=(2, 3, 4), dtype="u1")
     store.requests()
-    image = xr.open_dataset(store, engine="n5")["s0"]  # type: ignore[arg-type]
+    (image,) = xr.open_dataset(store, engine="n5").data_vars.values()  # type: ignore[arg-type]
     assert image.sizes["t"] == 20
     asked = store.requests()
     assert asked["get_many"] <= 6
@@ -212,7 +212,9 @@ def pyramid(tmp_path: Path) -> Path:
     ],
 )
 def test_a_level_is_chosen_by_number_or_by_distance(pyramid: Path, level: Any, name: str) -> None:
-    assert list(xr.open_dataset(pyramid, engine="n5", group="em", level=level)) == [name]
+    opened = xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+    assert list(opened) == ["em"]
+    assert opened["em"].encoding["source"] == f"{pyramid}/em/{name}"
 
 
 @pytest.mark.parametrize(
@@ -241,10 +243,9 @@ def test_a_level_has_no_attributes_of_other_levels(tmp_path: Path, level: Any) -
     group.attrs["made by"] = "me"
     opened = xr.open_dataset(tmp_path / "a.n5", engine="n5", level=level)
     assert opened.attrs == {"made by": "me"}
-    # What is stored of one level speaks of one level.
-    # The whole group has all of them.
+    # What is stored of one level speaks of one level; a tree has all of them as nodes.
     tree = xr.open_datatree(tmp_path / "a.n5", engine="n5")
-    assert tree.attrs.keys() > {"multiscales", "downsamplingFactors", "resolution"}
+    assert tree.attrs == opened.attrs
 
 
 def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
@@ -252,11 +253,12 @@ def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
     create_group(tmp_path, "a", attributes=listed)
     for name, size in (("half", 4), ("other", 9), ("whole", 8)):
         create_array(tmp_path, f"a/{name}", shape=(size,), dtype="u1")
-    assert list(xr.open_dataset(tmp_path, engine="n5", group="a", level=1)) == ["half"]
+    half = xr.open_dataset(tmp_path, engine="n5", group="a", level=1)["a"]
+    assert half.encoding["source"].endswith("a/half")
     outside = {"multiscales": [{"datasets": ["../a/whole", "", None, {"path": 3}, "/s0"]}]}
     create_group(tmp_path, "e", attributes=outside)
     create_array(tmp_path, "e/s0", shape=(3,), dtype="u1")
-    assert list(xr.open_dataset(tmp_path, engine="n5", group="e", level=0)) == ["s0"]
+    assert list(xr.open_dataset(tmp_path, engine="n5", group="e", level=0)) == ["e"]
     nested = {"ome": {"multiscales": [{"datasets": [{"path": "f/image"}, {"path": "h/image"}]}]}}
     create_group(tmp_path, "d", attributes=nested)
     for name, size in (("f", 4), ("h", 2)):
@@ -264,7 +266,8 @@ def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
     assert xr.open_dataset(tmp_path, engine="n5", group="d", level=1).sizes == {"x": 2}
     for name, size in (("0", 8), ("1", 4), ("10", 2)):
         create_array(tmp_path, f"b/{name}", shape=(size,), dtype="u1")
-    assert list(xr.open_dataset(tmp_path, engine="n5", group="b", level=2)) == ["10"]
+    coarsest = xr.open_dataset(tmp_path, engine="n5", group="b", level=2)["b"]
+    assert coarsest.encoding["source"].endswith("b/10")
     create_array(tmp_path, "c/one", shape=(size,), dtype="u1")
     with pytest.raises(NodeNotFoundError, match="no pyramid"):
         xr.open_dataset(tmp_path, engine="n5", group="c", level=0)
@@ -281,7 +284,7 @@ def test_all_levels_move_by_half_a_base_voxel(pyramid: Path) -> None:
 
 def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
     tree: Any = xr.open_datatree(pyramid, group="em", engine="n5")
-    fine, coarse = tree["s0/s0"], tree["s1/s1"]
+    fine, coarse = tree["s0/em"], tree["s1/em"]
     ramp = (fine.x + 0 * fine).astype(float)
     small = ramp.coarsen(y=2, x=2).mean()
     np.testing.assert_array_equal(small.x, coarse.x)
@@ -294,11 +297,11 @@ def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
 
 def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
     opened = xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=("plane", "row", "column"))
-    assert opened["s1"].dims == ("plane", "row", "column")
+    assert opened["em"].dims == ("plane", "row", "column")
     assert float(opened.column[1]) == 10
-    assert opened["s1"].encoding["dialect"]["names"] == "dims"
+    assert opened["em"].encoding["dialect"]["names"] == "dims"
     turned: Any = {"dims": ("column", "row", "plane"), "axis_order": "F"}
-    assert xr.open_dataset(pyramid, engine="n5", group="em/s1", **turned)["s1"].shape == (8, 8, 8)
+    assert xr.open_dataset(pyramid, engine="n5", group="em/s1", **turned)["em"].shape == (8, 8, 8)
     for dims, message in (
         (("a", "b"), "2 names for the axes z, y, x"),
         (("a", "a", "b"), "different names"),
@@ -327,7 +330,7 @@ def test_an_array_is_the_same_whichever_way_it_is_named(pyramid: Path) -> None:
     ):
         again = xr.open_dataset(url, engine="n5", group=group)
         xr.testing.assert_identical(again, whole)
-        assert again["s1"].encoding == whole["s1"].encoding
+        assert again["em"].encoding == whole["em"].encoding
 
 
 # What must not vanish, and what must not be invented
@@ -345,26 +348,29 @@ def put(place: Path, path: str, shape: tuple[int, ...] = (2, 3, 4), **attributes
 
 
 @pytest.mark.parametrize(
-    "paths",
+    ("paths", "names"),
     [
-        [
-            *("setup0/timepoint0/s0", "setup0/timepoint0/mask"),
-            *("setup0/labels", "setup0/other/deep"),
-        ],
-        ["setup0/timepoint0/s0", "setup0/timepoint1/s0", "setup0/timepoint1/s1"],
-        ["setup0/timepoint0/s0", "c0/t", "timepoint7/x"],
-        ["c0/s0", "c0/mask", "c1/s0", "c1/deep/er"],
-        ["setup0/timepoint0/s0", "s0"],
-        ["setup0/timepoint0/s0", "setup1/x"],
+        (
+            [
+                *("setup0/timepoint0/s0", "setup0/timepoint0/mask"),
+                *("setup0/labels", "setup0/other/deep"),
+            ],
+            {"a", "mask", "labels", "deep"},
+        ),
+        (["setup0/timepoint0/s0", "setup0/timepoint1/s0", "setup0/timepoint1/s1"], {"setup0"}),
+        (["setup0/timepoint0/s0", "c0/t", "timepoint7/x"], {"a", "t", "x"}),
+        (["c0/s0", "c0/mask", "c1/s0", "c1/deep/er"], {"a", "mask", "er"}),
+        (["setup0/timepoint0/s0", "s0"], {"setup0", "s0"}),
+        (["setup0/timepoint0/s0", "setup1/x"], {"a", "x"}),
     ],
 )
-def test_no_array_vanishes_from_a_tree(tmp_path: Path, paths: list[str]) -> None:
+def test_no_array_vanishes_from_a_tree(tmp_path: Path, paths: list[str], names: set[str]) -> None:
     for path in paths:
         put(tmp_path / "a.n5", path)
     tree = xr.open_datatree(tmp_path / "a.n5", engine="n5")
     sizes = [node.ds[name].size for node in tree.subtree for name in node.data_vars]
     assert sum(sizes) == 24 * len(paths)
-    assert names_in(tmp_path / "a.n5") == {path.rpartition("/")[2] for path in paths}
+    assert names_in(tmp_path / "a.n5") == names
 
 
 @pytest.mark.parametrize("more", ["setup0", "setup1"])
@@ -406,21 +412,22 @@ def test_each_timepoint_has_its_own_group(tmp_path: Path) -> None:
 def test_only_attributes_that_all_views_share_are_the_images(tmp_path: Path) -> None:
     for channel, name in enumerate(("DAPI", "GFP")):
         put(tmp_path, f"c{channel}/s0", stain=name, gain=2)
-    assert xr.open_dataset(tmp_path, engine="n5")["s0"].attrs == {"gain": 2}
+    (image,) = xr.open_dataset(tmp_path, engine="n5").data_vars.values()
+    assert image.attrs == {"gain": 2}
 
 
 def test_setups_are_dropped_by_name(views: Path) -> None:
-    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
     tree: Any = xr.open_datatree(views, engine="n5", drop_variables="setup1")
-    assert tree["s0/s0"].sizes["setup"] == 1
-    xr.testing.assert_equal(tree["s0/s0"].load(), image.isel(setup=slice(0, 1)).load())
+    assert tree["s0/views"].sizes["setup"] == 1
+    xr.testing.assert_equal(tree["s0/views"].load(), image.isel(setup=slice(0, 1)).load())
 
 
 @pytest.mark.parametrize("key", [slice(4, 4, -2), slice(0, 3, -1), slice(3, 0, -2), slice(9, 2)])
 def test_stacks_take_every_slice(views: Path, key: slice) -> None:
-    image = xr.open_dataset(views, engine="n5", level=0)["s0"]
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
     expected = image.load().values[:, :, :, key]
-    again = xr.open_dataset(views, engine="n5", level=0)["s0"].isel(y=key)
+    again = xr.open_dataset(views, engine="n5", level=0)["views"].isel(y=key)
     np.testing.assert_array_equal(again, expected)
 
 
@@ -459,7 +466,7 @@ def test_a_level_that_makes_no_sense_is_refused(pyramid: Path, level: Any) -> No
 
 def test_a_level_is_chosen_by_the_callers_own_dimensions(pyramid: Path) -> None:
     options: Any = {"group": "em", "dims": ("plane", "row", "column")}
-    assert list(xr.open_dataset(pyramid, engine="n5", level={"row": 8}, **options)) == ["s1"]
+    assert list(xr.open_dataset(pyramid, engine="n5", level={"row": 8}, **options)) == ["em"]
 
 
 def test_a_tree_has_all_levels(pyramid: Path) -> None:
@@ -482,7 +489,8 @@ def test_many_setups_are_read_in_few_batches() -> None:
         for level in (0, 1):
             create_array(store, f"setup{setup}/timepoint0/s{level}", shape=(2, 3, 4), dtype="u1")
     store.requests()
-    image = xr.open_dataset(store, engine="n5", level=0)["s0"]  # type: ignore[arg-type]
+    opened = xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
+    (image,) = opened.data_vars.values()
     assert image.sizes["setup"] == 30
     asked = store.requests()
     assert asked["get_many"] <= 8
@@ -539,3 +547,75 @@ def test_what_a_user_may_not_see_around_an_array_does_not_close_it(tmp_path: Pat
     with pytest.warns(UserWarning, match="cannot be read"):
         opened = xr.open_dataset((Guarded(), f"{place}/g/s0"), engine="n5")  # type: ignore[arg-type]
     assert opened["s0"].dims == ("x",)
+
+
+# One name at every level
+
+
+def names_at(place: Path, path: str) -> tuple[list[str], list[str], list[str]]:
+    """The names of variables in a tree, by level=, and of each level by its own path."""
+    tree: Any = xr.open_datatree(place, engine="n5", group=path)
+    by_level = [xr.open_dataset(place, engine="n5", group=path, level=n) for n in (0, 1)]
+    alone = [xr.open_dataset(place, engine="n5", group=f"{path}/s{n}") for n in (0, 1)]
+    in_tree = [tree[f"s{n}"].to_dataset() for n in (0, 1)]
+    first, second, third = ([str(*each) for each in every] for every in (in_tree, by_level, alone))
+    return first, second, third
+
+
+COSEM = {"datasets": [{"path": "s0"}, {"path": "s1"}]}
+
+
+@pytest.mark.parametrize(
+    ("group", "level", "alone"),
+    [
+        ({"multiscales": [COSEM]}, {}, True),
+        ({"ome": {"multiscales": [{**COSEM, "name": "/another"}]}}, {}, True),
+        ({"downsamplingFactors": [[1, 1], [2, 2]]}, {}, True),
+        ({"scales": [[1, 1], [2, 2]]}, {}, True),
+        ({"multiScale": True}, {}, True),
+        ({}, {"downsamplingFactors": [2, 2]}, True),
+        ({}, {}, False),
+        ({"multiscales": [{"datasets": [{"path": "other"}]}], "scales": "coarse"}, {}, False),
+    ],
+)
+def test_the_variable_has_the_images_name_at_every_level(
+    tmp_path: Path, group: dict[str, Any], level: dict[str, Any], alone: bool
+) -> None:
+    for path in ("em/fibsem-uint16", ""):
+        place = tmp_path / f"jrc.{len(path)}.n5"
+        create_group(place, path, attributes=group)
+        for number, size in enumerate((8, 4)):
+            put(place, f"{path}/s{number}", (size, size), **level)
+        name = path.rpartition("/")[2] or f"jrc.{len(path)}"
+        by_path = [name] * 2 if alone else ["s0", "s1"]
+        assert names_at(place, path) == ([name] * 2, [name] * 2, by_path)
+
+
+def test_a_tree_of_levels_is_computed_with_as_a_whole(pyramid: Path) -> None:
+    tree = xr.open_datatree(pyramid, engine="n5", chunks={})
+    masks = tree["em"].map_over_datasets(lambda level: level == 0)
+    assert all(bool(masks[f"s{n}/em"].all()) for n in (0, 1, 2))
+
+
+def test_an_image_may_be_called_like_a_dimension(tmp_path: Path) -> None:
+    for number, size in enumerate((8, 4)):
+        put(tmp_path, f"x/s{number}", (size, size), downsamplingFactors=[2**number] * 2)
+    for number, size in enumerate((8, 4)):
+        opened = xr.open_dataset(tmp_path, engine="n5", group="x", level=number)
+        assert {str(name): each.dims for name, each in opened.items()} == {"x_data": ("y", "x")}
+        assert opened.sizes["x"] == size
+
+
+def test_a_variable_that_is_called_like_a_level_keeps_its_name(tmp_path: Path) -> None:
+    stored = xr.Dataset({"s0": ("x", [1.0, 2.0])}, attrs={"multiscales": [COSEM]})
+    for place in (tmp_path / "a.n5", tmp_path / "a.zarr"):
+        stored.n5.to_n5(place)
+        xr.testing.assert_identical(xr.open_dataset(place, engine="n5"), stored)
+        assert list(xr.open_dataset(place, engine="n5", group="s0")) == ["s0"]
+
+
+def test_arrays_that_would_have_one_name_keep_their_own(tmp_path: Path) -> None:
+    create_group(tmp_path, "em", attributes={"multiScale": True})
+    for name in ("s0", "s1"):
+        put(tmp_path, f"em/{name}", (4,))
+    assert list(xr.open_dataset(tmp_path, engine="n5", group="em")) == ["s0", "s1"]

@@ -106,7 +106,7 @@ def test_the_url_of_a_level_gets_the_coordinates_of_its_group(tmp_path: Path) ->
     write_document(tmp_path / "bucket/25um", **GROUP)
     for place, path in (("25um/s1", ""), ("25um", "s1"), ("", "25um/s1")):
         assert axes_of(tmp_path / "bucket" / place, path) == SECOND
-    opened = xr.open_dataset(tmp_path / "bucket/25um/s1", engine="n5")["s1"]
+    opened = xr.open_dataset(tmp_path / "bucket/25um/s1", engine="n5")["25um"]
     assert opened.x.values.tolist() == [12.5, 62.5, 112.5, 162.5]
     assert opened.x.attrs["units"] == "um"
 
@@ -496,7 +496,7 @@ def test_fusions_of_bigstitcher_are_one_image_per_level(tmp_path: Path, factors:
     assert list(tree.groups) == ["/", "/s0", "/s1"]
     assert tree.attrs["Bigstitcher-Spark"]["InputXML"] == "file:/data/dataset.xml"
     for level, expected in FUSED_PLACES.items():
-        image = tree[level][level]
+        image = tree[level]["fused"]
         assert image.dims == ("t", "c", "z", "y", "x")
         assert image.t.values.tolist() == [0, 1]
         assert image.c.values.tolist() == [0, 1, 2]
@@ -507,28 +507,28 @@ def test_fusions_of_bigstitcher_are_one_image_per_level(tmp_path: Path, factors:
             np.testing.assert_array_equal(image.sel(t=time, c=channel), stored[...])
             assert axes_of(place, stored.path) == expected
         alone = xr.open_dataset(place, engine="n5", level=int(level[1]))
-        xr.testing.assert_identical(alone[level], image)
+        xr.testing.assert_identical(alone["fused"], image)
     near = xr.open_dataset(place, engine="n5", level={"x": 3.0})
-    assert list(near) == ["s0"]
+    assert near["fused"].shape == tree["s0/fused"].shape
     blocks = from_n5(place, "ch2tp1/s1")
-    np.testing.assert_array_equal(blocks, tree["s1/s1"].sel(t=1, c=2))
+    np.testing.assert_array_equal(blocks, tree["s1/fused"].sel(t=1, c=2))
 
 
 def test_fusions_without_anisotropy_have_voxels_of_one_pixel(tmp_path: Path) -> None:
     settings = {**FUSED, "PreserveAnisotropy": False, "Boundingbox_min": [3, 4, 5]}
     del settings["AnisotropyFactor"]
     place = fusion(tmp_path / "fused.n5", settings=settings)
-    image = xr.open_dataset(place, engine="n5", level=1)["s1"]
+    image = xr.open_dataset(place, engine="n5", level=1)["fused"]
     assert [float(image[name][0]) for name in "zyx"] == [5.0, 4.5, 4.5]
     assert [float(image[name][1] - image[name][0]) for name in "zyx"] == [1.0, 2.0, 4.0]
 
 
 def test_images_that_a_fusion_lacks_read_as_zeros_or_raise(tmp_path: Path) -> None:
     place = fusion(tmp_path / "fused.n5", without=("ch1tp0",))
-    image = xr.open_dataset(place, engine="n5", level=0)["s0"]
+    image = xr.open_dataset(place, engine="n5", level=0)["fused"]
     assert image.shape == (2, 3, 6, 8, 12)
     assert not image.sel(t=0, c=1).any()
-    strict = xr.open_dataset(place, engine="n5", level=0, missing="error")["s0"]
+    strict = xr.open_dataset(place, engine="n5", level=0, missing="error")["fused"]
     with pytest.raises(MissingChunkError, match="t=0, c=1"):
         strict.sel(t=0, c=1).load()
 
@@ -553,16 +553,16 @@ def test_odd_settings_of_a_fusion_only_warn(
 ) -> None:
     place = fusion(tmp_path / "fused.n5", settings={**FUSED, **change})
     with pytest.warns(UserWarning, match=f"bigstitcher metadata are ignored: .*{message}"):
-        image = xr.open_dataset(place, engine="n5", level=0)["s0"]
+        image = xr.open_dataset(place, engine="n5", level=0)["fused"]
     assert image.dims == ("t", "c", "z", "y", "x")
     with pytest.warns(UserWarning, match="bigstitcher metadata are ignored"):
-        assert xr.open_datatree(place, engine="n5")["s0/s0"].shape == (2, 3, 6, 8, 12)
+        assert xr.open_datatree(place, engine="n5")["s0/fused"].shape == (2, 3, 6, 8, 12)
 
 
 @pytest.mark.parametrize("settings", [{}, None, [1], "x", {"MultiResolutionInfos": {"a": 1}}])
 def test_fusions_without_settings_are_images_all_the_same(tmp_path: Path, settings: Any) -> None:
     place = fusion(tmp_path / "fused.n5", settings=settings)
-    image = xr.open_dataset(place, engine="n5", level=1)["s1"]
+    image = xr.open_dataset(place, engine="n5", level=1)["fused"]
     assert image.sizes == {"t": 2, "c": 3, "z": 6, "y": 4, "x": 3}
 
 
@@ -571,7 +571,7 @@ def test_levels_of_a_fusion_without_factors_warn(tmp_path: Path, infos: Any) -> 
     settings = {**FUSED, "MultiResolutionInfos": infos}
     place = fusion(tmp_path / "fused.n5", factors=False, settings=settings)
     with pytest.warns(UserWarning, match="level 1 has no factors and gets no coordinates"):
-        image = xr.open_dataset(place, engine="n5", level=1)["s1"]
+        image = xr.open_dataset(place, engine="n5", level=1)["fused"]
     assert "x" not in image.coords
     assert axes_of(place, "ch0tp0/s0") == FUSED_PLACES["s0"]
 
@@ -583,7 +583,7 @@ def test_copies_of_a_fusion_are_the_same_image(tmp_path: Path, name: str) -> Non
     for level in (0, 1):
         before = xr.open_dataset(place, engine="n5", level=level)
         after = xr.open_dataset(tmp_path / name, engine="n5", level=level)
-        xr.testing.assert_equal(after, before)
+        xr.testing.assert_equal(after["copy"], before["fused"])
     copy(place, tmp_path / "level.n5", source_path="ch2tp1/s1", path="a")
     assert axes_of(tmp_path / "level.n5", "a") == FUSED_PLACES["s1"]
 
@@ -733,12 +733,12 @@ def test_lists_are_read_in_the_order_that_the_user_states(
         inner = open_group(place, attribute_order=order)[level]
         assert isinstance(inner, Array)
         assert facts(inner.geometry()) == found
-        image = xr.open_dataset(place, engine="n5", level=number, attribute_order=order)[level]
+        image = xr.open_dataset(place, engine="n5", level=number, attribute_order=order)["image"]
         assert facts(image.n5.geometry) == found
-        xr.testing.assert_identical(tree[level][level].load(), image.load())
+        xr.testing.assert_identical(tree[level]["image"].load(), image.load())
         reverse = xr.open_dataset(
             place, engine="n5", level=number, attribute_order=order, axis_order="F"
-        )[level]
+        )["image"]
         assert reverse.dims == image.dims[::-1]
         xr.testing.assert_identical(reverse.transpose(*image.dims), image)
 

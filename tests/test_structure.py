@@ -201,11 +201,11 @@ def test_attributes_of_such_a_group_can_be_changed(tmp_path: Path) -> None:
 def test_setups_of_bigstitcher_are_one_image(tmp_path: Path) -> None:
     bigstitcher(LocalStore(str(tmp_path / "x.n5")))
     tree = xr.open_datatree(tmp_path / "x.n5", engine="n5")
-    image = tree["s1/s1"]
+    image = tree["s1/x_data"]
     assert image.dims == ("t", "setup", "z", "y", "x")
     assert image.x.values.tolist() == [0.5, 2.5, 4.5, 6.5]
     assert image[:, :, 0, 0, 0].values.tolist() == [[1, 2], [11, 12]]
-    finest = xr.open_dataset(tmp_path / "x.n5", engine="n5", level=0)["s0"]
+    finest = xr.open_dataset(tmp_path / "x.n5", engine="n5", level=0)["x_data"]
     assert finest.shape == (2, 2, 4, 8, 8)
 
 
@@ -232,7 +232,7 @@ def test_what_looks_odd_is_looked_into_far_away(name: str) -> None:
 def test_a_tree_far_away_holds_the_data_of_bigstitcher() -> None:
     fs, store = far(bigstitcher)
     place: Any = store
-    image = xr.open_datatree(place, engine="n5")["s0"].dataset["s0"]
+    image = xr.open_datatree(place, engine="n5")["s0"].dataset["x_data"]
     assert image[:, :, 0, 0, 0].values.tolist() == [[1, 2], [11, 12]]
     assert fs.rounds < 36
 
@@ -366,4 +366,4 @@ def test_a_pyramid_is_added_to_a_group_that_claims_to_be_an_array(tmp_path: Path
     to_n5(np.ones((16, 16, 16), "u2"), store, "em/s0", chunks=8)
     store.set("em/attributes.json", json.dumps(CLAIM).encode())
     xarray_n5.pyramid(store, path="em/s0", factors=[2])
-    assert xr.open_dataset(store.root, engine="n5", group="em", level=1)["s1"].shape == (8, 8, 8)
+    assert xr.open_dataset(store.root, engine="n5", group="em", level=1)["em"].shape == (8, 8, 8)

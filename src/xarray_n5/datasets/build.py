@@ -127,17 +127,18 @@ def _sources(images: Mapping[str, Image], options: DatasetOptions) -> dict[Any, 
     found: dict[Any, _Source] = {}
     for name, image in images.items():
         # A default name of an axis must not be that of an array.
-        geometry = image.named(options.dims, images.keys())
+        own = {key for key, each in images.items() if not each.name}
+        geometry = image.named(options.dims, own)
         attributes, array = image.attributes, image.first
         # N5 has no arrays without axes.
         scalar = image.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []
         dims = () if scalar else dims_of(geometry)
-        key: Any = name
-        if note_of(attributes) or is_native(array, attributes):
+        key: Any = image.name or name
+        if not image.name and (note_of(attributes) or is_native(array, attributes)):
             key = None if name == NAMELESS else name
-        elif name in dims and dims != (name,):
+        elif key in dims and (image.name or dims != (name,)):
             # xarray would take it for a coordinate.
-            key = f"{name}_data"
+            key = f"{key}_data"
             while key in images:
                 key += "_"
         string = is_text(attributes) and array.dtype == np.uint8 and array.ndim > 0

@@ -12,9 +12,10 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.images import combined_images, single_image
+from xarray_n5.datasets.image_names import name_of_group
+from xarray_n5.datasets.images import combined_images, named_alike, single_image
 from xarray_n5.datasets.members import PART
-from xarray_n5.datasets.select import is_like_dataset, select_images
+from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
@@ -59,7 +60,7 @@ def open_dataset(
     _check_dims(images, options, node)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
-        attributes = _of_one_level(attributes, images)
+        attributes = _without_levels(attributes, images)
     dataset = build(images, attributes, options, drop=drop, decoders=decoders)
     dataset.encoding["source"] = node.url
     return dataset
@@ -131,8 +132,6 @@ class _Tree:
     ) -> dict[str, xr.Dataset]:
         """Open a node and all below it; `is_part` if it is part of an image."""
         if isinstance(node, Array):
-            if node.path in self.done:
-                return {}
             return {path: self._image(node.name, single_image(node, **self.options.reading))}
         if is_dataset(node.attrs) or is_like_dataset(node):
             return self._open_dataset(node, path)
@@ -155,15 +154,34 @@ class _Tree:
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{level}": self._image(level, image) for level, image in levels.items()}
             self.done.update(a.path for image in levels.values() for a in image.arrays.values())
-        for name, child in children_of(group, self.drop).items():
+        children = children_of(group, self.drop)
+        images = self._images(group, children)
+        for name, child in children.items():
             of_image = name in combined or ("" in combined and PART.fullmatch(name) is not None)
-            below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
-        attributes = dict(group.attrs)
+            if name in images:
+                below[f"{stem}/{name}"] = self._image(name, images[name])
+            elif not isinstance(child, Array):
+                below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
+        own = {name: image for name, image in images.items() if image.name == name_of_group(group)}
+        attributes = _without_levels(dict(group.attrs), own) if own else dict(group.attrs)
         if not below and (is_part or not attributes):
             return {}  # of a part of an image, all that the group holds is in the image
         here = xr.Dataset(attrs=attributes)
         here.encoding["source"] = group.url
         return {path: here, **below}
+
+    def _images(self, group: Group, children: Mapping[str, Array | Group]) -> dict[str, Image]:
+        """Return the arrays directly in a group that are not opened yet; several are levels."""
+        images = {
+            name: single_image(child, **self.options.reading)
+            for name, child in children.items()
+            if isinstance(child, Array) and child.path not in self.done
+        }
+        levels = names_of_levels(images)
+        if len(levels) > 1:
+            alike = {name: images[name] for name in levels}
+            images |= named_alike(alike, name_of_group(group))
+        return images
 
     def _image(self, name: str, image: Image) -> xr.Dataset:
         dataset = self._build({name: image}, {})
@@ -185,8 +203,8 @@ def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Arra
         )
 
 
-def _of_one_level(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
-    """Return a pyramid's attributes without those of other levels, and those now in coordinates."""
+def _without_levels(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
+    """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
     geometries = [image.geometry for image in images.values()]
     used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
     return {key: value for key, value in attributes.items() if key not in used}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transposed, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import inherited, over_base
+from xarray_n5.datasets.image_names import image_name, name_of_group
 from xarray_n5.datasets.members import SETUP, VIEWS, members_of, numbered
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
@@ -40,6 +41,8 @@ class Image:
     """All axes, in the order of :attr:`shape`."""
     numbers: tuple[tuple[int, ...], ...] = ()
     """The labels along the outer axes: the numbers of timepoints, setups or channels."""
+    name: str | None = None
+    """The image's name, which is that of the variable at each level; None for other arrays."""
 
     @cached_property
     def first(self) -> Array:
@@ -101,7 +104,7 @@ def single_image(
 ) -> Image:
     """Return an array as an image; `like` is the context of another array of its group."""
     context = context_of(array, inherit=inherit, like=like)
-    return Image({(): array}, geometry_in(array, context, dialect))
+    return Image({(): array}, geometry_in(array, context, dialect), name=image_name(array, context))
 
 
 def combined_images(
@@ -131,7 +134,7 @@ def combined_images(
         return {}
     geometries = _geometries(group, members, levels, dialect=dialect, inherit=inherit)
     if whole := _stacked(levels, geometries, dims):
-        return {"": whole}
+        return {"": named_alike(whole, name_of_group(group))}
     found = {}
     for number, name in numbered(names, SETUP).items():
         own = {
@@ -139,8 +142,13 @@ def combined_images(
             for level, arrays in levels.items()
         }
         if image := _stacked({k: v for k, v in own.items() if v}, geometries, ("t",)):
-            found[name] = image
+            found[name] = named_alike(image, name)
     return found
+
+
+def named_alike(images: Mapping[str, Image], name: str) -> dict[str, Image]:
+    """Return the levels of a pyramid with a name, unless they have one."""
+    return {key: replace(image, name=image.name or name) for key, image in images.items()}
 
 
 def _levels_below(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -50,9 +50,10 @@ class ExistingGroup:
 
     @cached_property
     def dataset(self) -> xr.Dataset:
-        """The arrays as a Dataset."""
+        """The arrays as a Dataset of variables with their names."""
         images = images_of_arrays(self.arrays) if self.arrays else {}
-        return build(images, dict(self.group.attrs))
+        own = {name: replace(image, name=None) for name, image in images.items()}
+        return build(own, dict(self.group.attrs))
 
 
 def find_group(path: str, how: WriteOptions) -> Group | None:

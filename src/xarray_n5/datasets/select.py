@@ -12,22 +12,23 @@ import numpy as np
 
 from xarray_n5.arrays.access import arrays_of, container_of, context_of, nodes_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.datasets.images import Image, combined_images, single_image
+from xarray_n5.datasets.image_names import name_of_group
+from xarray_n5.datasets.images import Image, combined_images, named_alike, single_image
 from xarray_n5.datasets.members import PART, numbered
+from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import DialectChoice
 
 Level: TypeAlias = "int | str | Mapping[str, float]"
 
-_LEVEL = re.compile(r"s(\d+)")
-_NUMBER = re.compile(r"(\d+)")
+_PATTERNS = (re.compile(r"s(\d+)"), re.compile(r"(\d+)"))
 
 _ROUNDING = 1e-9
 """The relative error that a distance may have."""
@@ -71,11 +72,12 @@ def select_images(
         return {node.name: single_image(node, **how)}
     arrays = arrays_of(node, without)
     if level is None and arrays:
-        return images_of_arrays(arrays, **how)
+        return _one_of_each_name(images_of_arrays(arrays, **how))
     if level is None and is_dataset(node.attrs):
         return {}  # its groups are other Datasets, not parts of an image
     if level is not None and (found := pyramid_levels(node, arrays)):
-        return _image_of_level(found, level, dims, node.url, **how)
+        image = _image_of_level(found, level, dims, node.url, **how)
+        return named_alike(image, name_of_group(node))
     levels = {} if arrays else _combined_levels(node, without=without, **how)
     if level is None:
         _check_single_level(node, levels)
@@ -96,10 +98,12 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
         found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
         if found:
             return found  # type: ignore[return-value]
-    for pattern in (_LEVEL, _NUMBER):
-        if names := numbered(arrays, pattern).values():
-            return {name: arrays[name] for name in names}
-    return {}
+    return {name: arrays[name] for name in names_of_levels(arrays)}
+
+
+def names_of_levels(names: Iterable[str]) -> list[str]:
+    """Return the names that are those of levels: ``s0``, ``s1``, ..., or else numbers."""
+    return next(filter(None, (list(numbered(names, each).values()) for each in _PATTERNS)), [])
 
 
 def level_by_number(names: Sequence[str], level: object, where: str) -> str:
@@ -128,6 +132,10 @@ def is_like_dataset(group: Group) -> bool:
     """Return whether all arrays have the dimension names of xarray's Zarr, and sizes that agree."""
     native = container_of(group).format.native_to_xarray
     arrays = group.arrays() if native else {}
+    listed = (image["datasets"] for image in images_in(group.attrs) if not is_of_variable(image))
+    levels = [entry.get("path") for each in listed for entry in each if isinstance(entry, dict)]
+    if arrays and set(arrays) <= set(levels):
+        return False  # a pyramid, even of one level
     sizes: dict[str, int] = {}
     for array in arrays.values():
         dims = array.attrs.get("_ARRAY_DIMENSIONS")
@@ -153,6 +161,15 @@ def images_of_arrays(
     return {
         name: single_image(array, like=context, dialect=dialect, inherit=inherit)
         for name, array in arrays.items()
+    }
+
+
+def _one_of_each_name(images: Mapping[str, Image]) -> dict[str, Image]:
+    """Return images under the names of their arrays where several would have one name."""
+    names = [image.name or key for key, image in images.items()]
+    return {
+        key: replace(image, name=None) if names.count(image.name or key) > 1 else image
+        for key, image in images.items()
     }
 
 

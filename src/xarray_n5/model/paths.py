@@ -137,6 +137,17 @@ def is_own(key: str) -> bool:
     return key.startswith((WRITING, PLANNED, UNFINISHED, f"{DIGESTS}/", f"{QUARANTINE}/"))
 
 
+def stem_of(name: str, suffixes: Collection[str]) -> str:
+    """Return a container's name without its suffix, or "data" if nothing proper is left.
+
+    >>> stem_of("cells.n5", [".n5"]), stem_of("cells.ome.zarr", [".zarr"]), stem_of("", [".n5"])
+    ('cells', 'cells', 'data')
+    """
+    suffix = next(filter(name.endswith, suffixes), "")
+    stem = name.removesuffix(suffix).removesuffix(".ome")
+    return "data" if not stem or stem.startswith(".") or ":" in stem else stem
+
+
 def name_of_root(name: str) -> str:
     """Return the name of a root node: its directory's, but "data" in a container.
 

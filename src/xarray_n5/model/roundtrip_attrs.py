@@ -43,6 +43,8 @@ def _is_proper(key: str, value: object) -> bool:
             return isinstance(value, Mapping)
         case "axes" | "own":
             return isinstance(value, list) and all(isinstance(item, str) for item in value)
+        case "name":
+            return isinstance(value, str) and bool(value) and "/" not in value
         case _:
             return True
 
