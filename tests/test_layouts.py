@@ -439,6 +439,156 @@ def test_offsets_of_older_gunpowder_are_reversed_in_n5_alone(
     assert [axis[2:] for axis in axes_of(place, "a")] == [axis[2:] for axis in PLACES]
 
 
+# Every way to open a layout agrees with the others
+
+Layout = tuple[str, dict[str, tuple[tuple[int, ...], list[Any]]]]
+"""The group, and the shape and axes of each level."""
+
+
+def crops(root: Path) -> Layout:
+    """A crop of CellMap: no pyramid."""
+    said = {"offset": [2001.5, -80.25, 64], "resolution": [2, 2, 3.5], "offset_unit": "nm"}
+    path = "volumes/groundtruth/0003/Crop33/labels"
+    put(root / path / "all", (6, 10, 12), **said, name="all", ids=[1, 2, 7], type="labels")
+    axes: Any = [("z", "nm", 3.5, 64.0), ("y", "nm", 2.0, -80.25), ("x", "nm", 2.0, 2001.5)]
+    return path, {"all": ((6, 10, 12), axes)}
+
+
+def organs(root: Path) -> Layout:
+    """A volume of the Human Organ Atlas."""
+    found: Any = {}
+    for level, factor in enumerate((1, 2, 4)):
+        shape = (8 // factor, 12 // factor, 16 // factor)
+        put(root / f"7.5um/s{level}", shape, axes=["x", "y", "z"])
+        shift = (factor - 1) / 2
+        steps = {"z": 9.5, "y": 7.5, "x": 7.5}
+        axes = [(name, "um", step * factor, step * shift) for name, step in steps.items()]
+        found[f"s{level}"] = (shape, axes)
+    factors = [[1, 1, 1], [2, 2, 2], [4, 4, 4]]
+    group: Any = {**GROUP, "resolution": [7.5, 7.5, 9.5], "downsamplingFactors": factors}
+    write_document(root / "7.5um", **group)
+    return "7.5um", found
+
+
+def stacks(root: Path) -> Layout:
+    """A stack of render with other numbers than the one above."""
+    found: Any = {}
+    steps = [8.0, 8.0, 12.5]
+    for level, factor in enumerate((1, 2, 4)):
+        shape = (8 // factor, 12 // factor, 16 // factor)
+        shifts = [step * (factor - 1) / 2 for step in steps]
+        transform: Any = {"axes": ["x", "y", "z"], "ordering": "F", "units": ["nm"] * 3}
+        transform |= {"scale": [step * factor for step in steps], "translate": shifts}
+        put(root / f"stack/s{level}", shape, transform=transform)
+        starts = [start + shift for start, shift in zip([96.0, -56.0, 37.5], shifts, strict=True)]
+        axes = zip("xyz", ["nm"] * 3, transform["scale"], starts, strict=True)
+        found[f"s{level}"] = (shape, list(axes)[::-1])
+    whole = {"pixelResolution": {"dimensions": steps, "unit": "nm"}, "translate": [12, -7, 3]}
+    write_document(root / "stack", **{**STACK, **whole, "scales": [[1] * 3, [2] * 3, [4] * 3]})
+    return "stack", found
+
+
+def cells(root: Path) -> Layout:
+    """An image of OpenOrganelle."""
+    path = "em/fibsem-uint16"
+    found: Any = {}
+    datasets = []
+    for level, factor in enumerate((1, 2, 4)):
+        shape = (8 // factor, 12 // factor, 16 // factor)
+        steps, units = [5.25, 4.0, 4.0], ["nm"] * 3
+        transform: Any = {"order": "C", "axes": ["z", "y", "x"], "units": units}
+        transform["scale"] = [step * factor for step in steps]
+        transform["translate"] = [step * (factor - 1) / 2 for step in steps]
+        resolution = {"dimensions": transform["scale"][::-1], "unit": "nm"}
+        put(root / path / f"s{level}", shape, transform=transform, pixelResolution=resolution)
+        datasets.append({"path": f"s{level}", "transform": transform})
+        axes = zip("zyx", units, transform["scale"], transform["translate"], strict=True)
+        found[f"s{level}"] = (shape, list(axes))
+    base: Any = {"dimensions": [4.0, 4.0, 5.25], "unit": "nm"}
+    around = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "pixelResolution": base}
+    factors = [[1] * 3, [2] * 3, [4] * 3]
+    images = [{"name": None, "datasets": datasets}]
+    write_document(root / path, **around, scales=factors, multiscales=images)
+    return path, found
+
+
+LAYOUTS = [crops, organs, stacks, cells]
+
+
+def variable(dataset: Any) -> xr.DataArray:
+    """The only variable of a Dataset, whatever its name."""
+    (name,) = dataset.data_vars
+    found: xr.DataArray = dataset[name]
+    return found
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", LAYOUTS)
+def test_all_ways_to_open_a_layout_agree(tmp_path: Path, make: Any) -> None:
+    root = tmp_path / "x.n5"
+    path, levels = make(root)
+    tree: Any = xr.open_datatree(root, engine="n5")
+    drawn = CliRunner().invoke(main, ["tree", str(root)]).output
+    for number, (name, (shape, axes)) in enumerate(levels.items()):
+        assert axes_of(root, f"{path}/{name}") == axes_of(root / path / name) == axes
+        opened = [
+            xr.open_dataset(root / path / name, engine="n5"),
+            xr.open_dataset(root, engine="n5", group=f"{path}/{name}"),
+            tree[f"{path}/{name}"],
+        ]
+        if len(levels) > 1:
+            opened.append(xr.open_dataset(root, engine="n5", group=path, level=number))
+            assert not opened[-1].attrs.keys() - {"multiScale"}
+            opened.append(xr.open_dataset(root / path, engine="n5", level=name))
+        for each in map(variable, opened):
+            assert each.shape == shape
+            assert facts(each.n5.geometry) == axes
+            assert [float(each[dim][0]) for dim in "zyx"] == [axis[3] for axis in axes]
+            assert "offset" not in each.attrs
+        texts = []
+        for axis, unit, scale, offset in axes:
+            texts.append(f"{axis} {scale:g} {unit}" + (f" from {offset:g}" if offset else ""))
+        assert ", ".join(texts) in drawn
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr", "h5"])
+@pytest.mark.parametrize("make", LAYOUTS)
+def test_copies_of_a_layout_have_its_coordinates(tmp_path: Path, make: Any, form: str) -> None:
+    root, target = tmp_path / "x.n5", tmp_path / f"y.{form}"
+    path, levels = make(root)
+    copy(root, target)
+    for name, (_, axes) in levels.items():
+        assert axes_of(target, f"{path}/{name}") == axes
+        alone = tmp_path / f"{name}.{form}"
+        copy(root / path / name, alone, path="a")
+        assert axes_of(alone, "a") == axes
+        back = tmp_path / f"{name}-back.n5"
+        copy(alone, back)
+        assert axes_of(back, "a") == axes
+    checked = CliRunner().invoke(main, ["verify", str(root)])
+    assert checked.exit_code == 0
+    assert "stray" not in checked.output
+    assert checked.output.count(" ok") == len(levels)
+
+
+def test_a_level_of_a_stack_regains_its_own_transform_in_its_group(tmp_path: Path) -> None:
+    root = tmp_path / "x.n5"
+    stacks(root)
+    copy(root, tmp_path / "y.zarr", source_path="stack/s1", path="a")
+    before = dict(open_array(root, "stack/s1").attrs)
+    moved = dict(open_array(tmp_path / "y.zarr", "a").attrs)
+    assert moved["transform"]["translate"] == [43.75, -52.0, 100.0]
+    copy(tmp_path / "y.zarr", root, source_path="a", path="stack/s9")
+    assert dict(open_array(root, "stack/s9").attrs)["transform"] == before["transform"]
+
+
+def test_levels_of_one_size_are_nodes_of_a_tree_in_zarr_too(tmp_path: Path) -> None:
+    place = render(tmp_path / "x.n5/stack")
+    copy(place, tmp_path / "y.zarr", path="stack")
+    tree = xr.open_datatree(tmp_path / "y.zarr", engine="n5")
+    assert list(tree.groups) == ["/", "/stack", "/stack/s0", "/stack/s1"]
+
+
 # BigStitcher-Spark: fusions without a project
 
 FUSED: dict[str, Any] = {

@@ -87,6 +87,9 @@ def original(attributes: Attributes, lists: str) -> Original:
         for key, value in attributes.items()
         if key != COPIED and not (key in added and added[key] == value)
     }
+    replaced = note.get("replaced")
+    if isinstance(replaced, dict):
+        kept |= {k: v for k, v in replaced.items() if k in attributes.keys() - kept.keys()}
     return Original(
         attributes=reverse_lists(kept, turned),
         lists=note.get("lists", lists),
@@ -139,9 +142,11 @@ def of_array(
         if not _misread(geometry, replace(context, attributes=items)):
             added = {}
         else:
-            added |= _override(geometry, context, items)
+            added |= _override(geometry, context)
+    replaced = {key: items[key] for key in added.keys() & items.keys() - mask.keys()}
     note = {
         "added": {**mask, **added},
+        "replaced": replaced,
         "turned": keys,
         "layout": {} if form.native_to_xarray else dict(found.layout),
     }
@@ -166,7 +171,7 @@ def of_part(
     unwanted = items.keys() | (set() if named or not form.native_to_xarray else {NAMES})
     added = {key: value for key, value in added.items() if key not in unwanted}
     if _misread(geometry, replace(context, attributes={**items, **added})):
-        added |= _override(geometry, context, items)
+        added |= _override(geometry, context)
     return {**items, **added}
 
 
@@ -181,15 +186,13 @@ def _expected(
     return {}
 
 
-def _override(geometry: Geometry, context: ArrayContext, items: Attributes) -> dict[str, Any]:
-    """Return attributes that take precedence over those of the groups around."""
+def _override(geometry: Geometry, context: ArrayContext) -> dict[str, Any]:
+    """Return attributes that take precedence over the array's own, and those of groups around."""
     if not geometry.placed:
-        added = DimensionLabels().write(geometry, context) if geometry.named else {}
-    elif geometry.affine is not None:
-        added = Canonical().write(geometry, context)
-    else:
-        added = {"transform": Cosem().write(geometry, context)["transform"]}
-    return {} if added.keys() & items.keys() else added
+        return DimensionLabels().write(geometry, context) if geometry.named else {}
+    if geometry.affine is not None:
+        return Canonical().write(geometry, context)
+    return {"transform": Cosem().write(geometry, context)["transform"]}
 
 
 def _misread(geometry: Geometry, context: ArrayContext) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,9 @@ _MOST = 1 << 28
 
 _OF_ALL_LEVELS = frozenset({"multiscales", "downsamplingFactors", "scales"})
 """Attributes of a pyramid's group that list its levels."""
+
+_BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
+"""Attributes of COSEM's and render's groups that become coordinates, beside ``scales``."""
 
 
 def open_dataset(
@@ -133,8 +137,11 @@ class _Tree:
         """Open a node and all below it; `is_part` if it is part of an image."""
         if isinstance(node, Array):
             return {path: self._image(node.name, single_image(node, **self.options.reading))}
-        if is_dataset(node.attrs) or is_like_dataset(node):
+        if is_dataset(node.attrs):
             return self._open_dataset(node, path)
+        if is_like_dataset(node):
+            with suppress(ValueError):  # levels of one size differ in their coordinates
+                return self._open_dataset(node, path)
         return self._open_group(node, path, is_part=is_part)
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
@@ -207,6 +214,7 @@ def _without_levels(attributes: dict[str, Any], images: Mapping[str, Image]) -> 
     """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
     geometries = [image.geometry for image in images.values()]
     used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
+    used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
     return {key: value for key, value in attributes.items() if key not in used}
 
 
