@@ -77,7 +77,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         level: int | str | Mapping[str, float] | None = None,
         dims: Sequence[str] | None = None,
         inherit: bool = False,
-        label_multisets: Literal["error", "argmax"] = "error",
+        label_multisets: Literal["error", "argmax", "count"] = "error",
         **unknown: Any,
     ) -> xr.Dataset:
         """Return an array, or the arrays directly in a group, as a lazily indexed Dataset.
@@ -122,7 +122,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
             Whether axes, units and resolution are inherited from all groups above, as in
             Neuroglancer; otherwise only from the array and its nearest groups.
         label_multisets
-            "argmax" reads Paintera's label multisets as their most frequent labels.
+            "argmax" reads Paintera's label multisets as their most frequent labels, "count" as the
+            numbers of votes for these labels.
 
         Returns
         -------

@@ -1017,3 +1017,17 @@ def test_storing_an_array_where_it_was_corrects_its_lists(tmp_path: Path) -> Non
     image = xr.open_dataset(place, engine="n5", attribute_order="C")["raw"].load()
     to_n5(image, place, mode="a")
     assert [axis.scale for axis in open_array(place).axes] == [40.0, 8.0, 4.0]
+
+
+def test_commands_take_the_order_of_lists(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/raw", (4, 4, 4), resolution=[40, 8, 4], unit="nm")
+
+    def said(*arguments: object) -> str:
+        found = CliRunner().invoke(main, [*map(str, arguments), "--attribute-order", "C"])
+        assert found.exit_code == 0, found.output
+        return found.stdout
+
+    assert "z 40 nm, y 8 nm, x 4 nm" in said("tree", place.parent)
+    axes = json.loads(said("info", place, "--json"))["axes"]
+    assert [axis["scale"] for axis in axes] == [40.0, 8.0, 4.0]
+    assert "z = 2 (80 nm)" in said("preview", place, "-o", tmp_path / "a.png")

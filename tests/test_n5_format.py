@@ -421,7 +421,9 @@ def test_label_multisets_are_recognised_and_refused_by_default() -> None:
 
 
 def test_label_multisets_decode_to_their_most_frequent_lowest_labels() -> None:
-    metadata = replace(array(dataType="uint8", isLabelMultiset=True), dtype=np.dtype("u8"))
+    metadata = array(dataType="uint8", isLabelMultiset=True).multisets_as(Content.LABELS)
     assert N5.decode(metadata, multisets()).tolist() == [[3, 5]]
+    votes = array(dataType="uint8", isLabelMultiset=True).multisets_as(Content.VOTES)
+    assert N5.decode(votes, multisets()).tolist() == [[2, 4]]
     with pytest.raises((ValueError, EOFError), match="cut off"):
         N5.decode(metadata, multisets()[:-40])

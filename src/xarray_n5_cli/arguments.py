@@ -50,6 +50,30 @@ def storage_option(
     )
 
 
+def multisets_option(default: str = "error") -> Callable[[Any], Any]:
+    """Return an option for what Paintera's label multisets are read as."""
+    return click.option(
+        "--label-multisets",
+        type=click.Choice(["error", "argmax", "count"]),
+        default=default,
+        show_default=True,
+        help="Read Paintera's label multisets as their most frequent labels (argmax), or as the "
+        "votes for these (count).",
+    )
+
+
+def order_option() -> Callable[[Any], Any]:
+    """Return an option for the order of lists of axes in attributes."""
+    return click.option(
+        "--attribute-order",
+        type=click.Choice(["auto", "C", "N5"]),
+        default="auto",
+        show_default=True,
+        help="The order of lists such as resolution: C for z first, N5 for x first; by default "
+        "that of the programs that write them.",
+    )
+
+
 def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
     """Return the storage options of a URL, or None; local paths accept only those about links."""
     if options.keys() - {"follow_external", "follow_links"} and "://" not in url:

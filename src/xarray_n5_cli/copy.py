@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.arguments import files, for_url, multisets_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, redact, report_errors
 from xarray_n5_cli.options import computing, storing, workers_of
 
@@ -66,6 +66,7 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     help="w-: DST must not exist. a: add to a group. w: replace arrays at the same paths, too.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
+@multisets_option()
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.arguments import (
+    files,
+    for_url,
+    multisets_option,
+    order_option,
+    split_url,
+    storage_option,
+)
 from xarray_n5_cli.errors import echo, ignore_unfinished_writes, report_errors
 
 if TYPE_CHECKING:
@@ -19,9 +26,11 @@ if TYPE_CHECKING:
 @click.argument("url", shell_complete=files)
 @click.argument("path", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
+@multisets_option()
+@order_option()
 @storage_option()
 @report_errors
-def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None:
+def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **opening: Any) -> None:
     """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.
 
     The JSON object has the keys url, path, kind ("array" or "group"), format and attributes; a
@@ -39,7 +48,8 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any]) -> None
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
-    node = open_node(container, inner, storage_options=for_url(container, options))
+    storage_options = for_url(container, options)
+    node = open_node(container, inner, storage_options=storage_options, **opening)
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))

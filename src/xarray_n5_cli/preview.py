@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.arguments import (
+    files,
+    for_url,
+    multisets_option,
+    order_option,
+    split_url,
+    storage_option,
+)
 from xarray_n5_cli.errors import echo, report_errors
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
@@ -59,8 +66,10 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
 @click.option(
     "--labels/--no-labels",
     default=None,
-    help="Draw each label in a colour; default for uint64.",
+    help="Draw each label in a colour; default for uint64 and for Paintera's labels.",
 )
+@multisets_option("argmax")
+@order_option()
 @storage_option(flags=("--storage-option",))
 @report_errors
 def preview(
@@ -75,12 +84,13 @@ def preview(
     percentile: tuple[float, float],
     labels: bool | None,
     options: dict[str, Any],
+    **opening: Any,
 ) -> None:
     """Draw a section through the array or pyramid at URL, with a scale bar.
 
     Of a pyramid, the coarsest level with as many samples as the picture has pixels is read. Of a
-    container of BigDataViewer, the first timepoint and setup are drawn. Pictures of less than 64
-    pixels have no scale bar.
+    container of BigDataViewer, the first timepoint and setup are drawn, and of a dataset of
+    Paintera its data. Pictures of less than 64 pixels have no scale bar.
 
     \b
     Examples:
@@ -96,7 +106,8 @@ def preview(
     from xarray_n5.views.sections import section
 
     container, inner = split_url(url, path)
-    node = open_node(container, inner, storage_options=for_url(container, options))
+    storage_options = for_url(container, options)
+    node = open_node(container, inner, storage_options=storage_options, **opening)
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
     echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.arguments import files, for_url, multisets_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, redact, report_errors
 from xarray_n5_cli.options import computing, storing, workers_of
 from xarray_n5_cli.verify import plural
@@ -57,6 +57,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     help="w-: the levels must not exist. w: replace them.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
+@multisets_option()
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
@@ -71,6 +72,7 @@ def pyramid(
     scheduler: str | None,
     options: dict[str, Any],
     dst_options: dict[str, Any],
+    label_multisets: Literal["error", "argmax", "count"],
     **asked: Any,
 ) -> None:
     """Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
@@ -96,11 +98,18 @@ def pyramid(
     source: Any = place
     if dst:
         target, path = split_url(dst)
-        source = open_array(place, source_path, storage_options=source_options)
+        source = open_array(
+            place,
+            source_path,
+            storage_options=source_options,
+            label_multisets=label_multisets,
+        )
         asked |= {"url": target, "path": path, "format": form}
         asked |= {"storage_options": for_url(target, dst_options)}
     elif form is not None:
         raise click.UsageError("--format is the format of DST, which is missing")
+    elif label_multisets != "error":
+        raise click.UsageError("--label-multisets needs DST: SRC itself stays label multisets")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
     shown = ProgressBar(out=sys.stderr) if sys.stderr.isatty() else contextlib.nullcontext()

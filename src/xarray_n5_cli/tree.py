@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.arguments import files, for_url, order_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
 
 if TYPE_CHECKING:
@@ -31,9 +31,18 @@ _PLAIN_DEPTH = 2
 @click.argument("path", default="")
 @click.option("--depth", type=click.IntRange(0), help="The depth of groups to draw.")
 @click.option("--chunks", is_flag=True, help="Count the stored chunks.")
+@order_option()
 @storage_option()
 @report_errors
-def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[str, Any]) -> None:
+def tree(
+    url: str,
+    path: str,
+    *,
+    depth: int | None,
+    chunks: bool,
+    options: dict[str, Any],
+    attribute_order: Literal["auto", "C", "N5"],
+) -> None:
     """Draw the groups and arrays at URL.
 
     Each array has its shape, type, chunks and compression, and "unfinished" if a write is
@@ -50,7 +59,8 @@ def tree(url: str, path: str, *, depth: int | None, chunks: bool, options: dict[
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
-    walk = Walk.at(container, inner, for_url(container, options))
+    storage_options = for_url(container, options)
+    walk = Walk.at(container, inner, storage_options, attribute_order=attribute_order)
     drawing = _Drawing(walk, chunks=chunks, pretty="utf" in str(sys.stdout.encoding).lower())
     for line in drawing.lines(depth):
         echo(line)

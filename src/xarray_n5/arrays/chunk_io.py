@@ -23,7 +23,7 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.model.indexing import outer
-from xarray_n5.model.metadata import ArrayMetadata, Content, Varlength
+from xarray_n5.model.metadata import ArrayMetadata, Varlength
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -115,9 +115,7 @@ class ChunkIO:
         found = node.metadata
         if not isinstance(found, ArrayMetadata):
             raise NodeNotFoundError(self.container.url, self.path, "array")
-        if found.content is Content.LABEL_MULTISETS:
-            found = replace(found, dtype=self.metadata.dtype)
-        return replace(self, metadata=found)
+        return replace(self, metadata=found.multisets_as(self.metadata.content))
 
     def bare(self) -> ChunkIO:
         """Return the chunks as a task carries them: without attributes and caches."""

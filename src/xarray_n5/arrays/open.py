@@ -68,7 +68,8 @@ def open_array(
     cache_bytes
         How many bytes of decoded chunks are kept for the next read.
     label_multisets
-        "argmax" reads Paintera's label multisets as their most frequent labels (uint64).
+        "argmax" reads Paintera's label multisets as their most frequent labels (uint64), "count"
+        as the numbers of votes for these labels (int32).
     write_empty_chunks
         Whether chunks of nothing but zeros are stored; all are where Zarr names no fill value.
     edge_chunks

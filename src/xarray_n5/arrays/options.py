@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import numpy as np
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.chunk_io import ChunkIO
@@ -19,7 +17,10 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import ArrayMetadata
 
-LabelMultisets: TypeAlias = Literal["error", "argmax"]
+LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
+
+_CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
+"""What label multisets are read as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +39,14 @@ class OpenOptions:
     def __post_init__(self) -> None:
         check_option("axis_order", self.axis_order, "C", "F")
         check_option("missing", self.missing, "fill", "error")
-        check_option("label_multisets", self.label_multisets, "error", "argmax")
+        check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
         check_option("edge_chunks", self.edges, "truncate", "pad")
         check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
 
     def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
         """Return the array at `path`, opened with these options."""
-        if metadata.content is Content.LABEL_MULTISETS and self.label_multisets == "argmax":
-            metadata = replace(metadata, dtype=np.dtype(np.uint64))
+        if self.label_multisets in _CONTENTS:
+            metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
         chunks = ChunkIO(
             container=container,
             path=path,

@@ -18,6 +18,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.protocol import Container
 
 _CHUNK = re.compile(r"\d+([./]\d+)*")
@@ -62,11 +63,19 @@ class Walk:
         options: Mapping[str, Any] | None,
         *,
         whole: bool = False,
+        attribute_order: AttributeOrder = "auto",
     ) -> Walk:
         """Return a walk that begins at a node; metadata are read once, or `whole` in batches."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnfinishedWriteWarning)  # who walks reports them
-            root = open_node(url, path, storage_options=options, missing="error", whole=whole)
+            root = open_node(
+                url,
+                path,
+                storage_options=options,
+                attribute_order=attribute_order,
+                missing="error",
+                whole=whole,
+            )
         return cls(container_of(root), root)
 
     @property

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.model.codec import Compression
 
 
@@ -28,6 +29,7 @@ def copy(
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
     dtype: Any = None,
+    label_multisets: LabelMultisets = "error",
     without: Collection[str] = (),
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
@@ -61,6 +63,9 @@ def copy(
         "same" for that of each array, or gzip where the format does not have it.
     dtype : dtype, optional
         Another data type; values must fit into it.
+    label_multisets : {"error", "argmax", "count"}, default: "error"
+        What Paintera's label multisets are copied as, as in :func:`open_array`; "error" refuses
+        them.
     without : collection of str
         Patterns of paths below the group to leave out, such as ``"em/*"``.
     resume : bool, default: False
@@ -95,7 +100,13 @@ def copy(
 
     if level is not None:
         source_path = level_path(source, source_path, level, source_options)
-    part = None if region is None else tuple(region)
+    changes = CopyOptions(
+        region=None if region is None else tuple(region),
+        chunks=chunks,
+        compression=compression,
+        dtype=dtype,
+        label_multisets=label_multisets,
+    )
     return begin_copy(
         source,
         source_path,
@@ -103,7 +114,7 @@ def copy(
         path,
         mode=mode,
         format=format,
-        options=CopyOptions(region=part, chunks=chunks, compression=compression, dtype=dtype),
+        options=changes,
         without=without,
         resume=resume,
         source_options=source_options,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import dask.array as da
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.copying.attributes import Original
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.formats.protocol import Format
@@ -51,6 +52,8 @@ class CopyOptions:
     dtype: Any = None
     region: tuple[slice, ...] | None = None
     """The part of each array that is copied."""
+    label_multisets: LabelMultisets = "error"
+    """What Paintera's label multisets are copied as; "error" refuses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +92,10 @@ def copy_array(
     """
     where, io = context.path or array.url, io_of(array)
     if io.metadata.content in {Content.LABEL_MULTISETS, Content.OBJECTS}:
-        raise MetadataError(
-            f"{array.url} holds {io.metadata.content.value}, which are not copied; leave it out"
-        )
+        multisets = io.metadata.content is Content.LABEL_MULTISETS
+        hint = ", or copy their labels with label_multisets='argmax'" if multisets else ""
+        held = io.metadata.content.value
+        raise MetadataError(f"{array.url} holds {held}, which are not copied; leave it out{hint}")
     dtype = as_dtype(array.dtype if options.dtype is None else options.dtype, where)
     check_convertible(array.dtype, dtype, array.url)
     before = _original(array)

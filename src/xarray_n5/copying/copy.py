@@ -23,7 +23,7 @@ from xarray_n5.copying.target import CopyTarget
 from xarray_n5.datasets.select import level_by_number, pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
-from xarray_n5.model.metadata import GroupMetadata
+from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.writing.plan import plan_write
@@ -98,7 +98,9 @@ def begin_copy(
     Parameters and errors are those of :func:`xarray_n5.copy`.
     """
     check_option("mode", mode, "w-", "a", "w")
-    node = open_node(source, source_path, storage_options=source_options)
+    options = options or CopyOptions()
+    multisets = options.label_multisets
+    node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     how = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -109,7 +111,6 @@ def begin_copy(
         resume=resume,
     )
     target = CopyTarget(how, new_path(how.path(path), how.container.documents))
-    options = options or CopyOptions()
     if isinstance(node, Array):
         return _begin_array(node, target, options)
     return _begin_group(node, target, options, without)
@@ -127,9 +128,10 @@ def _begin_group(
 ) -> Copy:
     how, (arrays, groups) = target.how, _sorted(group, without)
     lists = lists_of(container_of(group))
+    hidden = {MULTISET} if options.label_multisets != "error" else set()
     attributes = {
         inner: of_group(
-            dict(each.attrs),
+            {key: value for key, value in each.attrs.items() if key not in hidden},
             join(group.path, inner),
             lists,
             lists_x_first=how.container.lists_x_first,

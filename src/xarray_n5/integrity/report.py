@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
+from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest
 from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
@@ -130,8 +132,10 @@ def decoded(
     """Decode a chunk, and return its state, size and digest; `wanted` is the expected digest."""
     if data is None:
         return "missing", 0, 0
+    io = io_of(array)
+    io = replace(io, metadata=io.metadata.multisets_as(Content.LABELS))
     try:
-        block, whole = io_of(array).decode(index, data)
+        block, whole = io.decode(index, data)
     except VarlengthChunkError:
         return "ok", len(data), 0
     except ChunkError as error:

@@ -58,13 +58,26 @@ class Content(Enum):
     OBJECTS = "objects"
     """Serialised Java objects, which are never decoded."""
     LABEL_MULTISETS = "label multisets"
-    """Paintera's sets of labels and counts, one set for each element."""
+    """Paintera's sets of labels and counts, one set for each element; unless read as numbers."""
+    LABELS = "the most frequent labels of label multisets"
+    """Label multisets that are read as the label with the most votes, the lowest of equals."""
+    VOTES = "the votes in label multisets"
+    """Label multisets that are read as the number of votes for that label."""
 
     @property
     def is_writable(self) -> bool:
         """Whether such chunks can be written."""
         return self in {Content.NUMBERS, Content.TEXTS}
 
+
+MULTISET = "isLabelMultiset"
+"""Paintera's attribute of label multisets."""
+
+_MULTISET_TYPES: Mapping[Content, np.dtype[Any]] = {
+    Content.LABELS: np.dtype(np.uint64),
+    Content.VOTES: np.dtype(np.int32),
+}
+"""The types of the numbers that label multisets are read as."""
 
 _ENCODED = 8
 """How many times its own size a chunk may take when stored: filters may widen numbers."""
@@ -98,6 +111,14 @@ class ArrayMetadata:
     """The value of missing chunks; None for zero."""
     layout: Any = None
     """Facts about chunks that only the format uses."""
+
+    def multisets_as(self, content: Content) -> ArrayMetadata:
+        """Return the metadata of label multisets that are read as numbers; others unchanged."""
+        if self.content is not Content.LABEL_MULTISETS or content not in _MULTISET_TYPES:
+            return self
+        others = {key: value for key, value in self.attributes.items() if key != MULTISET}
+        dtype = _MULTISET_TYPES[content]
+        return replace(self, content=content, dtype=dtype, attributes=others)
 
     @property
     def grid(self) -> ChunkGrid:

@@ -49,7 +49,7 @@ def draw(
     percentile
         The percentiles of the values that are drawn black and white.
     labels
-        Whether to draw each label in a colour; by default for uint64.
+        Whether to draw each label in a colour; by default if the section is of labels.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def draw(
     values = section.values
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{section.title}: {values.dtype} cannot be drawn")
-    as_labels = values.dtype == np.uint64 if labels is None else labels
+    as_labels = section.is_labels if labels is None else labels
     shown = colours(values) if as_labels else grey(values, percentile)
     tall, wide = (
         size * abs(axis.step)

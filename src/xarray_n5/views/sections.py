@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from xarray_n5.arrays.access import io_of, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.datasets.images import combined_images
 from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.model.metadata import Content
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from xarray_n5.arrays.group import Group
     from xarray_n5.model.axes import Axis
 
@@ -31,6 +33,8 @@ class Section:
     """The title of the picture."""
     stored: bool = True
     """Whether any of its chunks is stored."""
+    is_labels: bool = False
+    """Whether the values are labels, by the metadata of Paintera or the type uint64."""
 
 
 def section(
@@ -46,8 +50,8 @@ def section(
     Parameters
     ----------
     node
-        An array, the group of a pyramid, or a group of groups that form one image, as in
-        BigDataViewer: the first timepoint, setup or channel of it.
+        An array, the group of a pyramid, a dataset of Paintera, or a group of groups that form one
+        image, as in BigDataViewer: the first timepoint, setup or channel of it.
     axis
         The axis to cut across; by default z, or the third from the end. Index 0 is used along all
         others but the last two.
@@ -65,6 +69,7 @@ def section(
     ValueError
         If the array has fewer than two axes, no samples, or no such axis or index.
     """
+    node, painted = _data_of_paintera(node)
     levels = _levels(node)
     base = levels[0]
     if base.ndim < 2:  # noqa: PLR2004 - rows and columns
@@ -94,7 +99,22 @@ def section(
         title=_title(array, own, cut, place),
         # Different values cannot all be the fill value.
         stored=bool((values != values.flat[0]).any()) or _has_chunks(array, place),
+        is_labels=values.dtype == np.uint64 or (painted and not _is_votes(array)),
     )
+
+
+def _data_of_paintera(node: Array | Group) -> tuple[Array | Group, bool]:
+    """Return the array or pyramid of a dataset of Paintera, and whether it is of labels."""
+    if isinstance(node, Array):
+        return node, False
+    match node.attrs.get("painteraData"):
+        case {"type": kind}:
+            return nodes_of(node, ["data"]).get("data", node), kind == "label"
+    return node, False
+
+
+def _is_votes(array: Array) -> bool:
+    return io_of(array).metadata.content is Content.VOTES
 
 
 def _levels(node: Array | Group) -> list[Array]:

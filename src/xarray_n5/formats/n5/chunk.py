@@ -62,6 +62,8 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         Content.NUMBERS: _numbers,
         Content.STRINGS: _strings,
         Content.LABEL_MULTISETS: _label_multisets,
+        Content.LABELS: _label_multisets,
+        Content.VOTES: _label_multisets,
     }
     return decoders[metadata.content](metadata, payload, shape, count)
 
@@ -238,16 +240,17 @@ def _strings(
 def _label_multisets(
     metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
 ) -> np.ndarray:
-    """Return the label that occurs most often in each element, the lowest of equals.
+    """Return the label with the most votes in each element, the lowest of equals, or its votes.
 
     Layout (imglib2-label-multisets, LabelUtils): int32 n, n int64 (cached argmaxes), then for each
     element an int32 offset into a list area of little-endian entries: int32 count, then count
     times (int64 label, int32 times). Everything before the list area is big-endian.
     """
-    if metadata.dtype != np.uint64:
+    if metadata.content is Content.LABEL_MULTISETS:
         raise ValueError(
             "the dataset holds Paintera label multisets, not an array of numbers; "
-            "label_multisets='argmax' reads the most frequent label of each element"
+            "label_multisets='argmax' reads the most frequent label of each element, 'count' the "
+            "number of its votes"
         )
     decoded = bytes(_decompress(metadata, payload, math.prod(shape) if count is None else count))
     size = math.prod(shape)
@@ -256,15 +259,17 @@ def _label_multisets(
         start = 4 + 8 * cached
         offsets = np.frombuffer(decoded, ">i4", size, start)
         entries = decoded[start + 4 * size :]
-        found = _argmaxes(entries, np.unique(offsets).tolist())
+        found = _winners(entries, np.unique(offsets).tolist())
     except (struct.error, ValueError) as error:
         raise ValueError(f"the label multiset is cut off or damaged ({error})") from error
-    labels = [found[offset] for offset in offsets.tolist()]
-    return np.array(labels, np.int64).view(np.uint64).reshape(shape)
+    winners = [found[offset] for offset in offsets.tolist()]
+    if metadata.content is Content.VOTES:
+        return np.array([votes for _, votes in winners], metadata.dtype).reshape(shape)
+    return np.array([label for label, _ in winners], np.int64).view(np.uint64).reshape(shape)
 
 
-def _argmaxes(entries: bytes, offsets: list[int]) -> dict[int, int]:
-    """Return the most frequent label of each list; lists share no bytes, which bounds their sum."""
+def _winners(entries: bytes, offsets: list[int]) -> dict[int, tuple[int, int]]:
+    """Return the winner of each list; lists share no bytes, which bounds their sum."""
     found, left = {}, len(entries)
     for offset in offsets:
         if not 0 <= offset <= len(entries) - 4:
@@ -274,11 +279,12 @@ def _argmaxes(entries: bytes, offsets: list[int]) -> dict[int, int]:
         left -= stop - offset
         if stop > len(entries) or left < 0:
             raise ValueError(f"a list of {count} entries at byte {offset} of {len(entries)}")
-        found[offset] = _argmax(entries[offset + 4 : stop])
+        found[offset] = _winner(entries[offset + 4 : stop])
     return found
 
 
-def _argmax(entries: bytes) -> int:
-    """Return the most frequent label of a list, the lowest of equals; 0 of an empty one."""
-    counted = ((-often, label) for label, often in struct.iter_unpack("<qi", entries))
-    return int(min(counted, default=(0, 0))[1])
+def _winner(entries: bytes) -> tuple[int, int]:
+    """Return the label with the most votes, the lowest of equals, and its votes; 0 without any."""
+    counted = ((-votes, label) for label, votes in struct.iter_unpack("<qi", entries))
+    least, label = min(counted, default=(0, 0))
+    return int(label), -int(least)

@@ -22,7 +22,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.json import parse_object
-from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.model.metadata import MULTISET, ArrayMetadata, Content, GroupMetadata
 from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
     if len(shape) > _MOST_AXES:
         raise MetadataError(f"{where}: {len(shape)} 'dimensions', expected at most {_MOST_AXES}")
     dtype, content = _element(members["dataType"], where)
-    if members.get("isLabelMultiset") is True:
+    if members.get(MULTISET) is True:
         content = Content.LABEL_MULTISETS
     try:
         compression = from_json(members.get("compression", members.get("compressionType")))
