@@ -13,7 +13,6 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.datasets.suggestions import refuse_unknown
-from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -244,6 +243,10 @@ class DataTreeAccessor:
     ) -> xr.DataTree | Delayed:
         """Store the tree: each node as a group, all data in one computation.
 
+        A node whose children are the levels of a pyramid, ``s0``, ``s1``, ..., becomes a group with
+        an array for each level, and with the metadata of :func:`~xarray_n5.pyramid`. Each level
+        has one variable, with the same name, type and dimensions, and evenly spaced coordinates.
+
         Parameters
         ----------
         encoding
@@ -260,9 +263,10 @@ class DataTreeAccessor:
             If an encoding is for a node that does not exist.
         """
         from xarray_n5.datasets.append import update
+        from xarray_n5.datasets.tree import groups_of, updates_of
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
-        from xarray_n5.writing.transaction import compute_each
+        from xarray_n5.writing.transaction import compute_each, join_reports
 
         refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
         encodings = dict(encoding or {})
@@ -282,27 +286,19 @@ class DataTreeAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
-        nodes = []
-        for node in self._tree.subtree:
-            inner = node.relative_to(self._tree)
-            path = join(how.path(group or ""), "" if inner == "." else inner)
-            # Coordinates that the tree inherits are stored in its root.
-            own = node.to_dataset(inherit=node is self._tree)
-            nodes.append((own, path, encodings.get(node.path)))
+        nodes = groups_of(self._tree, how.path(group or ""), encodings, how)
         if mode != "r+":
             return _finish(write(nodes, how), compute=compute)
         if encodings:
             raise ValueError("mode='r+' writes into existing arrays, which are encoded already")
         root = nodes[0][1]
-        each = {
-            path.removeprefix(root).strip("/"): update(own, path, how)
-            for own, path, _ in nodes
-            if own.variables
-        }
+        each = [
+            (path.removeprefix(root).strip("/"), update(own, path, how, names=names))
+            for own, path, names in updates_of(nodes)
+        ]
         if not compute:
             return compute_each(each)
-        reports = {name: transaction.compute() for name, transaction in each.items()}
-        return xr.DataTree.from_dict(reports)
+        return join_reports([path for path, _ in each], [write.compute() for _, write in each])
 
 
 def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed:

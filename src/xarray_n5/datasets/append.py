@@ -77,11 +77,12 @@ def update(
     *,
     append_dim: str | None = None,
     region: Region | None = None,
+    names: Sequence[str] | None = None,
 ) -> Transaction:
     """Return the transaction that writes a dataset into the arrays of a group.
 
     Without `append_dim` and `region`, each variable replaces the values of its array. Everything
-    else stays as it is.
+    else stays as it is. If `names` are given, other arrays of the group do not count.
 
     Raises
     ------
@@ -94,7 +95,7 @@ def update(
     if began.get("done"):
         return resume_end(marker, began)
     grow(group, began, how)
-    each = _plan_update(dataset, group, how, append_dim, region, began)
+    each = _plan_update(dataset, ExistingGroup(group, names=names), how, append_dim, region, began)
     facts: dict[str, Any] = {**provenance(), **_growth(each)}
     facts |= {key: began[key] for key in ("places",) if key in began}
     plans = _plan_writes(each, facts.get("grows", {}))
@@ -122,14 +123,15 @@ def _open_group(path: str, how: WriteOptions, append_dim: str | None) -> Group:
 
 def _plan_update(
     dataset: xr.Dataset,
-    group: Group,
+    existing: ExistingGroup,
     how: WriteOptions,
     append_dim: str | None,
     region: Region | None,
     began: Mapping[str, Any],
 ) -> _Update:
     """Check a dataset against the arrays of a group, and encode it as they are."""
-    stored, arrays = _open(group)
+    group = existing.group
+    stored, arrays = _open(existing)
     if append_dim is not None and began:
         stored = stored.isel({append_dim: slice(0, began["start"])})
     slices = region_slices(dataset, stored, region, append_dim)
@@ -182,11 +184,14 @@ def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, 
             check_independent(each.data, replaced)
 
 
-def _open(group: Group) -> tuple[xr.Dataset, Mapping[str, Array]]:
-    """Return the arrays of a group as a Dataset, and by variable."""
-    existing = ExistingGroup(group)  # an array that cannot be read would not grow with the others
+def _open(existing: ExistingGroup) -> tuple[xr.Dataset, Mapping[str, Array]]:
+    """Return the arrays of a group as a Dataset, and by variable.
+
+    All must be readable: an array that is left out would not grow with the others.
+    """
     if existing.arrays:
         return existing.dataset, existing.arrays
+    group = existing.group
     images = select_images(group)
     if stacked := [name for name, image in images.items() if image.numbers]:
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -48,15 +48,6 @@ class DatasetOptions:
     level: Level | None = None
     dims: Sequence[str] | None = None
     inherit: bool = False
-    setup: int | None = None
-    timepoint: int | None = None
-    setups: Literal["grid", "flat"] | None = None
-
-    @property
-    def of_projects(self) -> list[str]:
-        """The names of options that are given, and that only projects have."""
-        names = ("setup", "timepoint", "setups")
-        return [name for name in names if getattr(self, name) is not None]
 
     @property
     def opening(self) -> dict[str, Any]:
@@ -185,6 +176,11 @@ def _add_coordinates(
     if listed is not None:
         # The writer of the Dataset recorded which axes had a coordinate.
         found = {dim: values for dim, values in found.items() if dim in listed}
+    for dim, kind in note_of(image.attributes).get("types", {}).items():
+        if dim in found:
+            found[dim] = found[dim].astype(kind, keep_attrs=True)
+        elif dim in (listed or ()) and dim in dims:
+            found[dim] = xr.Variable((dim,), np.arange(image.shape[dims.index(dim)], dtype=kind))
     budget.take(sum(found[dim].size for dim in found.keys() - coords.keys()))
     for dim, values in found.items():
         if not _are_same(coords.setdefault(dim, values), values):
@@ -202,7 +198,7 @@ def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
 def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
     image, array = source.image, source.image.first
     lazy: LazyArray | LazyStack
-    if image.numbers or image.slices:
+    if image.numbers:
         lazy = LazyStack(image, options.missing)
     else:
         lazy = (LazyCharacters if source.is_string else LazyArray)(bare(array))

@@ -49,6 +49,8 @@ class VariablePlan:
     """Whether the user chose the compression, rather than the file that it was opened from."""
     layout: Mapping[str, Any] | None = None
     """How the format stores elements, if the user or a fill value says so."""
+    described: Mapping[str, Any] | None = None
+    """All attributes of a pyramid's level, those that describe its axes among them."""
 
     @property
     def placed(self) -> bool:
@@ -67,6 +69,8 @@ class GroupPlan:
     """The variables that are not coordinates."""
     irregular: frozenset[str]
     """The dimensions whose coordinate is numbers or times that no scale and offset give."""
+    is_pyramid: bool = False
+    """Whether the variables are the levels of a pyramid, which differ in size."""
 
 
 def plan_group(

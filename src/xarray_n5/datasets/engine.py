@@ -12,16 +12,15 @@ from xarray_n5.arrays.access import children_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.open import open_node
+from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.image_names import name_of_group
 from xarray_n5.datasets.images import combined_images, named_alike, single_image
 from xarray_n5.datasets.members import PART
-from xarray_n5.datasets.projects.find import ProjectFile, find_project
-from xarray_n5.datasets.projects.open import open_project, open_project_groups
 from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
-from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.dialects.ngff import has_labels_only
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import is_dataset
+from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,13 +58,8 @@ def open_dataset(
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
+    node = open_node(url, path, storage_options=storage_options, format=form, **options.opening)
     drop = frozenset(drop)
-    how: dict[str, Any] = {"drop": drop, "decoders": decoders}
-    if (file := find_project(url, storage_options)) is not None:
-        return open_project(file, path, storage_options, options, **how)
-    node = _open(url, path, storage_options, form, options)
-    if isinstance(node, ProjectFile):
-        return open_project(node, path, storage_options, options, **how)
     images = select_images(
         node, level=options.level, dims=options.dims, without=drop, **options.reading
     )
@@ -73,7 +67,7 @@ def open_dataset(
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
         attributes = _without_levels(attributes, images)
-    dataset = build(images, attributes, options, **how)
+    dataset = build(images, attributes, options, drop=drop, decoders=decoders)
     dataset.encoding["source"] = node.url
     return dataset
 
@@ -101,12 +95,9 @@ def open_groups(
     """
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    how: dict[str, Any] = {"drop": frozenset(drop), "decoders": decoders}
-    if (file := find_project(url, storage_options)) is not None:
-        return open_project_groups(file, path, storage_options, options, **how)
-    root = _open(url, path, storage_options, form, options, whole=True)
-    if isinstance(root, ProjectFile):
-        return open_project_groups(root, path, storage_options, options, **how)
+    root = open_node(
+        url, path, storage_options=storage_options, format=form, whole=True, **options.opening
+    )
     tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
     return tree.open(root, "/") or {"/": xr.Dataset()}
 
@@ -130,32 +121,6 @@ def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
                 inner += "_"
             found[inner] = dataset
     return found
-
-
-def _open(
-    url: object,
-    path: str,
-    storage_options: Mapping[str, Any] | None,
-    form: str | None,
-    options: DatasetOptions,
-    *,
-    whole: bool = False,
-) -> Array | Group | ProjectFile:
-    """Open a node, or a project on a server whose name does not show that it is one."""
-    where: dict[str, Any] = {"storage_options": storage_options, "format": form}
-    try:
-        node = open_node(url, path, whole=whole, **where, **options.opening)
-    except NodeNotFoundError:
-        file = find_project(url, storage_options, by_name=False)
-        if file is None:
-            raise
-        return file
-    if options.of_projects:
-        raise ValueError(
-            f"{', '.join(options.of_projects)}= are for projects, which are opened by their XML; "
-            f"{node.url!r} is a container: select with .sel, or name a node with group="
-        )
-    return node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +171,9 @@ class _Tree:
                 below[f"{stem}/{name}"] = self._image(name, images[name])
             elif not isinstance(child, Array):
                 below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
-        own = {name: image for name, image in images.items() if image.name == name_of_group(group)}
-        attributes = _without_levels(dict(group.attrs), own) if own else dict(group.attrs)
+        levels = {name: image for name, image in images.items() if image.name}
+        attributes = _without_levels(group.attrs, levels) if levels else dict(group.attrs)
+        attributes = decode_attributes(attributes, group.path or "/")
         if not below and (is_part or not attributes):
             return {}  # of a part of an image, all that the group holds is in the image
         here = xr.Dataset(attrs=attributes)
@@ -247,11 +213,14 @@ def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Arra
         )
 
 
-def _without_levels(attributes: dict[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
+def _without_levels(attributes: Mapping[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
     """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
     geometries = [image.geometry for image in images.values()]
     used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
     used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
+    labelled = any(axis.labels for each in geometries for axis in each.axes)
+    used |= {"omero"} if labelled and has_labels_only(attributes.get("omero")) else set()
+    used -= {*meant_by_users(attributes)}
     return {key: value for key, value in attributes.items() if key not in used}
 
 

@@ -22,7 +22,7 @@ from xarray_n5.model.roundtrip_attrs import told_by
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import xarray as xr
 
@@ -37,11 +37,14 @@ class ExistingGroup:
     group: Group
     strict: bool = True
     """Whether nodes that cannot be read raise; otherwise they are left out."""
+    names: Sequence[str] | None = None
+    """The names of the nodes that count; all of them by default."""
 
     @cached_property
     def nodes(self) -> Mapping[str, Array | Group]:
         """The nodes directly in the group."""
-        return nodes_of(self.group, iter(self.group), strict=self.strict)
+        names = iter(self.group) if self.names is None else self.names
+        return nodes_of(self.group, names, strict=self.strict)
 
     @cached_property
     def arrays(self) -> Mapping[str, Array]:
@@ -100,7 +103,7 @@ def check_group(
         )
         raise NodeExistsError(url, "", "a group that is not empty", found)
     _check_names(plan, existing)
-    if how.mode == "a":
+    if how.mode == "a" and not plan.is_pyramid:
         _check_sizes(plan, existing)
     for name in arrays.keys() - plan.variables.keys() if how.mode == "w" else ():
         if other := foreign_key(arrays[name]):

@@ -12,6 +12,9 @@ from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import find_markers, revoke
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
+from xarray_n5.datasets.level_overwrite import check_coordinates, check_images, older_levels
+from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
+from xarray_n5.datasets.levels import Levels
 from xarray_n5.datasets.ngff import check_dialect, images_of, with_layout
 from xarray_n5.datasets.overwrite import ExistingGroup, check_group, find_group
 from xarray_n5.errors import MetadataError
@@ -46,17 +49,19 @@ class _GroupWrite:
     existing: ExistingGroup | None
     replaced: Sequence[object]
     """The identities of the arrays that are replaced."""
+    removed: Sequence[str] = ()
+    """The names of other arrays that are removed."""
 
 
 def write(
-    datasets: Sequence[tuple[xr.Dataset, str, Encoding | None]], how: WriteOptions
+    datasets: Sequence[tuple[xr.Dataset | Levels, str, Encoding | None]], how: WriteOptions
 ) -> Transaction:
     """Create groups and arrays, and return the transaction that writes their data.
 
     Parameters
     ----------
     datasets
-        Datasets, the paths of their groups, and the encodings of their variables.
+        Datasets or pyramids, the paths of their groups, and the encodings of a Dataset's variables.
     how
         Where and how they are written.
 
@@ -99,12 +104,19 @@ def write(
 
 
 def _plan_group(
-    dataset: xr.Dataset, path: str, encoding: Encoding | None, how: WriteOptions, *, resumes: bool
+    dataset: xr.Dataset | Levels,
+    path: str,
+    encoding: Encoding | None,
+    how: WriteOptions,
+    *,
+    resumes: bool,
 ) -> _GroupWrite:
-    """Plan the write of one Dataset, and check it against the nodes in its group."""
+    """Plan the write of one Dataset or pyramid, and check it against the nodes in its group."""
     convention, group = convention_of(how.format), find_group(path, how)
     existing = None if group is None else ExistingGroup(group, strict=how.mode != "w-")
     stays = existing is not None and how.mode == "a"
+    if isinstance(dataset, Levels):
+        return _plan_pyramid(dataset, path, existing, how, resumes=resumes)
     if existing is not None and stays:
         dataset = _with_coordinates(dataset, existing)
     plan = plan_group(dataset, path, convention, encoding, shared=stays)
@@ -117,6 +129,25 @@ def _plan_group(
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     places = [io_of(array).identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places)
+
+
+def _plan_pyramid(
+    levels: Levels, path: str, existing: ExistingGroup | None, how: WriteOptions, *, resumes: bool
+) -> _GroupWrite:
+    """Plan the write of a pyramid; in mode "a" it replaces an older one in its group."""
+    plan = _with_fallbacks(plan_levels(levels, path, how), how)
+    kept: Mapping[str, Any] = {}
+    removed: Sequence[str] = ()
+    if existing is not None and how.mode == "a":
+        check_coordinates(existing.group, [str(dim) for dim in levels.dims])
+        check_images(existing.group)
+        removed = older_levels(existing.group, plan.variables, [])
+        kept = existing.group.attrs
+    check_levels(plan, {k: v for k, v in kept.items() if k not in _stale(plan, kept, how)}, how)
+    replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
+    replaced += [existing.arrays[name] for name in removed] if existing is not None else []
+    places = [io_of(array).identity for array in replaced]
+    return _GroupWrite(plan=plan, existing=existing, replaced=places, removed=removed)
 
 
 def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Dataset:
@@ -176,7 +207,10 @@ def _plan_writes(
 
 def _request(path: str, variable: VariablePlan, how: WriteOptions) -> WriteRequest:
     convention, encoded = convention_of(how.format), variable.encoded
-    placed = convention.coordinates_in_axes and variable.placed
+    placed = convention.coordinates_in_axes and variable.placed and variable.described is None
+    attributes = variable.described
+    if attributes is None:
+        attributes = convention.array_attributes(encoded, variable.axis_coords, placed=placed)
     try:
         return WriteRequest.of(
             encoded.data,
@@ -185,7 +219,7 @@ def _request(path: str, variable: VariablePlan, how: WriteOptions) -> WriteReque
             mode="w-" if how.mode == "w-" else "w",
             chunks=variable.chunks,
             compression=variable.compression,
-            attributes=convention.array_attributes(encoded, variable.axis_coords, placed=placed),
+            attributes=attributes,
             layout=variable.layout,
             axes=variable.geometry if placed else None,
             dialect=how.dialect if placed else None,
@@ -213,6 +247,8 @@ def _make_room(write: _GroupWrite, group: Group, how: WriteOptions) -> None:
         for name in write.existing.arrays.keys() - write.plan.variables.keys():
             del group[name]
         group.attrs.clear()
+    for name in write.removed:
+        del group[name]
 
 
 def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
@@ -224,10 +260,18 @@ def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
         named = [each["coordinates"] for each in (group.attrs, attributes) if "coordinates" in each]
         if named:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(named).split()))
+    if plan.is_pyramid:
+        group.attrs.change(attributes, _stale(plan, group.attrs, how) - attributes.keys())
+        return
     if how.format.native_to_xarray:
         attributes |= images_of(plan, group.attrs, how.dialect)
     stale = [key for key in ("multiscales",) if attributes.get(key, key) is None]
     group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)
+
+
+def _stale(plan: GroupPlan, existing: Mapping[str, Any], how: WriteOptions) -> set[str]:
+    lists_x_first = how.container.lists_x_first
+    return stale_keys(existing, plan.attributes, lists_x_first=lists_x_first)
 
 
 def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:

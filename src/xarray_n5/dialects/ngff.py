@@ -110,12 +110,25 @@ def _channels(node: ArrayContext, geometry: Geometry) -> dict[str, Any]:
     labels = [each.labels for each in geometry.axes if each.labels and _kind(each) == "channel"]
     least, most = _limits(node.dtype)
     window = {"min": least, "max": most, "start": least, "end": most}
-    colors = cycle(_COLORS if len(labels[0]) > 1 else _COLORS[-1:]) if labels else ()
+    return {"omero": _omero(labels[0], window)} if labels else {}
+
+
+def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
+    colors = cycle(_COLORS if len(labels) > 1 else _COLORS[-1:])
     channels = [
         {"label": label, "color": color, "window": window, "active": True}
-        for label, color in zip(labels[0] if labels else (), colors, strict=False)
+        for label, color in zip(labels, colors, strict=False)
     ]
-    return {"omero": {"channels": channels}} if channels else {}
+    return {"channels": channels}
+
+
+def has_labels_only(omero: object) -> bool:
+    """Return whether ``omero`` has nothing but labels, and the colours and windows for them."""
+    match omero:
+        case {"channels": [{"window": window}, *_] as channels}:
+            labels = [str(each.get("label")) for each in channels if isinstance(each, dict)]
+            return bool(omero == _omero(labels, window))
+    return False
 
 
 def _limits(dtype: np.dtype[Any] | None) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ HIDDEN = "_nc_note"
 
 COPIED = "_nc_copied"
 """The attribute of a copy in another format that allows copying back."""
+
+_NUMBERS = re.compile(r"[<>|=]?[iuf][1248]")
+"""The types of coordinates."""
 
 NOTES = frozenset({NOTE, HIDDEN, COPIED})
 
@@ -43,6 +47,9 @@ def _is_proper(key: str, value: object) -> bool:
             return isinstance(value, Mapping)
         case "axes" | "own":
             return isinstance(value, list) and all(isinstance(item, str) for item in value)
+        case "types":
+            kinds = value.values() if isinstance(value, Mapping) else [""]
+            return all(isinstance(kind, str) and _NUMBERS.fullmatch(kind) for kind in kinds)
         case "name":
             return isinstance(value, str) and bool(value) and "/" not in value
         case _:

@@ -13,14 +13,7 @@ from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.create import completed
 from xarray_n5.arrays.group import create_group
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.overwrite import find_group
-from xarray_n5.dialects import check_pyramid, write_pyramid
-from xarray_n5.errors import MetadataError, ResumeError
-from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
-from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base
-from xarray_n5.pyramids.blocks import coarser_blocks
-from xarray_n5.pyramids.overwrite import (
+from xarray_n5.datasets.level_overwrite import (
     check_attributes,
     check_coordinates,
     check_images,
@@ -28,6 +21,14 @@ from xarray_n5.pyramids.overwrite import (
     older_levels,
     unfinished_pyramids,
 )
+from xarray_n5.datasets.level_plan import stale_keys
+from xarray_n5.datasets.overwrite import find_group
+from xarray_n5.dialects import check_pyramid, write_pyramid
+from xarray_n5.errors import MetadataError, ResumeError
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import join
+from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base
+from xarray_n5.pyramids.blocks import coarser_blocks
 from xarray_n5.pyramids.reduce import coarse_shape
 from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.plan import plan_write
@@ -50,14 +51,6 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
-
-_KEYS = frozenset(
-    {
-        *("axes", "units", "resolution", "pixelResolution"),
-        *("scales", "downsamplingFactors", "multiscales"),
-    }
-)
-"""Attributes of a group in N5 that describe a pyramid, and are replaced with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +161,7 @@ class PyramidPlan:
         *,
         resumes: bool,
     ) -> tuple[list[str], set[str]]:
-        """Return the older levels and attributes that are removed.
-
-        Attributes that mean something to readers of N5 may be a user's in other formats.
-        """
+        """Return the older levels and attributes that are removed."""
         if group is None:
             return [], set()
         others = [other for other in unfinished_pyramids(marker) if other != marker]
@@ -184,10 +174,9 @@ class PyramidPlan:
                 check_not_begun(group, self.written)
             return [], set()
         check_images(group)
-        described = _KEYS
-        if not self.how.container.lists_x_first:
-            described = _KEYS & {"multiscales", *attributes}
-        return older_levels(group, self.names, others), set(described & group.attrs.keys())
+        lists_x_first = self.how.container.lists_x_first
+        stale = stale_keys(group.attrs, attributes, lists_x_first=lists_x_first)
+        return older_levels(group, self.names, others), stale
 
     def _check_read_back(
         self,

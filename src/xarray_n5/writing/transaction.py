@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.graph import reduce_all
+from xarray_n5.model.paths import join
 from xarray_n5.writing.completed import remember
 from xarray_n5.writing.finish import end
 from xarray_n5.writing.tasks import run, write_lazily
@@ -114,10 +115,23 @@ def compute_alone(plan: WritePlan) -> Report:
     return report
 
 
-def compute_each(transactions: Mapping[str, Transaction]) -> DelayedReport:
-    """Return what computes transactions, each of which ends by itself."""
-    named = functools.partial(_named, names=list(transactions), last=xr.DataTree.from_dict)
-    return reduce_all([each.delayed() for each in transactions.values()], named, _name())
+def compute_each(transactions: Sequence[tuple[str, Transaction]]) -> DelayedReport:
+    """Return what computes transactions by the paths of their groups; each ends by itself."""
+    paths = [path for path, _ in transactions]
+    joined = functools.partial(join_reports, paths)
+    return reduce_all([each.delayed() for _, each in transactions], joined, _name())
+
+
+def join_reports(paths: Sequence[str], reports: Sequence[xr.DataTree]) -> xr.DataTree:
+    """Return the reports of several transactions as one, by the paths of their groups."""
+    return xr.DataTree.from_dict(
+        {
+            join(path, node.path.strip("/")): node.to_dataset()
+            for path, report in zip(paths, reports, strict=True)
+            for node in report.subtree
+            if node.has_data
+        }
+    )
 
 
 def _lazily(plan: WritePlan) -> DelayedReport:

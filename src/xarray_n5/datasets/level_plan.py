@@ -1,0 +1,159 @@
+"""Plan how the levels of a pyramid are stored: as arrays of one group, which describes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.arrays.context import load_context
+from xarray_n5.codecs import resolve
+from xarray_n5.datasets.attributes import to_json
+from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoding import GroupPlan, plan_group
+from xarray_n5.dialects import ArrayContext, check_pyramid
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import join
+from xarray_n5.model.roundtrip_attrs import note_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from xarray_n5.datasets.conventions import Convention
+    from xarray_n5.datasets.encoding import VariablePlan
+    from xarray_n5.datasets.levels import Levels
+    from xarray_n5.writing.request import WriteOptions
+
+PYRAMID_KEYS = frozenset(
+    {
+        *("axes", "units", "resolution", "pixelResolution"),
+        *("scales", "downsamplingFactors", "multiscales"),
+    }
+)
+"""Attributes of a group in N5 that describe a pyramid, and are replaced with it."""
+
+
+def stale_keys(
+    existing: Mapping[str, Any], written: Mapping[str, Any], *, lists_x_first: bool
+) -> set[str]:
+    """Return the attributes of a group that a new pyramid in it makes wrong.
+
+    Attributes that mean something to readers of N5 may be a user's in other formats.
+    """
+    described = PYRAMID_KEYS if lists_x_first else PYRAMID_KEYS & {"multiscales", *written}
+    return set(described & existing.keys())
+
+
+def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
+    """Return the plan of the group of a pyramid.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot hold a level.
+    """
+    convention = convention_of(how.format)
+    nested = how.format.nested_layout or {} if "multiscales" in levels.around else {}
+    variables = {}
+    for number, (level, dataset) in enumerate(levels.datasets.items()):
+        chosen = levels.encodings.get(level) or {}
+        encoding: dict[Hashable, Any] = {level: chosen[levels.name]} if chosen else {}
+        alone = xr.Dataset({level: dataset[levels.name].variable})
+        plan = plan_group(alone, path, convention, encoding)
+        planned = plan.variables[level]
+        layout = {**nested, **(planned.layout or {})}
+        variables[level] = replace(
+            planned,
+            geometry=levels.geometries[number],
+            layout=layout or None,
+            described=_array_attributes(planned, levels, number, convention),
+        )
+    key = convention.roundtrip_key
+    attributes = convention.group_attributes(
+        levels.attributes, f"group {path or '/'!r}", empty=False
+    )
+    note = {k: v for k, v in note_of(attributes).items() if k != "dataset"}
+    return GroupPlan(
+        path=path,
+        variables=variables,
+        attributes=_beside(attributes, _named(levels), note, key),
+        data_vars=frozenset(variables),
+        irregular=frozenset(),
+        is_pyramid=True,
+    )
+
+
+def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) -> None:
+    """Raise MetadataError if levels would be misread beside the attributes that a group keeps.
+
+    The groups above are read in one batch.
+    """
+    contexts: list[ArrayContext] = []
+    geometries = []
+    for name, variable in plan.variables.items():
+        data = variable.encoded.data
+        metadata = ArrayMetadata(
+            shape=data.shape, chunks=(1,) * data.ndim, dtype=data.dtype, compression=resolve(None)
+        )
+        if not contexts:
+            first = load_context(how.container, join(plan.path, name), metadata)
+        parents = ({**kept, **plan.attributes}, *first.parents[1:])
+        context = first.other(join(plan.path, name), variable.described or {}, data.shape)
+        contexts.append(replace(context, parents=parents, base=None))
+        geometries.append(variable.geometry)
+    try:
+        check_pyramid(contexts, geometries, "the group's and the levels'")
+    except ValueError as error:
+        raise MetadataError(f"{join(how.container.url, plan.path)}: {error}") from error
+
+
+def _array_attributes(
+    planned: VariablePlan, levels: Levels, number: int, convention: Convention
+) -> dict[str, Any]:
+    """Return all attributes of a level; its note restores the variable."""
+    own, encoded = levels.own[number], planned.encoded
+    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(own))
+    note = {**note_of(attributes), "name": levels.name, "axes": list(levels.coords)}
+    if types := levels.types[number]:
+        note["types"] = dict(types)
+    return _beside(attributes, own, note, convention.roundtrip_key)
+
+
+def _beside(
+    attributes: Mapping[str, Any], described: Mapping[str, Any], note: dict[str, Any], key: str
+) -> dict[str, Any]:
+    """Return attributes with those that describe axes; a user's of the same names are noted."""
+    others = {"_ARRAY_DIMENSIONS", key}
+    clash = {
+        k: to_json(attributes[k])
+        for k in described.keys() & attributes.keys() - others
+        if attributes[k] != described[k]
+    }
+    own = [name for name in note.pop("own", ()) if name not in described]
+    if clash:
+        note = {**note, "attributes": {**note.get("attributes", {}), **clash}}
+    note |= {"own": own} if own else {}
+    rest = {k: v for k, v in attributes.items() if k != key}
+    return {**rest, **described, **({key: note} if note else {})}
+
+
+def _named(levels: Levels) -> dict[str, Any]:
+    """Return the attributes that describe the levels on the group, with the image's name."""
+    around = dict(levels.around)
+    if "multiscales" in around:
+        around["multiscales"] = [
+            {**image, "name": levels.name} if "name" in image else image
+            for image in around["multiscales"]
+        ]
+    theirs = levels.attributes.get("omero")
+    if "omero" in around and _labels(around["omero"]) == _labels(theirs):
+        around["omero"] = theirs  # with colours of its own
+    return around
+
+
+def _labels(omero: object) -> list[Any]:
+    """Return the labels of channels."""
+    channels = omero.get("channels") if isinstance(omero, dict) else None
+    return [each.get("label") for each in channels or () if isinstance(each, dict)]

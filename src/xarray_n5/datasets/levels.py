@@ -1,0 +1,289 @@
+"""Find the levels of a pyramid in a tree: which nodes are stored as one group of arrays.
+
+Children ``s0``, ``s1``, ... (or ``0``, ``1``, ...) of a node without variables are a pyramid if
+each has one variable, of one name, type and dimensions, with coordinates along its dimensions only,
+which are labels or evenly spaced, further apart at each level.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.coordinates import coords_of, geometry_from
+from xarray_n5.datasets.naming import check_name
+from xarray_n5.datasets.select import names_of_levels
+from xarray_n5.dialects import ArrayContext, write_pyramid
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.datasets.encoding import Encoding
+    from xarray_n5.writing.request import WriteOptions
+
+_ROUNDING = 1e-9
+"""The relative rounding error of coordinates and factors."""
+
+_NUMBERS = "biufcmM"
+"""The kinds of types of levels; strings have an axis of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The levels of a pyramid, the finest first."""
+
+    name: str
+    """The name of the variable at every level."""
+    datasets: Mapping[str, xr.Dataset]
+    """The levels by their names."""
+    geometries: Sequence[Geometry]
+    coords: Sequence[str]
+    """The dimensions with a coordinate."""
+    types: Sequence[Mapping[str, str]]
+    """The types of each level's coordinates that are not float64, or only count samples."""
+    around: Mapping[str, Any]
+    """The attributes of the group that describe the levels."""
+    own: Sequence[Mapping[str, Any]]
+    """Those of each level."""
+    attributes: Mapping[Any, Any]
+    """All other attributes of the group."""
+    encodings: Mapping[str, Encoding | None]
+    """The encodings that the user chose, by level."""
+
+    @property
+    def dims(self) -> tuple[Hashable, ...]:
+        """The dimensions of every level."""
+        return next(iter(self.datasets.values()))[self.name].dims
+
+
+def levels_in(
+    node: xr.DataTree, path: str, encodings: Mapping[str, Encoding], how: WriteOptions
+) -> Levels | None:
+    """Return the levels of the pyramid that a node of a tree is, or None.
+
+    Parameters
+    ----------
+    node, path
+        The node, and the path of the group for it.
+    encodings
+        The encodings that the user chose, by the paths of nodes.
+    how
+        Where and how the tree is written.
+
+    Raises
+    ------
+    MetadataError
+        If the dialects that the user chose cannot describe it.
+    """
+    found = _datasets(node)
+    chosen = {level: encodings.get(node[level].path) for level in found}
+    if not found or node.to_dataset(inherit=False).variables:
+        return None
+    (name, *_), *_ = (list(each.data_vars) for each in found.values())
+    attributes = _shared_attributes([node.attrs, *(each.attrs for each in found.values())])
+    fits = attributes is not None and all(set(each or {}) <= {name} for each in chosen.values())
+    geometries = _geometries([each[name] for each in found.values()]) if fits else None
+    if geometries is None:
+        return None
+    described = _described(found, geometries, path, how)
+    if described is None:
+        return None
+    base = found[next(iter(found))]
+    return Levels(
+        name=str(name),
+        datasets=found,
+        geometries=geometries,
+        coords=[str(dim) for dim in base[name].dims if dim in base.coords],
+        types=[
+            {str(dim): c.dtype.str for dim, c in each.coords.items() if _is_typed(c)}
+            for each in found.values()
+        ],
+        around=described[0],
+        own=described[1],
+        attributes=attributes or {},
+        encodings=chosen,
+    )
+
+
+def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
+    """Return the Datasets of children that may be levels, by name."""
+    names = names_of_levels(node.children)
+    prefix = "" if names and names[0].isdigit() else "s"
+    if names != [f"{prefix}{number}" for number in range(len(names))]:
+        return {}
+    if any(node.children[name].children for name in names):
+        return {}
+    found = {name: node.children[name].to_dataset() for name in names}
+    alike = {_facts(each) for each in found.values()}
+    if len(alike) != 1 or None in alike:
+        return {}
+    return {} if len(found) == 1 and not _was_array(*found.items()) else found
+
+
+def _facts(level: xr.Dataset) -> tuple[Any, ...] | None:
+    """Return what all levels of a pyramid share, or None if this cannot be one."""
+    if len(level.data_vars) != 1:
+        return None
+    ((name, array),) = level.data_vars.items()
+    within = all(c.dims == (dim,) and dim in array.dims for dim, c in level.coords.items())
+    if not within or not array.ndim or array.dtype.kind not in _NUMBERS:
+        return None
+    try:
+        check_name(str(name), "variable")
+    except ValueError:
+        return None
+    if not isinstance(name, str) or not all(isinstance(dim, str) for dim in array.dims):
+        return None
+    return name, array.dims, array.dtype, frozenset(level.coords)
+
+
+def _was_array(item: tuple[str, xr.Dataset]) -> bool:
+    """Return whether a single level was opened from an array of its name."""
+    name, level = item
+    (array,) = level.data_vars.values()
+    return str(array.encoding.get("source", "")).endswith(f"/{name}")
+
+
+def _shared_attributes(several: Sequence[Mapping[Any, Any]]) -> Mapping[Any, Any] | None:
+    """Return the attributes of a group and of the levels in it, or None if they contradict."""
+    shared: dict[Any, Any] = {}
+    for attributes in several:
+        for key, value in attributes.items():
+            if not _is_same(shared.setdefault(key, value), value):
+                return None
+    return shared
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other) and np.asarray(one).dtype == np.asarray(other).dtype
+    return type(one) is type(other) and bool(one == other)
+
+
+def _is_typed(coordinate: xr.DataArray) -> bool:
+    """Return whether numbers are not float64, as those of axes are, or only count samples."""
+    if coordinate.dtype.kind not in "iuf":
+        return False
+    return coordinate.dtype != np.float64 or not geometry_from(coordinate).placed
+
+
+def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
+    """Return the axes of each level with its factors, or None if they are not a pyramid's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a coordinate that is not regular is found below
+        axes = [geometry_from(level).axes for level in levels]
+        if not all(map(_is_regular, levels)):
+            return None
+    columns = [
+        _axis_at_levels(each, [level.sizes[str(each[0].name)] for level in levels])
+        for each in zip(*axes, strict=True)
+    ]
+    sizes = [level.shape for level in levels]
+    if any(column is None for column in columns):
+        # Nothing says how much coarser the levels are; that they are shows in their sizes.
+        plain = not any(axis.placed for each in axes for axis in each)
+        smaller = all(_is_smaller(after, before) for before, after in pairwise(sizes))
+        if not plain or not smaller:
+            return None
+        return [Geometry(each) for each in axes]
+    rows = [Geometry(each) for each in zip(*filter(None, columns), strict=True)]
+    factors = [[axis.factor for axis in row.axes] for row in rows]
+    return rows if all(after != before for before, after in pairwise(factors)) else None
+
+
+def _is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
+    return after != before and all(a <= b for a, b in zip(after, before, strict=True))
+
+
+def _is_regular(level: xr.DataArray) -> bool:
+    """Return whether the axes of a level give its coordinates, within rounding."""
+    for dim, coordinate in level.coords.items():
+        axis = geometry_from(coordinate).axes[0]
+        found = coordinate.to_numpy()
+        if not found.size or (axis.step < 0):
+            return False
+        expected = coords_of(Geometry((axis,)), (found.size,)).get(str(dim))
+        if expected is None:
+            if found.dtype.kind not in "iuf" or coordinate.attrs:
+                return False
+            continue
+        if expected.attrs != coordinate.attrs:
+            return False
+        shift = coordinate.encoding.get("shift", 0.0)
+        if expected.dtype.kind == "f":
+            near = _ROUNDING * max(abs(axis.step), float(np.abs(found).max()))
+            if np.abs(expected.to_numpy() + shift - found).max() > near:
+                return False
+        elif not np.array_equal(expected.to_numpy(), found):
+            return False
+    return True
+
+
+def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | None:
+    """Return an axis at each level with its factor, or None if it is not that of a pyramid."""
+    if any(axis.scale is not None for axis in axes):
+        # A coordinate that counts samples has no scale.
+        axes = [axis if axis.placed else replace(axis, scale=1.0) for axis in axes]
+    base = axes[0]
+    if base.scale is None or base.labels is not None:
+        same = all(replace(axis, scale=None) == base for axis in axes)
+        return list(axes) if same and len(set(sizes)) == 1 else None
+    found: list[Axis] = [base]
+    for axis, size in zip(axes[1:], sizes[1:], strict=True):
+        if axis.scale is None or axis.unit != base.unit or size > sizes[len(found) - 1]:
+            return None
+        last = found[-1].factor
+        factor, scale = _rounded(axis.scale / base.scale), axis.scale
+        if size == 1 and factor < last:
+            # The distance of a single sample is not known.
+            factor = _of_one_sample(axis, base, last, sizes[len(found) - 1])
+            scale = base.scale * factor
+        if factor < last:
+            return None
+        found.append(replace(axis, scale=scale, factor=factor))
+    return found
+
+
+def _of_one_sample(axis: Axis, base: Axis, last: float, before: int) -> float:
+    """Return the factor by which a single sample lies in the middle of its window, or a guess."""
+    centred = _rounded(2 * (axis.offset - base.offset) / base.step + 1)
+    return centred if centred >= last else last * before
+
+
+def _rounded(factor: float) -> float:
+    whole = float(round(factor))
+    return whole if abs(factor - whole) <= _ROUNDING * abs(whole) else factor
+
+
+def _described(
+    levels: Mapping[str, xr.Dataset], geometries: Sequence[Geometry], path: str, how: WriteOptions
+) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    """Return the attributes of the group and of the levels that describe them, if any can."""
+    if not any(axis.placed for each in geometries for axis in each.axes):
+        return {}, [{} for _ in levels]
+    contexts = []
+    for name, level in levels.items():
+        (array,) = level.data_vars.values()
+        contexts.append(
+            ArrayContext(
+                path=join(path, name),
+                shape=array.shape,
+                dtype=array.dtype,
+                lists_x_first=how.container.lists_x_first,
+            )
+        )
+    try:
+        return write_pyramid(list(zip(contexts, geometries, strict=True)), how.dialect)
+    except ValueError as error:
+        if how.dialect is None:
+            return None
+        raise MetadataError(f"{join(how.container.url, path)}: {error}") from error

@@ -1,1 +1,0 @@
-"""Projects of BigDataViewer and BigStitcher as Datasets: opened by their XML."""
