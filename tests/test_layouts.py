@@ -218,10 +218,38 @@ def test_levels_of_bossdb_are_as_coarse_as_their_group_says(tmp_path: Path) -> N
         units=["nm", "nm", "nm", ""],
         pixelResolution={"dimensions": steps, "unit": "nm"},
     )
+    assert axes_of(place / "s0")[0] == ("c", None, None, 0.0)
     with pytest.warns(UserWarning, match="scale of the base level"):
         found = facts(open_array(place / "s1").geometry())
     assert found[1:] == [("z", "nm", 40.0, 0.0), ("y", "nm", 8.0, 2.0), ("x", "nm", 8.0, 2.0)]
     assert axes_of(place / "s0")[3] == ("x", "nm", 4.0, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*scale of the base level:UserWarning")
+def test_channels_of_bossdb_have_no_unit_and_copies_keep_its_levels(tmp_path: Path) -> None:
+    place, axes = tmp_path / "x.n5/image", ["x", "y", "z", "c"]
+    units, steps = ["nm", "nm", "nm", ""], [6.0, 6.0, 30.0, 1.0]
+    factors = [[1, 1, 1, 1], [2, 2, 1, 1], [4, 4, 2, 1]]
+    transform = {"axes": axes, "ordering": "F", "units": units, "scale": steps}
+    for level, (x, y, z, _) in enumerate(factors):
+        shape = (2, 8 // z, 16 // y, 24 // x)
+        put(place / f"s{level}", shape, transform={**transform, "translate": [0] * 4})
+    whole = {"pixelResolution": {"dimensions": steps, "unit": "nm"}, "translate": [0] * 4}
+    write_document(place, axes=axes, ordering="C", scales=factors, units=units, **whole)
+    expected = [
+        ("c", None, None, 0.0),
+        *(("z", "nm", 60.0, 15.0), ("y", "nm", 24.0, 9.0), ("x", "nm", 24.0, 9.0)),
+    ]
+    assert facts(open_array(place, "s2").geometry()) == expected
+    image = variable(xr.open_dataset(place, engine="n5", level=2))
+    tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5")
+    for each in (image, variable(tree["image/s2"])):
+        assert facts(each.n5.geometry) == expected
+    for name in ("y.n5", "y.zarr"):
+        copy(place, tmp_path / name, path="image")
+        assert facts(open_array(tmp_path / name, "image/s2").geometry()) == expected
+        copy(place / "s2", tmp_path / name, path="alone", mode="a")
+        assert axes_of(tmp_path / name, "alone") == expected
 
 
 # funlib.persistence

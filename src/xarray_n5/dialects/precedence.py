@@ -81,10 +81,15 @@ def _completed(geometry: Geometry, other: Said) -> Geometry:
         if axis.labels is None and more.labels is not None:
             axes[number] = replace(axis, labels=more.labels)
             sources |= _sources(other, ("labels",))
-        elif axis.unit is None and more.unit is not None and _same(axis.step, more.step):
+        elif axis.kind != "channel" and _lacks_unit_of(axis, more):
             axes[number] = replace(axis, unit=more.unit)
             sources |= _sources(other, ("units",))
     return replace(geometry, axes=tuple(axes), sources=sources)
+
+
+def _lacks_unit_of(axis: Axis, more: Axis) -> bool:
+    """Return whether an axis has no unit, but the scale of one that has."""
+    return axis.unit is None and more.unit is not None and _same(axis.step, more.step)
 
 
 def _against(first: Said, other: Said) -> str | None:
