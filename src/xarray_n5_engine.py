@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from inspect import signature
 from pathlib import Path
@@ -45,7 +46,10 @@ class N5BackendEntrypoint(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return whether this is surely N5, by its name or a look at one local file."""
+        """Return whether this is surely N5, by its name or a look at one local file.
+
+        A local file that begins as the XML of BigDataViewer does is a project, which is opened too.
+        """
         if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
         name = os.fspath(filename_or_obj)
@@ -53,7 +57,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
             return False
         if name.rstrip("/\\").endswith(".n5"):
             return True
-        return "://" not in name and _is_n5(Path(name))
+        return "://" not in name and (_is_project(Path(name)) or _is_n5(Path(name)))
 
     def open_dataset(
         self,
@@ -78,6 +82,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dims: Sequence[str] | None = None,
         inherit: bool = False,
         label_multisets: Literal["error", "argmax", "count"] = "error",
+        setup: int | None = None,
+        timepoint: int | None = None,
+        setups: Literal["grid", "flat"] | None = None,
         **unknown: Any,
     ) -> xr.Dataset:
         """Return an array, or the arrays directly in a group, as a lazily indexed Dataset.
@@ -124,6 +131,12 @@ class N5BackendEntrypoint(BackendEntrypoint):
         label_multisets
             "argmax" reads Paintera's label multisets as their most frequent labels, "count" as the
             numbers of votes for these labels.
+        setup, timepoint
+            Of a project: the id of a setup, or of a time point, to open alone, without a dimension.
+        setups
+            Of a project: "grid" gives each of channel, tile, angle and illumination that differs a
+            dimension of its own; "flat" has one dimension of setups. By default "grid" where the
+            setups form a full one.
 
         Returns
         -------
@@ -156,6 +169,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
                     "dims": dims,
                     "inherit": inherit,
                     "label_multisets": label_multisets,
+                    "setup": setup,
+                    "timepoint": timepoint,
+                    "setups": setups,
                     **unknown,
                 },
             ),
@@ -240,14 +256,30 @@ def _is_n5(node: Path) -> bool:
     )
 
 
+_PROJECT = re.compile(
+    rb"\s*(?:<\?xml[^>]*\?>)?(?:\s|<!--.*?-->|<\?.*?\?>)*<SpimData[\s/>]", re.DOTALL
+)
+"""The beginning of a project, as in the package's ``dialects/bdv/xml.py``."""
+
+
+def _is_project(file: Path) -> bool:
+    """Return whether a local file is a project of BigDataViewer."""
+    try:
+        start = _start_of(file, 1 << 12)
+    except OSError:
+        return False
+    plain = re.sub(rb"^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0", b"", start)
+    return _PROJECT.match(plain) is not None
+
+
 _MOST = 1 << 24
 """How many bytes of a file are read to guess: a document that has more is not N5 for sure."""
 
 
-def _start_of(path: Path) -> bytes:
+def _start_of(path: Path, count: int = _MOST) -> bytes:
     """Return the beginning of a regular file; a FIFO or a device is never waited for."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
-        return file.read(_MOST)
+        return file.read(count)

@@ -22,6 +22,7 @@ import xarray as xr
 import xarray_n5
 from tests.containers import write_document
 from tests.killing import begin
+from tests.projects import FACTORS, Setup, project_xml, write_n5, write_project
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.stores import LocalStore
@@ -428,6 +429,34 @@ def a_fill_value_is_no_json() -> None:
     copy("masked.zarr", "masked.n5", source_path="a")
 
 
+def views_of_a_project_are_missing() -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    write_project(Path(), setups, project_xml(setups, missing=[(1, 0)]), without=[(1, 0), (0, 1)])
+    xr.open_datatree("project.xml", engine="n5")
+
+
+def views_of_a_project_lack_a_level() -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    write_project(Path(), setups[:1], project_xml(setups))
+    write_n5("x.n5", setups[1:], factors=FACTORS[:2])
+    xr.open_datatree("project.xml", engine="n5")
+
+
+def a_level_of_a_project_has_odd_factors() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]), timepoints=(0,))
+    Path("x.n5/setup0/attributes.json").write_text("{}")
+    array("x.n5/setup0/timepoint0/s1", dimensions=[8, 6, 6], downsamplingFactors=[0, 2, 1])
+    times = '<Timepoints type="pattern"><integerpattern>0</integerpattern></Timepoints>'
+    Path("project.xml").write_text(project_xml([Setup(id=0)], timepoints=times))
+    xr.open_dataset("project.xml", engine="n5", level=1)
+
+
+def a_view_of_a_project_is_damaged() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]))
+    Path("x.n5/setup0/timepoint1/s0/attributes.json").write_text("{")
+    xr.open_dataset("project.xml", engine="n5", level=0)
+
+
 NAMES = [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.N5Error)]
 """What the errors are called."""
 
@@ -471,6 +500,10 @@ WARNINGS: list[Callable[[], None]] = [
     a_summary_is_damaged,
     a_summary_is_newer,
     a_summary_cannot_be_kept_true,
+    views_of_a_project_are_missing,
+    views_of_a_project_lack_a_level,
+    a_level_of_a_project_has_odd_factors,
+    a_view_of_a_project_is_damaged,
 ]
 
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import dask.array as da
 import numpy as np
 import pytest
+import xarray as xr
 
-from tests.projects import Setup, diagonal, project_xml, write_n5
-from xarray_n5 import open_array
+import xarray_n5
+from tests.projects import (
+    FACTORS,
+    Setup,
+    diagonal,
+    level_shape,
+    project_xml,
+    values,
+    write_n5,
+    write_project,
+)
+from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 VOXEL = (2.0, 0.5, 0.5)
@@ -70,3 +84,416 @@ def test_views_that_do_not_agree_upon_the_world_have_no_unit(tmp_path: Path) -> 
     (tmp_path / "x.xml").write_text(project_xml(setups, steps), "utf-8")
     axes = open_array(tmp_path / "x.n5", "setup1/timepoint0/s0").axes
     assert [(axis.unit, axis.scale) for axis in axes] == [(None, 4.0), (None, 1.0), (None, 1.0)]
+
+
+# Opening
+
+
+def grid() -> list[Setup]:
+    """Two channels and two tiles; the angle and the illumination are the same."""
+    ids = [{"illumination": 0, "channel": i % 2, "tile": 5 + i // 2, "angle": 3} for i in range(4)]
+    return [Setup(id=i, attributes=each) for i, each in enumerate(ids)]
+
+
+def steps_of(setups: Sequence[Setup], times: Sequence[int] = (0, 1)) -> Any:
+    """Registrations as BigStitcher begins with: each tile is moved along x."""
+    moved = {s.id: diagonal((1, 1, 1), (0, 0, 10 * s.attributes.get("tile", s.id))) for s in setups}
+    return {
+        (t, s.id): [("Translation", moved[s.id]), ("calibration", diagonal((4, 1, 1)))]
+        for s in setups
+        for t in times
+    }
+
+
+NAMES = {"channel": {0: "GFP", 1: "RFP"}, "tile": {5: "left", 6: "right"}}
+
+
+@pytest.fixture
+def tiled(tmp_path: Path) -> Path:
+    """Two channels, two tiles and two time points."""
+    return write_project(tmp_path, grid(), project_xml(grid(), steps_of(grid()), names=NAMES))
+
+
+def test_a_tree_has_a_node_for_each_level(tiled: Path) -> None:
+    tree: Any = xr.open_datatree(tiled, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1", "/s2"]
+    for level, factors in enumerate(FACTORS):
+        image = tree[f"s{level}"]["project"]
+        shape = level_shape((6, 12, 16), factors)
+        assert image.dims == ("t", "channel", "tile", "z", "y", "x")
+        assert image.shape == (2, 2, 2, *shape)
+        for t, channel, tile in np.ndindex(2, 2, 2):
+            expected = values((t, 2 * tile + channel), level, shape)
+            np.testing.assert_array_equal(image[t, channel, tile], expected)
+        one = xr.open_dataset(tiled, level=level, chunks={})
+        xr.testing.assert_identical(one.load(), tree[f"s{level}"].to_dataset().load())
+
+
+def test_channels_and_tiles_that_form_a_grid_are_dimensions(tiled: Path) -> None:
+    ds = xr.open_dataset(tiled, engine="n5", level=0)
+    assert ds.channel.values.tolist() == [0, 1]
+    assert ds.tile.values.tolist() == [5, 6]
+    assert ds.channel_name.values.tolist() == ["GFP", "RFP"]
+    assert ds.tile_name.values.tolist() == ["left", "right"]
+    assert ds.setup.dims == ("channel", "tile")
+    assert ds.setup.values.tolist() == [[0, 2], [1, 3]]
+    assert (ds.angle.item(), ds.illumination.item()) == (3, 0)
+    assert ds.angle.dims == ()
+    found = ds["project"].sel(t=1, channel=1, tile=6)
+    np.testing.assert_array_equal(found, values((1, 3), 0, (6, 12, 16)))
+
+
+def test_flat_setups_keep_ids_and_names_as_coordinates(tiled: Path) -> None:
+    ds = xr.open_dataset(tiled, engine="n5", level=0, setups="flat")
+    assert ds["project"].dims == ("t", "setup", "z", "y", "x")
+    assert ds.setup.values.tolist() == [0, 1, 2, 3]
+    assert ds.channel.dims == ds.channel_name.dims == ("setup",)
+    assert ds.channel.values.tolist() == [0, 1, 0, 1]
+    assert ds.channel_name.values.tolist() == ["GFP", "RFP", "GFP", "RFP"]
+    assert ds.tile.values.tolist() == [5, 5, 6, 6]
+    assert ds.setup_name.values.tolist() == [f"setup {i}" for i in range(4)]
+    tree: Any = xr.open_datatree(tiled, engine="n5", setups="flat")
+    xr.testing.assert_identical(tree["s0"].to_dataset(), ds)
+
+
+def test_setups_that_form_no_grid_are_flat(tmp_path: Path) -> None:
+    setups = grid()[:3]
+    path = write_project(tmp_path, setups, project_xml(setups))
+    assert xr.open_dataset(path, engine="n5", level=0)["project"].sizes["setup"] == 3
+    with pytest.raises(ValueError, match="do not form a grid"):
+        xr.open_dataset(path, engine="n5", level=0, setups="grid")
+    with pytest.raises(ValueError, match="setups"):
+        xr.open_dataset(path, engine="n5", level=0, setups="rows")
+
+
+def test_one_setup_keeps_its_dimension_unless_it_is_selected(tmp_path: Path) -> None:
+    setups = [Setup(id=7, attributes={"channel": 2})]
+    path = write_project(tmp_path, setups, project_xml(setups))
+    ds = xr.open_dataset(path, engine="n5", level=0)
+    assert ds["project"].dims == ("t", "setup", "z", "y", "x")
+    assert (ds.setup.item(), ds.channel.item()) == (7, 2)
+    assert xr.open_dataset(path, level=0, setup=7)["project"].dims == ("t", "z", "y", "x")
+    assert xr.open_dataset(path, level=0, setups="grid")["project"].dims == ("t", "z", "y", "x")
+
+
+@pytest.mark.parametrize("setups", ["grid", "flat"])
+@pytest.mark.parametrize("level", [0, 1, -1])
+def test_ids_select_one_view(tiled: Path, setups: Any, level: int) -> None:
+    whole = xr.open_dataset(tiled, level=level, setups="flat").sel(t=1, setup=2)
+    one = xr.open_dataset(tiled, level=level, setup=2, timepoint=1, setups=setups)
+    assert one["project"].dims == ("z", "y", "x")
+    assert (one.t.item(), one.setup.item(), one.tile_name.item()) == (1, 2, "right")
+    np.testing.assert_array_equal(one["project"], whole["project"])
+    np.testing.assert_array_equal(one.affine, whole.affine)
+    np.testing.assert_allclose(one.x, whole.x + whole.origin_x)
+    again = xr.open_dataset(tiled, group=f"setup2/timepoint1/s{level % 3}", engine="n5")
+    xr.testing.assert_identical(one, again)
+
+
+def test_what_does_not_exist_is_named(tiled: Path) -> None:
+    for options, match in (
+        ({"setup": 9}, "the setups are 0, 1, 2, 3"),
+        ({"timepoint": 2}, "the timepoints are 0, 1"),
+        ({"level": 3}, "the levels are s0, s1, s2"),
+        ({"level": "s3"}, "the levels are s0, s1, s2"),
+    ):
+        with pytest.raises(NodeNotFoundError, match=match):
+            xr.open_dataset(tiled, engine="n5", **options)
+    with pytest.raises(ValueError, match=r"levels s0, s1, s2; open one of them with level=0"):
+        xr.open_dataset(tiled, engine="n5")
+    with pytest.raises(ValueError, match="a tree has all levels"):
+        xr.open_datatree(tiled, engine="n5", level=0)
+    with pytest.raises(ValueError, match="exclude each other"):
+        xr.open_dataset(tiled, engine="n5", level=1, group="s0")
+    with pytest.raises(ValueError, match="not a node of a project"):
+        xr.open_dataset(tiled, engine="n5", group="a/b")
+    with pytest.raises(ValueError, match="setup= are for projects"):
+        xr.open_dataset(tiled.with_name("x.n5"), engine="n5", level=0, setup=0)
+
+
+def test_functions_of_containers_refuse_projects_and_say_what_to_do(tiled: Path) -> None:
+    for open_it in (
+        lambda: da.from_n5(tiled, "setup0/timepoint0/s0"),  # type: ignore[attr-defined]
+        lambda: open_array(tiled),
+        lambda: xarray_n5.open_group(tiled),
+        lambda: xarray_n5.copy(tiled, tiled.with_name("out.n5")),
+    ):
+        with pytest.raises(NodeNotFoundError, match=r"project of BigDataViewer.*'x.n5'"):
+            open_it()
+
+
+def test_a_project_is_known_by_what_it_says(tiled: Path) -> None:
+    tree = xr.open_datatree(tiled, engine="n5")
+    other = tiled.rename(tiled.with_name("anything~1"))
+    renamed = xr.open_dataset(other, level=1)
+    assert list(renamed.data_vars) == ["anything~1"]
+    np.testing.assert_array_equal(renamed["anything~1"], tree["s1"]["project"])
+    engine = xr.backends.list_engines()["n5"]
+    assert engine.guess_can_open(other)
+    for text in ("", "<html><SpimData>", "<!-- <SpimData> --><a/>", "<SpimDatas/>"):
+        other.with_suffix(".xml").write_text(text, "utf-8")
+        assert not engine.guess_can_open(other.with_suffix(".xml"))
+    assert not engine.guess_can_open(tiled.with_name("none.xml"))
+    assert not engine.guess_can_open("https://127.0.0.1:9/dataset.xml")
+    for encoding in ("utf-8-sig", "utf-16", "utf-8"):
+        text = project_xml(grid()).replace("UTF-8", encoding.removesuffix("-sig"))
+        other.write_bytes(f"<!-- \u00e4 -->{text.partition('?>')[2]}".encode(encoding))
+        assert engine.guess_can_open(other)
+        assert xr.open_dataset(other, level=1).sizes["channel"] == 2
+
+
+def test_a_level_is_chosen_by_distance(tiled: Path) -> None:
+    assert xr.open_dataset(tiled, engine="n5", level={"x": 1.0})["project"].sizes["x"] == 8
+    assert xr.open_dataset(tiled, engine="n5", level={"z": 4.0})["project"].sizes["x"] == 4
+
+
+def test_setups_that_differ_are_images_of_their_own(tmp_path: Path) -> None:
+    setups = [Setup(id=0), Setup(id=1, shape=(4, 8, 8)), Setup(id=2, voxel=(1.0, 0.5, 0.5))]
+    path = write_project(tmp_path, setups, project_xml(setups))
+    tree: Any = xr.open_datatree(path, engine="n5")
+    assert "/setup1/s2" in tree.groups
+    assert tree["setup1/s0"]["project"].dims == ("t", "z", "y", "x")
+    assert tree["setup1/s0"].setup.item() == 1
+    assert tree["setup2/s0"].z.values[1] == 1.0
+    with pytest.raises(ValueError, match=r"\(setup0, setup1, setup2\): open one with setup="):
+        xr.open_dataset(path, engine="n5", level=0)
+    one = xr.open_dataset(path, engine="n5", level=0, setup=1)
+    xr.testing.assert_identical(one, tree["setup1/s0"].to_dataset())
+    inner: Any = xr.open_datatree(path, engine="n5", group="setup1")
+    assert list(inner.groups) == ["/", "/s0", "/s1", "/s2"]
+
+
+def test_dimensions_have_other_names_and_orders(tiled: Path) -> None:
+    named = ("time", "colour", "field", "plane", "row", "line")
+    ds = xr.open_dataset(tiled, engine="n5", level=0, dims=named)
+    assert ds["project"].dims == named
+    assert ds.channel_name.dims == ("colour",)
+    turned = xr.open_dataset(tiled, engine="n5", level=1, axis_order="F")["project"]
+    assert turned.dims == ("x", "y", "z", "tile", "channel", "t")
+    expected = xr.open_dataset(tiled, engine="n5", level=1)["project"]
+    np.testing.assert_array_equal(turned.transpose(*expected.dims), expected)
+    one = xr.open_dataset(tiled, engine="n5", level=1, setup=3, timepoint=0, axis_order="F")
+    np.testing.assert_array_equal(one["project"], values((0, 3), 1, (6, 6, 8)).T)
+
+
+# Time points and missing views
+
+
+TIMES: dict[str, tuple[str, list[int]]] = {
+    "range": ('type="range"><first>2</first><last>4</last>', [2, 3, 4]),
+    "pattern": ('type="pattern"><integerpattern>1, 5,10-20:5</integerpattern>', [1, 5, 10, 15, 20]),
+    "empty": ('type="pattern"><integerpattern />', [0]),
+    "list": (
+        'type="list"><Timepoint><id>7</id></Timepoint><Timepoint><id>3</id></Timepoint>',
+        [3, 7],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_time_points_are_those_of_the_xml(tmp_path: Path, kind: str) -> None:
+    text, times = TIMES[kind]
+    setups = [Setup(id=0)]
+    xml = project_xml(setups, timepoints=f"<Timepoints {text}</Timepoints>")
+    path = write_project(tmp_path, setups, xml, timepoints=times, factors=FACTORS[:1])
+    ds = xr.open_dataset(path, engine="n5")
+    assert ds.t.values.tolist() == times
+    found = ds["project"].sel(t=times[-1], setup=0)
+    np.testing.assert_array_equal(found, values((times[-1], 0), 0, (6, 12, 16)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'type="range"><first>0</first><last>1000000000000</last>',
+        'type="range"><first>0</first><last>2000000000</last>',
+        'type="pattern"><integerpattern>0-2000000000</integerpattern>',
+        'type="pattern"><integerpattern>1-x</integerpattern>',
+        'type="list"><Timepoint><id>-3</id></Timepoint>',
+        'type="none">',
+    ],
+)
+def test_time_points_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> None:
+    xml = project_xml([Setup(id=0)], timepoints=f"<Timepoints {text}</Timepoints>")
+    (tmp_path / "a.xml").write_text(xml, "utf-8")
+    with pytest.raises(MetadataError, match=r"(?i)a\.xml: the project cannot be read: .*time"):
+        xr.open_datatree(tmp_path / "a.xml", engine="n5")
+
+
+def test_time_points_that_are_only_claimed_cost_nothing(tmp_path: Path) -> None:
+    times = '<Timepoints type="range"><first>0</first><last>200000</last></Timepoints>'
+    path = write_project(tmp_path, [Setup(id=0)], project_xml([Setup(id=0)], timepoints=times))
+    with pytest.warns(UserWarning, match="199999 of 200001 views are not stored"):
+        ds = xr.open_dataset(path, engine="n5", level=0)
+    assert ds.sizes["t"] == 200001
+    assert not ds["project"][100, 0].any()
+
+
+@pytest.fixture
+def gappy(tmp_path: Path) -> Path:
+    """Of two setups, one view is listed as missing, and another is not stored."""
+    setups = [Setup(id=0), Setup(id=1)]
+    times = '<Timepoints type="range"><first>0</first><last>2</last></Timepoints>'
+    steps = steps_of(setups, times=(0, 1, 2))
+    xml = project_xml(setups, steps, timepoints=times, missing=[(1, 0)])
+    return write_project(tmp_path, setups, xml, timepoints=(0, 1, 2), without=[(2, 1)])
+
+
+def test_missing_views_read_as_the_fill_value(gappy: Path) -> None:
+    message = r"2 of 6 views are not stored \(1 is listed as missing\).*: timepoint 1 of setup 0"
+    with pytest.warns(UserWarning, match=message) as said:
+        tree: Any = xr.open_datatree(gappy, engine="n5")
+    assert len(said) == 1
+    image = tree["s0"]["project"]
+    assert not image.sel(t=1, setup=0).any()
+    assert not image.sel(t=2, setup=1).any()
+    np.testing.assert_array_equal(image.sel(t=1, setup=1), values((1, 1), 0, (6, 12, 16)))
+    assert np.isfinite(tree["s0"].affine).all()
+    with pytest.warns(UserWarning, match="not stored"):
+        one = xr.open_dataset(gappy, engine="n5", level=0, setup=0, timepoint=1)
+    assert one["project"].shape == (6, 12, 16)
+    assert not one["project"].any()
+    assert one.t.item() == 1
+
+
+def test_missing_views_raise_if_that_is_wanted(gappy: Path) -> None:
+    with pytest.warns(UserWarning, match="not stored"):
+        image = xr.open_dataset(gappy, engine="n5", level=0, missing="error")["project"]
+    assert image.sel(t=0, setup=0).all()
+    for t, setup in ((1, 0), (2, 1)):
+        with pytest.raises(MissingChunkError, match=f"t={t}, setup={setup}"):
+            image.sel(t=t, setup=setup).load()
+
+
+def test_a_view_that_cannot_be_read_is_not_taken_for_a_missing_one(tiled: Path) -> None:
+    broken = tiled.with_name("x.n5") / "setup1" / "timepoint1" / "s0" / "attributes.json"
+    broken.write_text('{"dimensions": [1]', "utf-8")
+    with pytest.warns(UserWarning, match="the view of timepoint 1 and setup 1 cannot be read"):
+        ds = xr.open_dataset(tiled, engine="n5", level=0)
+    assert ds["project"].sel(t=0, channel=1, tile=5).all()
+    with pytest.raises(MetadataError):
+        ds["project"].sel(t=1, channel=1, tile=5).load()
+
+
+def test_levels_that_some_views_lack_are_left_out(tmp_path: Path) -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    write_n5(tmp_path / "x.n5", setups[:1])
+    write_n5(tmp_path / "x.n5", setups[1:], factors=FACTORS[:2])
+    path = tmp_path / "a.xml"
+    path.write_text(project_xml(setups), "utf-8")
+    lacks = r"level s2 is left out: it is not stored for timepoint 0 of setup 1"
+    with pytest.warns(UserWarning, match=lacks):
+        tree: Any = xr.open_datatree(path, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1"]
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(NodeNotFoundError, match="the levels are s0, s1"),
+    ):
+        xr.open_dataset(path, engine="n5", level=2)
+
+
+# Registrations
+
+
+def total(steps: Sequence[tuple[str, Any]]) -> np.ndarray:
+    """The product of transforms for z, y, x: the first listed is applied last."""
+    whole = np.eye(4)
+    for _, rows in steps:
+        whole = whole @ np.vstack([rows, [0, 0, 0, 1]])
+    return whole
+
+
+def level_matrix(factors: Sequence[float]) -> np.ndarray:
+    """From samples of a level to samples of the base level: the middle of those it covers."""
+    found = np.diag([*map(float, factors), 1.0])
+    found[:3, 3] = [(factor - 1) / 2 for factor in factors]
+    return found
+
+
+@pytest.fixture
+def turned(tmp_path: Path) -> tuple[Path, Mapping[tuple[int, int], Any]]:
+    """Two setups that are rotated, sheared and moved, each in its own way."""
+    setups = [Setup(id=0), Setup(id=3)]
+    rng = np.random.default_rng(0)
+    steps = {
+        (t, s.id): [
+            ("refined", np.eye(3, 4) + rng.normal(0, 0.1, (3, 4))),
+            ("turned", TURN),
+            ("moved", diagonal((1, 1, 1), rng.normal(0, 100, 3).tolist())),
+            ("calibration", diagonal((4, 1, 1))),
+        ]
+        for t in (0, 1)
+        for s in setups
+    }
+    return write_project(tmp_path, setups, project_xml(setups, steps)), steps
+
+
+def test_the_affine_is_the_product_of_all_transforms(turned: Any) -> None:
+    path, steps = turned
+    tree: Any = xr.open_datatree(path, engine="n5")
+    for level, factors in enumerate(FACTORS):
+        ds = tree[f"s{level}"].to_dataset()
+        assert ds.affine.dims == ("t", "setup", "axis", "column")
+        assert ds.axis.values.tolist() == ["z", "y", "x"]
+        assert ds.column.values.tolist() == ["z", "y", "x", "1"]
+        assert ds.affine.attrs["units"] == "um"
+        for (t, setup), each in steps.items():
+            registered = ds.registration.sel(t=t, setup=setup)
+            np.testing.assert_allclose(registered, total(each)[:3], rtol=1e-13, atol=1e-12)
+            # A unit of the world is as long as the smallest side of a voxel.
+            physical = 0.5 * (total(each) @ level_matrix(factors))[:3]
+            affine = ds.affine.sel(t=t, setup=setup)
+            np.testing.assert_allclose(affine, physical, rtol=1e-13, atol=1e-12)
+        expected = [2.0 * factors[0], 0.5 * factors[1], 0.5 * factors[2]]
+        assert [float(ds[axis][1] - ds[axis][0]) for axis in "zyx"] == expected
+        starts = [2.0 * (factors[0] - 1) / 2, *(0.5 * (f - 1) / 2 for f in factors[1:])]
+        assert [float(ds[axis][0]) for axis in "zyx"] == starts
+
+
+def test_views_that_share_a_diagonal_lie_where_it_says(tmp_path: Path) -> None:
+    setups = [Setup(id=0, voxel=(3.0, 0.75, 0.25)), Setup(id=1, voxel=(3.0, 0.75, 0.25))]
+    moved = ("moved", diagonal((1, 1, 1), (12, 8, -4)))
+    steps = {
+        (t, s.id): [moved, ("calibration", diagonal((12, 3, 1)))] for s in setups for t in (0, 1)
+    }
+    path = write_project(tmp_path, setups, project_xml(setups, steps))
+    ds = xr.open_dataset(path, engine="n5", level=2)
+    assert "origin_x" not in ds.coords
+    np.testing.assert_allclose(ds.z, 3.0 + 1.5 + 6.0 * np.arange(3))
+    np.testing.assert_allclose(ds.y, 2.0 + 0.75 * 1.5 + 3.0 * np.arange(3))
+    np.testing.assert_allclose(ds.x, -1.0 + 0.25 * 1.5 + 1.0 * np.arange(4))
+    assert ds.x.attrs["units"] == "um"
+
+
+def test_views_that_share_a_scale_have_origins(tiled: Path) -> None:
+    ds = xr.open_dataset(tiled, engine="n5", level=1, setups="flat")
+    assert ds.origin_x.dims == ds.origin_z.dims == ("setup",)
+    np.testing.assert_allclose(ds.origin_x, [25, 25, 30, 30])  # 10 voxels a tile, of 0.5 um
+    np.testing.assert_allclose(ds.origin_z, 0)
+    np.testing.assert_allclose(ds.x, 0.25 + np.arange(8))
+    assert ds.origin_x.attrs["units"] == "um"
+    assert xr.open_dataset(tiled, engine="n5", level=0).origin_y.dims == ("channel", "tile")
+
+
+def test_origins_that_drift_have_time(tmp_path: Path) -> None:
+    steps = {
+        (t, 0): [("drift", diagonal((1, 1, 1), (0, 2 * t, 0))), ("", diagonal(VOXEL))]
+        for t in (0, 1)
+    }
+    path = write_project(tmp_path, [Setup(id=0)], project_xml([Setup(id=0)], steps))
+    ds = xr.open_dataset(path, engine="n5", level=0)
+    assert ds.origin_y.dims == ("t", "setup")
+    assert ds.origin_y.values.tolist() == [[0], [2]]
+
+
+def test_views_without_registrations_have_the_voxel_size(tmp_path: Path) -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    path = write_project(tmp_path, setups, project_xml(setups))
+    ds = xr.open_dataset(path, engine="n5", level=0)
+    assert "affine" not in ds.coords
+    assert [float(ds[axis][1]) for axis in "zyx"] == [2.0, 0.5, 0.5]
+    plain = [replace(setup, voxel=None) for setup in setups]
+    path.write_text(project_xml(plain), "utf-8")
+    ds = xr.open_dataset(path, engine="n5", level=1)
+    assert [float(ds[axis][0]) for axis in "zyx"] == [0.0, 0.5, 0.5]
+    assert "units" not in ds.x.attrs

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -44,15 +45,30 @@ def unchanged_tables() -> Iterator[None]:
         yield
 
 
+def outputs(page: Path) -> dict[int, str]:
+    """Return what a page shows right below its Python code, by the line that the code follows."""
+    text, found = page.read_text(encoding="utf-8"), {}
+    below = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for code in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if shown := below.match(text, code.end()):
+            found[text.count("\n", 0, code.start(1))] = shown[1]
+    return found
+
+
 def run(page: Path, language: str = "python") -> dict[str, Any]:
-    """Return the names that a page's code leaves."""
+    """Return the names that a page's code leaves; it prints what the page shows below it."""
     mpl.use("Agg")
     names: dict[str, Any] = {"__name__": "__main__"}
+    shown = outputs(page)
     try:
         for line, code in blocks(page, language):
             # Blank lines before it make an error name the line of the page.
             compiled = compile("\n" * line + code, page, "exec", dont_inherit=True)
-            exec(compiled, names)  # noqa: S102 - our own pages
+            with redirect_stdout(StringIO()) as printed:
+                exec(compiled, names)  # noqa: S102 - our own pages
+            lines = [each.rstrip() for each in printed.getvalue().splitlines()]
+            if line in shown:
+                assert lines == shown[line].splitlines(), f"line {line}"
     finally:
         plt.close("all")
     return names
@@ -78,6 +94,13 @@ def test_code_on_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     with unchanged_tables():
         run(page)
+
+
+@pytest.mark.parametrize("name", ["cosem", "dacapo"])
+def test_a_page_shows_what_all_of_its_code_prints(name: str) -> None:
+    page = ROOT / "docs" / "howto" / f"{name}.md"
+    printing = [line for line, code in blocks(page, "python") if "print(" in code]
+    assert printing == list(outputs(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -48,6 +48,15 @@ class DatasetOptions:
     level: Level | None = None
     dims: Sequence[str] | None = None
     inherit: bool = False
+    setup: int | None = None
+    timepoint: int | None = None
+    setups: Literal["grid", "flat"] | None = None
+
+    @property
+    def of_projects(self) -> list[str]:
+        """The names of options that are given, and that only projects have."""
+        names = ("setup", "timepoint", "setups")
+        return [name for name in names if getattr(self, name) is not None]
 
     @property
     def opening(self) -> dict[str, Any]:
@@ -198,7 +207,7 @@ def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
 def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
     image, array = source.image, source.image.first
     lazy: LazyArray | LazyStack
-    if image.numbers:
+    if image.numbers or image.slices:
         lazy = LazyStack(image, options.missing)
     else:
         lazy = (LazyCharacters if source.is_string else LazyArray)(bare(array))

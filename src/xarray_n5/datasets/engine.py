@@ -17,8 +17,11 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.image_names import name_of_group
 from xarray_n5.datasets.images import combined_images, named_alike, single_image
 from xarray_n5.datasets.members import PART
+from xarray_n5.datasets.projects.find import ProjectFile, find_project
+from xarray_n5.datasets.projects.open import open_project, open_project_groups
 from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
 from xarray_n5.dialects.ngff import has_labels_only
+from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
 
@@ -58,8 +61,13 @@ def open_dataset(
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
-    node = open_node(url, path, storage_options=storage_options, format=form, **options.opening)
     drop = frozenset(drop)
+    how: dict[str, Any] = {"drop": drop, "decoders": decoders}
+    if (file := find_project(url, storage_options)) is not None:
+        return open_project(file, path, storage_options, options, **how)
+    node = _open(url, path, storage_options, form, options)
+    if isinstance(node, ProjectFile):
+        return open_project(node, path, storage_options, options, **how)
     images = select_images(
         node, level=options.level, dims=options.dims, without=drop, **options.reading
     )
@@ -67,7 +75,7 @@ def open_dataset(
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
         attributes = _without_levels(attributes, images)
-    dataset = build(images, attributes, options, drop=drop, decoders=decoders)
+    dataset = build(images, attributes, options, **how)
     dataset.encoding["source"] = node.url
     return dataset
 
@@ -95,9 +103,12 @@ def open_groups(
     """
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    root = open_node(
-        url, path, storage_options=storage_options, format=form, whole=True, **options.opening
-    )
+    how: dict[str, Any] = {"drop": frozenset(drop), "decoders": decoders}
+    if (file := find_project(url, storage_options)) is not None:
+        return open_project_groups(file, path, storage_options, options, **how)
+    root = _open(url, path, storage_options, form, options, whole=True)
+    if isinstance(root, ProjectFile):
+        return open_project_groups(root, path, storage_options, options, **how)
     tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
     return tree.open(root, "/") or {"/": xr.Dataset()}
 
@@ -121,6 +132,32 @@ def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
                 inner += "_"
             found[inner] = dataset
     return found
+
+
+def _open(
+    url: object,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    form: str | None,
+    options: DatasetOptions,
+    *,
+    whole: bool = False,
+) -> Array | Group | ProjectFile:
+    """Open a node, or a project on a server whose name does not show that it is one."""
+    where: dict[str, Any] = {"storage_options": storage_options, "format": form}
+    try:
+        node = open_node(url, path, whole=whole, **where, **options.opening)
+    except NodeNotFoundError:
+        file = find_project(url, storage_options, by_name=False)
+        if file is None:
+            raise
+        return file
+    if options.of_projects:
+        raise ValueError(
+            f"{', '.join(options.of_projects)}= are for projects, which are opened by their XML; "
+            f"{node.url!r} is a container: select with .sel, or name a node with group="
+        )
+    return node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,10 @@ class Image:
     """The labels along the outer axes: the numbers of timepoints, setups or channels."""
     name: str | None = None
     """The image's name, which is that of the variable at each level; None for other arrays."""
+    slices: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    """The indices along the first axes, in C order, of arrays that each hold several parts."""
+    broken: Mapping[tuple[int, ...], Exception] = field(default_factory=dict)
+    """Why arrays cannot be read, by their positions; arrays that are nowhere are missing."""
 
     @cached_property
     def first(self) -> Array:
@@ -57,14 +61,19 @@ class Image:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of the whole image."""
-        outer, inner = tuple(map(len, self.numbers)), self.first.shape
+        outer, inner = tuple(map(len, self.numbers)), self._inner(self.first.shape)
         return (*inner, *outer[::-1]) if self.transposed else (*outer, *inner)
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
         """The shape of a stored chunk."""
-        outer, inner = (1,) * len(self.numbers), self.first.chunks
+        outer, inner = (1,) * len(self.numbers), self._inner(self.first.chunks)
         return (*inner, *outer) if self.transposed else (*outer, *inner)
+
+    def _inner(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the sizes along the axes of one part of an array."""
+        count = len(next(iter(self.slices.values()), ()))
+        return sizes[: len(sizes) - count] if self.transposed else sizes[count:]
 
     @cached_property
     def attributes(self) -> Mapping[str, Any]:

@@ -65,11 +65,16 @@ class LazyStack(BackendArray):
     """
 
     def __init__(self, image: Image, missing: str) -> None:
-        self.arrays = {at: bare(array) for at, array in image.arrays.items()}
+        each = {id(array): bare(array) for array in image.arrays.values()}
+        self.arrays = {at: each[id(array)] for at, array in image.arrays.items()}
+        self.slices, self.broken = dict(image.slices), dict(image.broken)
         self.numbers, self.outer_axes = image.numbers, image.outer_axes
         self.transposed, self.missing = image.transposed, missing
-        self.shape, self.inner = image.shape, image.first.shape
-        self.dtype = image.first.dtype
+        self.shape, count = image.shape, len(image.numbers)
+        self.inner = (
+            self.shape[: len(self.shape) - count] if self.transposed else self.shape[count:]
+        )
+        self.dtype, self.fill_value = image.first.dtype, image.first.fill_value
 
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return what `key` selects; only the arrays that it touches are read."""
@@ -83,14 +88,18 @@ class LazyStack(BackendArray):
         count = len(self.numbers)
         outer, inner = key[:count], key[count:]
         if self.transposed:
-            outer, inner = key[: -count - 1 : -1], key[:-count]
+            outer, inner = key[len(key) - count :][::-1], key[: len(key) - count]
         chosen = [np.arange(len(n))[index] for n, index in zip(self.numbers, outer, strict=True)]
         sizes = [s for i, n in zip(inner, self.inner, strict=True) for s in _sizes(i, n)]
         result = np.zeros((*(each.size for each in chosen), *sizes), self.dtype)
+        if self.fill_value:
+            result[...] = self.fill_value
         for target in np.ndindex(result.shape[:count]):
             at = tuple(int(each.flat[i]) for each, i in zip(chosen, target, strict=True))
             if at in self.arrays:
-                result[target] = self.arrays[at][inner]
+                result[target] = self.arrays[at][self._within(at, inner)]
+            elif at in self.broken:
+                raise self.broken[at]
             elif self.missing == "error":
                 raise self._missing(at)
         kept = [size for each in chosen for size in each.shape]
@@ -98,6 +107,11 @@ class LazyStack(BackendArray):
         if not self.transposed:
             return result
         return result.transpose(*range(len(kept), result.ndim), *reversed(range(len(kept))))
+
+    def _within(self, at: tuple[int, ...], inner: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the index of a part in its array."""
+        first = self.slices.get(at, ())
+        return (*inner, *first[::-1]) if self.transposed else (*first, *inner)
 
     def _missing(self, at: tuple[int, ...]) -> MissingChunkError:
         along = zip(self.outer_axes, self.numbers, at, strict=True)

@@ -183,7 +183,7 @@ def _image_of_level(
     """Return one of the levels as an image; the axes of all are read only to compare distances."""
     if isinstance(level, Mapping):
         images = {name: single_image(array, **how) for name, array in levels.items()}
-        name = _level_by_distance(images, level, dims, where)
+        name = level_by_distance(images, level, dims, where)
         return {levels[name].name: images[name]}
     array = levels[level_by_number(list(levels), level, where)]
     return {array.name: single_image(array, **how)}
@@ -217,11 +217,11 @@ def _level_name(
     levels: Mapping[str, Image], level: Level, dims: Sequence[str] | None, where: str
 ) -> str:
     if isinstance(level, Mapping):
-        return _level_by_distance(levels, level, dims, where)
+        return level_by_distance(levels, level, dims, where)
     return level_by_number(list(levels), level, where)
 
 
-def _level_by_distance(
+def level_by_distance(
     levels: Mapping[str, Image],
     wanted: Mapping[str, float],
     dims: Sequence[str] | None,

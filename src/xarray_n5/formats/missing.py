@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.bdv.project import container_of
+from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
+from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.metadata import ArrayMetadata
 
 if TYPE_CHECKING:
@@ -60,6 +62,12 @@ def list_names(path: str, names: Sequence[str], described: bool) -> str:
 
 def _file(store: Store) -> str:
     """Return the kind of a file that is not a container."""
-    if store.name.endswith(".xml") and (named := container_of(store.get("") or b"")):
-        return f"that is XML of BigDataViewer: open the container that it is about, {named!r}"
+    head = store.head("", LOOK)
+    if head is not None and looks_like_project(head[0]):
+        named = container_of(store.with_limit(MOST_BYTES).get("") or b"")
+        container = f", or its container, {named!r}" if named else ""
+        return (
+            "it is a project of BigDataViewer: open it with xarray.open_dataset or "
+            f"xarray.open_datatree, and engine='n5'{container}"
+        )
     return "it is a file, and no HDF5 on a local disk"

@@ -81,6 +81,10 @@ class Store(ABC):
     def parent(self) -> Store | None:
         """Return the store one directory up, or None if there is none."""
 
+    def child(self, path: str) -> Store | None:  # noqa: ARG002
+        """Return the store of a directory in this one, or None where there cannot be one."""
+        return None
+
     # Facts
 
     @property

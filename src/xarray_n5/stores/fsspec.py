@@ -114,6 +114,10 @@ class FsspecStore(Store):
         ends = not name or parent.endswith(("//", ":")) or (not parent and not in_archive)
         return None if ends else replace(self, root=parent)
 
+    def child(self, path: str) -> Self:
+        """Return the store of a directory in this one."""
+        return replace(self, root=join(self.root, path))
+
     def fresh(self) -> Self:
         """Return the store without the copies of caches."""
         return replace(self, copies=False)

@@ -49,6 +49,9 @@ class Layer(Store):
     def parent(self) -> Store | None:
         return self.store.parent()
 
+    def child(self, path: str) -> Store | None:
+        return self.store.child(path)
+
     def get(self, key: str) -> bytes | None:
         return self.store.get(key)
 

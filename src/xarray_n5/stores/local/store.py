@@ -272,6 +272,10 @@ class LocalStore(Store):
             return None
         return LocalStore(parent, follow_links=self.follow_links)
 
+    def child(self, path: str) -> LocalStore:
+        """Return the store of a directory in this one."""
+        return LocalStore(self._path(path), follow_links=self.follow_links)
+
     def etag(self, key: str) -> object:
         """Return the file's time and size."""
         found = self._stat(key)

@@ -1,0 +1,1 @@
+"""Projects of BigDataViewer and BigStitcher as Datasets: opened by their XML."""

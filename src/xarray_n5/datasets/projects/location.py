@@ -1,0 +1,153 @@
+"""Open the container that a project's XML points at.
+
+A path relative to the XML is followed wherever it leads from there; an absolute path or a URI is
+opened as if the user named it. A project on a server cannot lead to files of this machine, and
+neither can it say by which right something is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from xarray_n5.dialects.bdv.loaders import Bucket, Place
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import N5, Zarr2
+from xarray_n5.formats.containers import open_store
+from xarray_n5.formats.hdf5.container import Hdf5Container
+from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.model.paths import join
+from xarray_n5.stores import CachedStore, LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.datasets.projects.find import ProjectFile
+    from xarray_n5.dialects.bdv.loaders import Loader
+    from xarray_n5.formats.protocol import Container
+    from xarray_n5.stores import Store
+
+_RIGHTS = frozenset({"anon", "key", "secret", "token", "profile", "session", "username"})
+"""Options of s3fs that say by which right a bucket is read."""
+
+_OF_PATHS = frozenset({"follow_links", "follow_external"})
+
+
+def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = None) -> Container:
+    """Return the container of a project, whose metadata are read once.
+
+    Parameters
+    ----------
+    file
+        The project.
+    storage_options
+        Options of the filesystem: of the container's if the XML is a local file, otherwise of the
+        XML's, and of the container's if it is on the same server.
+
+    Raises
+    ------
+    MetadataError
+        If the loader is not one that is read, or leads to where it must not lead.
+    """
+    loader = file.project.loader
+    if loader is None:
+        raise MetadataError(f"{file.url}: the project has no ImageLoader: there are no views")
+    if (problem := loader.problem) is not None:
+        raise MetadataError(f"{file.url}: {problem}")
+    options = dict(storage_options or {})
+    try:
+        store = _store_of(file, loader, options)
+    except (OSError, ValueError, ImportError) as error:
+        error.add_note(f"the project {file.url!r} names the container {str(loader.place)!r}")
+        raise
+    if loader.kind != "hdf5":
+        form = Zarr2() if loader.kind == "zarr" else N5()
+        return KeyedContainer(CachedStore(store), form)
+    follow = {"follow_external": bool(options.get("follow_external"))}
+    local = isinstance(store, LocalStore)
+    container = Hdf5Container.at(store.url, follow) if local else None
+    if container is None:
+        raise MetadataError(
+            f"{file.url}: the project's container {store.url!r} is not an HDF5 file on a local "
+            "disk: copy it beside the XML"
+        )
+    return container
+
+
+def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Store:
+    place = loader.place
+    if isinstance(place, Bucket):
+        return open_store(place.target, _options_of(place, file, options))
+    if place is None:
+        raise MetadataError(f"{file.url}: {loader.problem}")
+    if place.relative:
+        return _relative(file, place, options)
+    return _absolute(file, place, options)
+
+
+def _options_of(bucket: Bucket, file: ProjectFile, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options for a bucket: nobody's rights, unless the user says by which."""
+    given = {key: value for key, value in options.items() if key not in _OF_PATHS}
+    if not file.is_local and not file.url.startswith("s3"):
+        given = {}
+    found: dict[str, Any] = {} if _RIGHTS & given.keys() else {"anon": True}
+    if bucket.endpoint and "client_kwargs" not in given:
+        found["endpoint_url"] = bucket.endpoint
+    if bucket.region and "client_kwargs" not in given:
+        found["client_kwargs"] = {"region_name": bucket.region}
+    return {**found, **given}
+
+
+def _relative(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store:
+    """Return the store of a path that is relative to the XML's directory, or to its base path."""
+    base = file.project.base_path
+    if not base.relative:
+        target = f"{base.target.rstrip('/')}/{place.target}"
+        return _absolute(file, Place(target, relative=False), options)
+    directory = file.store.parent()
+    path = f"{base.target}/{place.target}".replace("\\", "/")
+    inner: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and inner:
+            inner.pop()
+        elif part == "..":
+            directory = None if directory is None else directory.parent()
+        elif part not in {"", "."}:
+            inner.append(part)
+    found = None if directory is None else directory.child(join(*inner))
+    if found is None:
+        raise MetadataError(
+            f"{file.url}: the project's container {place.target!r} is not below the directory of "
+            "the XML"
+        )
+    if "%" in place.target and not (found.is_folder("") or found.exists("")):
+        plain = directory.child(unquote(join(*inner))) if directory else None
+        return plain or found
+    return found
+
+
+def _absolute(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store:
+    target = place.target
+    local = re.sub(r"^(?:file|local):(?://)?(?=/)", "", target)
+    if local != target or not place.is_uri:
+        if not file.is_local:
+            raise MetadataError(
+                f"{file.url}: the project's container is {target!r}, a path on the machine that "
+                "wrote it; copy the XML to this machine and correct the path, or make it relative"
+            )
+        path = unquote(local) if local != target else local.replace("\\", "/")
+        follow = {key: value for key, value in options.items() if key in _OF_PATHS}
+        return open_store(os.path.join(os.path.dirname(file.url), path), follow)  # noqa: PTH118, PTH120
+    if not file.is_local and not _is_same_server(file.url, target):
+        options = {}
+    return open_store(target, {k: v for k, v in options.items() if k not in _OF_PATHS})
+
+
+def _is_same_server(one: str, other: str) -> bool:
+    """Return whether what opens one URL may be shown to the server of another."""
+    first, second = urlsplit(one), urlsplit(other)
+    if first.scheme != second.scheme:
+        return False
+    return first.scheme not in {"http", "https", "ftp"} or first.netloc == second.netloc
