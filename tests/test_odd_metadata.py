@@ -94,6 +94,7 @@ KEYS = (
     *("isLabelMultiset", "painteraData", "multiScale", "omero", "n5", "coordinates", "bounds"),
     *("_FillValue", "scale_factor", "add_offset", "calendar", "maxId", "xOrigin", "pixelWidth"),
     *("unit", "fov", "channels", "metadata", "translate", "order", "min", "dtype"),
+    *("voxel_size", "axis_names", "types", "Bigstitcher-Spark"),
 )
 
 
@@ -117,6 +118,33 @@ def test_odd_attributes_never_stop_opening(tmp_path: Path, key: str) -> None:
         node(container, **{**ARRAY, **(members if on_array else {})})
         node(container, "", **({} if on_array else members))
         look_at_all(str(container))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("order", ["C", "N5"])
+def test_odd_lists_never_stop_opening_in_any_order(tmp_path: Path, order: Any) -> None:
+    lists = (*KEYS[: KEYS.index("_XARRAY")], "translate", "voxel_size", "axis_names", "types")
+    for number, value in enumerate(ODD):
+        container = tmp_path / f"{number}.n5"
+        node(container, **{**ARRAY, **dict.fromkeys(lists, value)})
+        node(container, "", **dict.fromkeys(lists, value))
+        for key in lists:
+            node(container, key, **{**ARRAY, key: value})
+        repr(xr.open_datatree(container, engine="n5", attribute_order=order))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_odd_settings_of_a_fusion_never_stop_opening(tmp_path: Path) -> None:
+    keys = ("Boundingbox_min", "PreserveAnisotropy", "AnisotropyFactor", "MultiResolutionInfos")
+    three = {**ARRAY, "dimensions": [4, 4, 4], "blockSize": [2, 2, 2]}
+    good = {"Boundingbox_min": [1, 2, 3], "PreserveAnisotropy": True, "AnisotropyFactor": 2}
+    container = tmp_path / "a.n5"
+    for level, name in ((0, "ch0tp0"), (0, "ch1tp0"), (1, "ch0tp0"), (1, "ch1tp0")):
+        node(container, f"{name}/s{level}", **three)
+    for key, value in product(keys, ODD):
+        node(container, "", **{"Bigstitcher-Spark": {**good, key: value}})
+        image = xr.open_dataset(container, engine="n5", level=1)
+        assert list(image.sizes.values()) == [1, 2, 4, 4, 4]
 
 
 STRUCTURE: list[Any] = [

@@ -471,6 +471,23 @@ def test_every_dialect_reads_what_it_can_write(geometry: Geometry, name: str) ->
         assert (axis.step, axis.offset) == (other.step, other.offset)
 
 
+@given(geometries(), st.sampled_from(sorted(SAYABLE)))
+def test_every_dialect_is_read_in_the_stated_order(geometry: Geometry, name: str) -> None:
+    """Lists of the transposed array, in the usual order, are those of this one in the other."""
+    geometry = Geometry(tuple(map(SAYABLE[name], geometry.axes)))
+    shape, usual = (2,) * geometry.ndim, DIALECTS[name]
+    lists = getattr(usual, "list_order", "N5")
+    other = "N5" if lists == "C" or name == "cosem" else "C"
+    written = write_geometry(geometry.transpose(), shape, name)
+    if name == "cosem":
+        written["transform"].pop("order")
+        written = {"transform": written["transform"]}
+    plain = read(write_geometry(geometry, shape, name), shape, name)
+    assert read(written, shape, name, attribute_order=other) == plain
+    same = "C" if other == "N5" else "N5"
+    assert read(write_geometry(geometry, shape, name), shape, name, attribute_order=same) == plain
+
+
 @given(geometries(), st.sampled_from(sorted(DIALECTS)))
 def test_a_dialect_loses_nothing_silently(geometry: Geometry, name: str) -> None:
     shape = (2,) * geometry.ndim
