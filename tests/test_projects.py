@@ -497,3 +497,57 @@ def test_views_without_registrations_have_the_voxel_size(tmp_path: Path) -> None
     ds = xr.open_dataset(path, engine="n5", level=1)
     assert [float(ds[axis][0]) for axis in "zyx"] == [0.0, 0.5, 0.5]
     assert "units" not in ds.x.attrs
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_samples_lead_to_the_world_and_back(turned: Any, level: int) -> None:
+    path, steps = turned
+    ds = xr.open_dataset(path, engine="n5", level=level)
+    rng = np.random.default_rng(level)
+    points = rng.uniform(-3, 20, (2, 5, 3))
+    ones = np.concatenate([points, np.ones((2, 5, 1))], axis=-1)
+    everywhere = ds.n5.to_world(points)
+    assert everywhere.shape == (2, 2, 2, 5, 3)
+    for (t, setup), each in steps.items():
+        matrix = 0.5 * (total(each) @ level_matrix(FACTORS[level]))[:3]
+        one = ds.sel(t=t, setup=setup)
+        expected = ones @ matrix.T
+        np.testing.assert_allclose(one.n5.to_world(points), expected, rtol=1e-12, atol=1e-11)
+        np.testing.assert_array_equal(everywhere[t, [0, 3].index(setup)], one.n5.to_world(points))
+        np.testing.assert_allclose(one.n5.from_world(expected), points, rtol=1e-9, atol=1e-9)
+        alone = xr.open_dataset(path, engine="n5", level=level, timepoint=t, setup=setup)
+        np.testing.assert_array_equal(alone.n5.to_world(points), one.n5.to_world(points))
+
+
+def test_samples_of_crops_lie_where_they_lay(turned: Any) -> None:
+    path, _ = turned
+    ds = xr.open_dataset(path, engine="n5", level=0, timepoint=1, setup=3)
+    points = np.array([[0, 0, 0], [1, 1, 1], [1, 2, 3]])
+    crop = ds.isel(z=slice(2, None), y=slice(None, None, 3), x=slice(None, None, -2))
+    inner = points * [1, 3, -2] + [2, 0, 15]
+    np.testing.assert_allclose(crop.n5.to_world(points), ds.n5.to_world(inner), rtol=1e-13)
+    plane = ds.isel(z=4).load() * 2
+    np.testing.assert_allclose(plane.n5.to_world([0, 5, 6]), ds.n5.to_world([4, 5, 6]))
+    coarse = ds.coarsen(y=4, x=2).mean()
+    np.testing.assert_allclose(coarse.n5.to_world([0, 0, 0]), ds.n5.to_world([0, 1.5, 0.5]))
+    np.testing.assert_allclose(coarse.n5.from_world(ds.n5.to_world([2, 5.5, 2.5])), [2, 1, 1])
+
+
+def test_datasets_without_an_affine_lie_where_their_coordinates_say(tiled: Path) -> None:
+    path = tiled.with_name("x.n5")
+    ds = xr.open_dataset(path, engine="n5", group="setup0/timepoint0", level=1)
+    expected = [float(ds.z[2]), float(ds.y[3]), float(ds.x[4])]
+    np.testing.assert_allclose(ds.n5.to_world([2, 3, 4]), expected)
+    np.testing.assert_allclose(ds.n5.from_world(expected), [2, 3, 4])
+    with pytest.raises(ValueError, match="no affine, and no coordinates y"):
+        ds.drop_vars("y").n5.to_world([0, 0, 0])
+    with pytest.raises(ValueError, match=r"shape \(\.\.\., 3\)"):
+        ds.n5.to_world([0, 0])
+
+
+def test_a_flat_affine_has_no_inverse(tmp_path: Path) -> None:
+    steps = {(t, 0): [("flat", np.zeros((3, 4)))] for t in (0, 1)}
+    path = write_project(tmp_path, [Setup(id=0)], project_xml([Setup(id=0)], steps))
+    ds = xr.open_dataset(path, engine="n5", level=0)
+    with pytest.raises(ValueError, match="cannot be inverted"):
+        ds.n5.from_world([0, 0, 0])

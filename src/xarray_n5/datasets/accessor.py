@@ -5,28 +5,26 @@ What writes is imported when it is called, so that those who only read need not 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
+from xarray_n5.datasets.array_accessor import DataArrayAccessor
 from xarray_n5.datasets.suggestions import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import numpy as np
     from dask.delayed import Delayed
+    from numpy.typing import ArrayLike
 
     from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.region import Region
     from xarray_n5.model.axes import Geometry
     from xarray_n5.writing.request import Mode, PartialChunks
     from xarray_n5.writing.transaction import Transaction
-
-_NAMELESS = "__xarray_dataarray_variable__"
-"""xarray's name for the variable of a DataArray without a name."""
 
 
 @xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
@@ -52,6 +50,36 @@ class DatasetAccessor:
             str(name): DataArrayAccessor(array).geometry
             for name, array in self._dataset.data_vars.items()
         }
+
+    def to_world(self, points: ArrayLike) -> np.ndarray:
+        """Return where samples lie: the places of views by their affine matrices.
+
+        Parameters
+        ----------
+        points
+            Positions of samples in this Dataset along z, y, x, which need not be whole numbers: an
+            array of shape (..., 3). Crops and strides are taken into account.
+
+        Returns
+        -------
+        numpy.ndarray
+            Places along z, y, x in the unit of the coordinates, of shape (..., 3). The dimensions
+            of views, such as t and setup, come first; select a view for its places alone.
+
+        Raises
+        ------
+        ValueError
+            If the Dataset has neither an affine matrix nor coordinates.
+        """
+        from xarray_n5.datasets.projects.world import to_world
+
+        return to_world(self._dataset, points)
+
+    def from_world(self, points: ArrayLike) -> np.ndarray:
+        """Return which samples lie at places: the inverse of :meth:`to_world`."""
+        from xarray_n5.datasets.projects.world import from_world
+
+        return from_world(self._dataset, points)
 
     def to_n5(
         self,
@@ -174,45 +202,6 @@ class DatasetAccessor:
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
         transaction = update(self._dataset, path, how, append_dim=append_dim, region=region)
         return _finish(transaction, compute=compute)
-
-
-@xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
-class DataArrayAccessor:
-    """The geometry of a DataArray, and storing it.
-
-    >>> image = xr.DataArray([[1, 2]], {"x": ("x", [4.0, 8.0], {"units": "nm"})}, ("y", "x"))
-    >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
-    [('y', None, None), ('x', 'nm', 4.0)]
-    """
-
-    def __init__(self, array: xr.DataArray) -> None:
-        self._array = array
-
-    def __repr__(self) -> str:
-        """Show the geometry."""
-        return as_text(*show_geometry(self.geometry))
-
-    def _repr_html_(self) -> str:
-        return as_html(*show_geometry(self.geometry))
-
-    @property
-    def geometry(self) -> Geometry:
-        """The axes as they are now.
-
-        Its ``sources`` are those of the stored array that this one was opened from, if any.
-        """
-        sources = self._array.encoding.get("dialect")
-        found = geometry_from(self._array)
-        return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
-
-    def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
-        """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
-
-        Parameters are those of :meth:`DatasetAccessor.to_n5`.
-        """
-        name = self._array.name
-        dataset = self._array.to_dataset(name=_NAMELESS if name is None else name)
-        return DatasetAccessor(dataset).to_n5(url, group, **options)
 
 
 @xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]

@@ -26,6 +26,10 @@ AXES = ("z", "y", "x")
 COLUMNS = (*AXES, "1")
 """The columns of matrices: of samples along z, y, x, and the constants."""
 
+START, STEP = "coordinates_start", "coordinates_step"
+"""Attributes of matrices: the coordinates of the level's sample 0 along z, y, x, and their steps,
+by which samples of a crop are known."""
+
 _SAME = 1e-9
 """The relative difference of numbers that are equal within rounding."""
 
@@ -66,8 +70,8 @@ def places_of(
     """
     world = project.world
     known = {view: found[0] for view in outer.positions if (found := project.physical(view))}
-    coords = _matrices(project, known, outer, factors)
     size, unit = setup.voxel_size, setup.unit
+    coords: dict[str, xr.Variable] = {}
     shared = _shared_scale([known.get(view) for view in stored])
     source = "ViewRegistration of the XML"
     offsets: np.ndarray = np.zeros(NDIM)
@@ -89,6 +93,10 @@ def places_of(
         None if factors is None else factors[::-1],
         offsets.tolist() if factors is not None else None,
     )
+    coords |= _matrices(project, known, outer, factors)
+    if "affine" in coords and all(axis.scale for axis in axes):
+        coords["affine"].attrs[START] = [axis.offset for axis in axes]
+        coords["affine"].attrs[STEP] = [axis.step for axis in axes]
     return Places(axes, coords, source)
 
 

@@ -1,0 +1,59 @@
+"""The ``.n5`` accessor of DataArrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.repr import as_html, as_text, show_geometry
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+    from xarray_n5.model.axes import Geometry
+
+_NAMELESS = "__xarray_dataarray_variable__"
+"""xarray's name for the variable of a DataArray without a name."""
+
+
+@xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
+class DataArrayAccessor:
+    """The geometry of a DataArray, and storing it.
+
+    >>> image = xr.DataArray([[1, 2]], {"x": ("x", [4.0, 8.0], {"units": "nm"})}, ("y", "x"))
+    >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
+    [('y', None, None), ('x', 'nm', 4.0)]
+    """
+
+    def __init__(self, array: xr.DataArray) -> None:
+        self._array = array
+
+    def __repr__(self) -> str:
+        """Show the geometry."""
+        return as_text(*show_geometry(self.geometry))
+
+    def _repr_html_(self) -> str:
+        return as_html(*show_geometry(self.geometry))
+
+    @property
+    def geometry(self) -> Geometry:
+        """The axes as they are now.
+
+        Its ``sources`` are those of the stored array that this one was opened from, if any.
+        """
+        sources = self._array.encoding.get("dialect")
+        found = geometry_from(self._array)
+        return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
+
+    def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
+        """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
+
+        Parameters are those of :meth:`DatasetAccessor.to_n5`.
+        """
+        name = self._array.name
+        dataset: Any = self._array.to_dataset(name=_NAMELESS if name is None else name)
+        stored: xr.DataTree | Delayed = dataset.n5.to_n5(url, group, **options)
+        return stored
