@@ -692,6 +692,20 @@ def test_fusions_of_bigstitcher_are_one_image_per_level(tmp_path: Path, factors:
     np.testing.assert_array_equal(blocks, tree["s1/fused"].sel(t=1, c=2))
 
 
+@pytest.mark.parametrize("name", ["fused.n5", "fused"])
+def test_images_of_a_fusion_have_its_coordinates_by_whatever_url(tmp_path: Path, name: str) -> None:
+    place = fusion(tmp_path / name)
+    for inner in place.glob("ch*"):
+        (inner / "attributes.json").unlink(missing_ok=True)  # Java writes none
+    for level, expected in FUSED_PLACES.items():
+        for root, path in (("", f"ch2tp1/{level}"), ("ch2tp1", level), (f"ch2tp1/{level}", "")):
+            assert axes_of(place / root, path) == expected
+        alone = xr.open_dataset(place / "ch2tp1", engine="n5", level=level)
+        assert facts(variable(alone).n5.geometry) == expected
+        reverse = xr.open_dataset(place, engine="n5", level=level, axis_order="F")
+        assert variable(reverse).dims == ("x", "y", "z", "c", "t")
+
+
 def test_fusions_without_anisotropy_have_voxels_of_one_pixel(tmp_path: Path) -> None:
     settings = {**FUSED, "PreserveAnisotropy": False, "Boundingbox_min": [3, 4, 5]}
     del settings["AnisotropyFactor"]

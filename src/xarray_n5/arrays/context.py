@@ -30,6 +30,9 @@ _COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
 _LEVEL = re.compile(r"s?\d+")
 """The name of a level."""
 
+_FUSED = re.compile(r"ch\d+tp\d+")
+"""The name of an image in a fusion of BigStitcher, which has no attributes of its own."""
+
 _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 """Attributes of a group of levels."""
 
@@ -62,6 +65,8 @@ def load_context(
     inside, most = bool(path), _GENERATIONS
     if not inside and _LEVEL.fullmatch(container.name):
         container, path, most = _within_groups(container)
+    elif inside and _FUSED.fullmatch(container.name) and (above := container.parent()):
+        container, path = above.cached(), join(container.name, path)
     coarse = _COARSE.fullmatch(path)
     if like is not None and not coarse:
         other = like.other(path, metadata.attributes, metadata.shape)
@@ -106,7 +111,10 @@ def _within_groups(container: Container) -> tuple[Container, str, int]:
         several = top.nodes([*paths, join(paths[0], "s0")], verify=False)[:-1]
     except PermissionError:
         return container, "", 0  # those directories need not belong to a container
-    depth = next((n for n, each in enumerate(several) if not _is_described(each)), count)
+    bare = [number for number, each in enumerate(several) if not _is_described(each)]
+    if bare[:1] == [0] and _FUSED.fullmatch(names[1]):
+        del bare[0]
+    depth = next(iter(bare), count)
     if not depth or not (container.name.startswith("s") or _lists_levels(several[0])):
         return container, "", 0
     return top, "/".join(names[:count][::-1]), depth
