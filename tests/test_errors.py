@@ -435,6 +435,13 @@ def views_of_a_project_are_missing() -> None:
     xr.open_datatree("project.xml", engine="n5")
 
 
+def several_projects_point_at_a_container() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]))
+    Path("project.xml").rename("a.xml")
+    shutil.copy("a.xml", "b.xml")
+    xarray_n5.open_array("x.n5/setup0/timepoint0/s0").geometry()
+
+
 def views_of_a_project_lack_a_level() -> None:
     setups = [Setup(id=0), Setup(id=1)]
     write_project(Path(), setups[:1], project_xml(setups))
@@ -501,6 +508,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_summary_is_newer,
     a_summary_cannot_be_kept_true,
     views_of_a_project_are_missing,
+    several_projects_point_at_a_container,
     views_of_a_project_lack_a_level,
     a_level_of_a_project_has_odd_factors,
     a_view_of_a_project_is_damaged,

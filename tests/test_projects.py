@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -22,10 +23,10 @@ from tests.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 VOXEL = (2.0, 0.5, 0.5)
 
@@ -551,3 +552,64 @@ def test_a_flat_affine_has_no_inverse(tmp_path: Path) -> None:
     ds = xr.open_dataset(path, engine="n5", level=0)
     with pytest.raises(ValueError, match="cannot be inverted"):
         ds.n5.from_world([0, 0, 0])
+
+
+# The XML beside a container
+
+
+OTHERS = {
+    "relative": '<n5 type="relative">x.n5</n5>',
+    "here": '<n5 type="relative">./x.n5/</n5>',
+    "absolute": '<n5 type="absolute">{folder}/x.n5</n5>',
+    "uri": "<n5>file://{folder}/x.n5</n5>",
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_the_only_xml_that_points_at_a_container_is_found(tmp_path: Path, kind: str) -> None:
+    place = OTHERS[kind].format(folder=tmp_path)
+    loader = f'<ImageLoader format="bdv.n5" version="1.1">{place}</ImageLoader>'
+    setups = [Setup(id=0)]
+    write_n5(tmp_path / "x.n5", setups)
+    array = open_array(tmp_path / "x.n5", "setup0/timepoint0/s0")
+    assert array.axes[0].unit is None
+    for name, text in (
+        ("other.xml", project_xml(setups).replace("x.n5", "y.n5")),
+        ("page.xml", "<html>x.n5</html>"),
+        ("empty.xml", ""),
+        ("broken.xml", project_xml(setups)[:-20]),
+        ("fusion.xml", project_xml(setups, steps_of(setups), loader=loader)),
+    ):
+        (tmp_path / name).write_text(text, "utf-8")
+    assert (array.axes[0].scale, array.axes[0].unit) == (2.0, "um")
+    tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5")
+    assert tree["s1"].x.attrs["units"] == "um"
+    (tmp_path / "copy.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())
+    with pytest.warns(UserWarning, match=r"copy\.xml, fusion\.xml beside .* all point at it"):
+        assert array.geometry().axes[0].unit is None
+    # One of the same name is the container's own.
+    (tmp_path / "x.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())
+    assert array.geometry().axes[0].unit == "um"
+
+
+class Around(LocalStore):
+    """A directory that must not be listed; it and all around it are of this kind."""
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if not prefix and not self.root.endswith(".n5"):
+            raise AssertionError(self.root)
+        return super().list(prefix)
+
+    def parent(self) -> Around:
+        return Around(str(Path(self.root).parent))
+
+
+def test_only_what_is_around_containers_of_bigdataviewer_is_listed(tmp_path: Path) -> None:
+    write_n5(tmp_path / "x.n5", [Setup(id=0)])
+    xarray_n5.create_array(tmp_path / "x.n5", "a/s0", shape=(2, 2, 2), dtype="u1")
+    store = Around(str(tmp_path / "x.n5"))
+    assert open_array(store, "a/s0").geometry().axes[0].unit is None
+    with pytest.raises(AssertionError):
+        open_array(store, "setup0/timepoint0/s0").geometry()
+    (tmp_path / "x.xml").write_text(project_xml([Setup(id=0)]), "utf-8")
+    assert open_array(store, "setup0/timepoint0/s0").geometry().axes[0].unit == "um"

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xarray_n5.arrays.beside import xml_beside
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import view_of
 from xarray_n5.errors import MetadataError, N5Error
@@ -142,17 +143,6 @@ def inherited(parents: Sequence[Attributes]) -> Attributes:
     for attributes in reversed(parents[1:]):
         merged |= {key: attributes[key] for key in _INHERITED if key in attributes}
     return {**merged, **(parents[0] if parents else {})}
-
-
-def xml_beside(container: Container) -> bytes | None:
-    """Return the XML file of the same name beside a container, or None where there is none."""
-    suffix = next(filter(container.name.endswith, container.format.suffixes), "")
-    name = f"{container.name.removesuffix(suffix)}.xml"
-    try:
-        return container.sibling(name)
-    except PermissionError as error:
-        warn(f"{name!r} beside {container.url!r} cannot be read, if it is there: {error}")
-        return None
 
 
 def _read(container: Container, paths: Sequence[str]) -> list[Metadata | None]:

@@ -1,0 +1,92 @@
+"""The XML beside a container of BigDataViewer: of the same name, or the only one that points at it.
+
+BigStitcher-Spark lets users name the XML of a fusion freely.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from xarray_n5.dialects.bdv.loaders import Bucket
+from xarray_n5.dialects.bdv.project import read_project
+from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.json import MOST_BYTES
+from xarray_n5.stores import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xarray_n5.dialects.bdv.project import Project
+    from xarray_n5.formats.protocol import Container
+    from xarray_n5.stores import Store
+
+_MOST_FILES = 32
+"""How many XML files in a directory are looked into."""
+
+
+def xml_beside(container: Container) -> bytes | None:
+    """Return the XML file beside a container that describes its views, or None."""
+    suffix = next(filter(container.name.endswith, container.format.suffixes), "")
+    name = f"{container.name.removesuffix(suffix)}.xml"
+    try:
+        if (own := container.sibling(name)) is not None:
+            return own
+    except PermissionError as error:
+        warn(f"{name!r} beside {container.url!r} cannot be read, if it is there: {error}")
+        return None
+    found: dict[str, bytes] = {}
+    with suppress(OSError):  # who may read a container need not be allowed to list what is around
+        found = dict(_pointing_at(container))
+    if len(found) > 1:
+        warn(
+            f"{', '.join(sorted(found))} beside {container.url!r} all point at it, and none is "
+            "used: open one of them as a project"
+        )
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
+    """Iterate over the XML files in a container's directory that point at it."""
+    directory = _around(container)
+    if directory is None:
+        return
+    names = [name for name in directory.list("")[1] if name.lower().endswith(".xml")]
+    if not 0 < len(names) <= _MOST_FILES:
+        return
+    heads = directory.head_many(names, LOOK)
+    likely = [
+        name
+        for name, head in zip(names, heads, strict=True)
+        if head is not None and looks_like_project(head[0]) and head[1] <= MOST_BYTES
+    ]
+    for name, document in zip(likely, directory.get_many(likely), strict=True):
+        with suppress(ValueError):
+            if document and _points_at(read_project(document), container):
+                yield name, document
+
+
+def _around(container: Container) -> Store | None:
+    """Return the directory around a container, if it is cheap to list."""
+    local = LocalStore.at(container.url, {}) if container.format.one_writer else None
+    store = (local or container.store).uncached().parent()
+    cheap = store is not None and (store.concurrency == 1 or store.complete_listings)
+    return store if cheap else None
+
+
+def _points_at(project: Project, container: Container) -> bool:
+    """Return whether a project in a container's directory is about the container."""
+    place = project.loader.place if project.loader else None
+    if place is None:
+        return False
+    if isinstance(place, Bucket):
+        return place.target == container.url
+    if place.relative and project.base_path.relative:
+        path = f"{project.base_path.target}/{place.target}".replace("\\", "/")
+        return container.name in {posixpath.normpath(each) for each in (path, unquote(path))}
+    target = re.sub(r"^(?:file|local):(?://)?(?=/)", "", place.target).rstrip("/")
+    return container.url.rstrip("/") in {target, unquote(target)}
