@@ -8,7 +8,14 @@ from typing import Any, Literal
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, multisets_option, split_url, storage_option
+from xarray_n5_cli.arguments import (
+    files,
+    for_url,
+    multisets_option,
+    order_option,
+    split_url,
+    storage_option,
+)
 from xarray_n5_cli.errors import echo, redact, report_errors
 from xarray_n5_cli.options import computing, storing, workers_of
 from xarray_n5_cli.verify import plural
@@ -58,6 +65,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
 @multisets_option()
+@order_option()
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
@@ -73,6 +81,7 @@ def pyramid(
     options: dict[str, Any],
     dst_options: dict[str, Any],
     label_multisets: Literal["error", "argmax", "count"],
+    attribute_order: Literal["auto", "C", "N5"],
     **asked: Any,
 ) -> None:
     """Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
@@ -103,6 +112,7 @@ def pyramid(
             source_path,
             storage_options=source_options,
             label_multisets=label_multisets,
+            attribute_order=attribute_order,
         )
         asked |= {"url": target, "path": path, "format": form}
         asked |= {"storage_options": for_url(target, dst_options)}
@@ -110,6 +120,8 @@ def pyramid(
         raise click.UsageError("--format is the format of DST, which is missing")
     elif label_multisets != "error":
         raise click.UsageError("--label-multisets needs DST: SRC itself stays label multisets")
+    elif attribute_order != "auto":
+        raise click.UsageError("--attribute-order needs DST: SRC itself keeps its lists")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
     shown = ProgressBar(out=sys.stderr) if sys.stderr.isatty() else contextlib.nullcontext()

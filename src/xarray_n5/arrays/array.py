@@ -155,7 +155,7 @@ class Array:
     def geometry(self, dialect: DialectChoice | None = None) -> Geometry:
         """Return the axes that the metadata describe, read by some dialects or by all.
 
-        The most trusted of several is given first.
+        They are names or dialects, the most trusted first.
         """
         io, order = self._io, self._attribute_order
         context = load_context(io.container, io.path, io.metadata, attribute_order=order)

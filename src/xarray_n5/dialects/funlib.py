@@ -39,6 +39,21 @@ class Funlib:
     The fields are those of funlib.persistence's MetaDataFormat: names of attributes, or paths in
     them such as ``"meta/offset"``, ``"arrays/0/offset"`` or ``"axes/{dim}/offset"``.
 
+    Parameters
+    ----------
+    offset_attr
+        The key of the position of voxel 0, by axis, in C order.
+    voxel_size_attr
+        The key of the distances between voxels.
+    axis_names_attr
+        The key of the names of all axes, in which ``^`` marks those of channels.
+    units_attr
+        The key of the units.
+    types_attr
+        The key of the types of all axes: "space", "time", or others, which have no coordinates.
+
+    Examples
+    --------
     >>> Funlib(voxel_size_attr="resolution").keys
     ('resolution', 'axis_names', 'offset', 'units', 'types')
     """
