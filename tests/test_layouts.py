@@ -780,6 +780,41 @@ def test_copies_of_a_fusion_are_the_same_image(tmp_path: Path, name: str) -> Non
     assert axes_of(tmp_path / "level.n5", "a") == FUSED_PLACES["s1"]
 
 
+def test_images_of_a_fusion_that_differ_are_nodes_each(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.n5", without=("ch1tp0",))
+    put(place / "ch1tp0/s0", (6, 8, 11))
+    put(place / "mask/s0", (6, 8, 12))
+    with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
+        xr.open_dataset(place, engine="n5", level=0)
+    groups = xr.open_datatree(place, engine="n5").groups
+    assert {"/ch1tp0/s0", "/ch0tp0/s1", "/ch2tp1/s0", "/mask/s0"} <= set(groups)
+    (place / "ch1tp0/s0/attributes.json").unlink()
+    groups = xr.open_datatree(place, engine="n5").groups
+    assert {"/s0", "/s1", "/mask/s0"} <= set(groups)
+
+
+def test_fusions_into_ome_zarr_are_images_of_ngff(tmp_path: Path) -> None:
+    place, datasets = tmp_path / "fused.zarr", []
+    for name, size, step in (("0", 8, 0.5), ("1", 4, 1.0)):
+        shape = (2, 3, 4, size, size)
+        create_array(place, name, shape=shape, dtype="u2", chunks=(1, 1, 4, 4, 4), format="zarr2")
+        shift = {"type": "translation", "translation": [0, 0, 0, *[(step - 0.5) / 2] * 2]}
+        transforms = [{"type": "scale", "scale": [1, 1, 2.5, step, step]}, shift]
+        datasets.append({"path": f"/{name}", "coordinateTransformations": transforms})
+    axes = [{"name": "t", "type": "time"}, {"name": "c", "type": "channel"}]
+    axes += [{"name": n, "type": "space", "unit": "micrometer"} for n in "zyx"]
+    image = {"version": "0.4", "name": "/", "axes": axes, "datasets": datasets}
+    settings = {**FUSED, "FusionFormat": "OME-ZARR"}
+    attributes = {"multiscales": [image], "Bigstitcher-Spark": settings}
+    (place / ".zattrs").write_text(json.dumps(attributes))
+    opened = variable(xr.open_dataset(place, engine="n5", level=1))
+    assert opened.dims == ("t", "c", "z", "y", "x")
+    expected = [("z", 2.5, 0.0), ("y", 1.0, 0.25), ("x", 1.0, 0.25)]
+    for found in (facts(opened.n5.geometry), axes_of(place, "1")):
+        assert [(a[0], *a[2:]) for a in found[2:]] == expected
+        assert {axis[1] for axis in found[2:]} == {"micrometer"}
+
+
 def test_fusions_into_hdf5_have_their_settings_as_single_attributes(tmp_path: Path) -> None:
     place = fusion(tmp_path / "fused.h5", form="hdf5")
     root = open_group(place, mode="r+")
