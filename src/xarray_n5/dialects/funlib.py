@@ -16,7 +16,7 @@ from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry, names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -81,34 +81,54 @@ class Funlib:
             found = {k: v[::-1] if isinstance(v, list) else v for k, v in found.items()}
         if all(found[key] is None for key in self._signs):
             return None
-        ndim = len(node.shape)
-        named = texts(self.axis_names_attr, found[self.axis_names_attr], ndim, exact=True)
-        types = texts(self.types_attr, found[self.types_attr], ndim, exact=True) or ("",) * ndim
-        called = named or ("",) * ndim
-        places = [n for n in range(ndim) if "^" not in called[n] and types[n] in _PHYSICAL]
-        lists = [self.voxel_size_attr, self.offset_attr, self.units_attr]
-        own = {key: _picked(found[key], places, ndim) for key in lists}
+        ndim, empty = len(node.shape), ("",) * len(node.shape)
+        names = texts(self.axis_names_attr, found[self.axis_names_attr], ndim, exact=True) or empty
+        types = texts(self.types_attr, found[self.types_attr], ndim, exact=True) or empty
+        places = [n for n in range(ndim) if "^" not in names[n] and types[n] in _PHYSICAL]
+        own = {
+            key: _picked(found[key], places, ndim)
+            for key in (self.voxel_size_attr, self.offset_attr, self.units_attr)
+        }
         count = next((min(len(v), ndim) for v in own.values() if isinstance(v, list)), len(places))
         if count != len(places):
             places = list(range(ndim - count, ndim))  # channels come first
-        units = texts(self.units_attr, own[self.units_attr], count, exact=True) or ("",) * count
+        units = texts(self.units_attr, own[self.units_attr], count, exact=True)
         starts = numbers(self.offset_attr, own[self.offset_attr], count, positive=False, exact=True)
         scales = numbers(self.voxel_size_attr, own[self.voxel_size_attr], count, exact=True)
-        placed = scales is not None or starts is not None or any(units)
+        given = {
+            self.units_attr: units if units and any(units) else None,
+            self.voxel_size_attr: scales,
+            self.offset_attr: starts,
+        }
+        return self._geometry(names, types, places, given)
+
+    def _geometry(
+        self,
+        names: Sequence[str],
+        types: Sequence[str],
+        places: Sequence[int],
+        given: Mapping[str, Sequence[Any] | None],
+    ) -> Geometry:
+        """Return the axes; those at `places` have units, scales and offsets in this order."""
+        count = len(places)
+        placed = any(values is not None for values in given.values())
+        units = given[self.units_attr] or ("",) * count
+        scales = given[self.voxel_size_attr] or ((1.0 if placed else None),) * count
+        starts = given[self.offset_attr] or (0.0,) * count
+        known = dict(zip(places, zip(units, scales, starts, strict=True), strict=True))
         axes = []
-        for n, name in enumerate(called):
+        for number, (name, kind) in enumerate(zip(names, types, strict=True)):
             label = "" if _UNNAMED.fullmatch(name) else name.replace("^", "")
-            if n not in places:
-                axes.append(axis(label, None, None, kind="channel"))
-                continue
-            at = places.index(n)
-            scale = scales[at] if scales else 1.0 if placed else None
-            start = starts[at] if starts else 0.0
-            axes.append(axis(label, units[at], scale, start, kind=types[n]))
+            own = known.get(number)
+            axes.append(
+                axis(label, None, None, kind="channel")
+                if own is None
+                else axis(label, *own, kind=kind)
+            )
         said = {"names": self.axis_names_attr} if any(each.name for each in axes) else {}
-        said |= {"units": self.units_attr} if any(units) else {}
+        said |= {"units": self.units_attr} if given[self.units_attr] else {}
         said |= {"scale": self.voxel_size_attr} if placed else {}
-        said |= {"offset": self.offset_attr} if starts is not None else {}
+        said |= {"offset": self.offset_attr} if given[self.offset_attr] is not None else {}
         return Geometry(tuple(axes), said)
 
     @property
