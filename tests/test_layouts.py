@@ -715,6 +715,21 @@ def test_fusions_without_anisotropy_have_voxels_of_one_pixel(tmp_path: Path) -> 
     assert [float(image[name][1] - image[name][0]) for name in "zyx"] == [1.0, 2.0, 4.0]
 
 
+@pytest.mark.parametrize("factor", [1.0, 3.7, 0.25, 11])
+@pytest.mark.parametrize("box", [[1003, -77, 41], [0, 0, 0], [2**33, 5, -6]])
+def test_the_box_of_a_fusion_counts_its_voxels(
+    tmp_path: Path, factor: float, box: list[int]
+) -> None:
+    settings = {**FUSED, "Boundingbox_min": box, "AnisotropyFactor": factor}
+    place = fusion(tmp_path / "fused.n5", settings=settings)
+    for level, shifts in (("s0", (0.0, 0.0)), ("s1", (0.5, 1.5))):
+        found = axes_of(place, f"ch0tp1/{level}")
+        assert [axis[3] for axis in found] == [
+            *(box[2] * factor, box[1] + shifts[0], box[0] + shifts[1])
+        ]
+        assert found[0][2] == factor
+
+
 def test_images_that_a_fusion_lacks_read_as_zeros_or_raise(tmp_path: Path) -> None:
     place = fusion(tmp_path / "fused.n5", without=("ch1tp0",))
     image = xr.open_dataset(place, engine="n5", level=0)["fused"]
