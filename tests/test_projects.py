@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 
 import xarray_n5
 from tests.projects import (
@@ -24,6 +26,7 @@ from tests.projects import (
 )
 from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
 from xarray_n5.stores import LocalStore
+from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -217,7 +220,6 @@ def test_functions_of_containers_refuse_projects_and_say_what_to_do(tiled: Path)
         lambda: da.from_n5(tiled, "setup0/timepoint0/s0"),  # type: ignore[attr-defined]
         lambda: open_array(tiled),
         lambda: xarray_n5.open_group(tiled),
-        lambda: xarray_n5.copy(tiled, tiled.with_name("out.n5")),
     ):
         with pytest.raises(NodeNotFoundError, match=r"project of BigDataViewer.*'x.n5'"):
             open_it()
@@ -572,7 +574,7 @@ def test_the_only_xml_that_points_at_a_container_is_found(tmp_path: Path, kind: 
     setups = [Setup(id=0)]
     write_n5(tmp_path / "x.n5", setups)
     array = open_array(tmp_path / "x.n5", "setup0/timepoint0/s0")
-    assert array.axes[0].unit is None
+    assert array.geometry().axes[0].unit is None
     for name, text in (
         ("other.xml", project_xml(setups).replace("x.n5", "y.n5")),
         ("page.xml", "<html>x.n5</html>"),
@@ -581,7 +583,8 @@ def test_the_only_xml_that_points_at_a_container_is_found(tmp_path: Path, kind: 
         ("fusion.xml", project_xml(setups, steps_of(setups), loader=loader)),
     ):
         (tmp_path / name).write_text(text, "utf-8")
-    assert (array.axes[0].scale, array.axes[0].unit) == (2.0, "um")
+    found = array.geometry().axes[0]
+    assert (found.scale, found.unit) == (2.0, "um")
     tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5")
     assert tree["s1"].x.attrs["units"] == "um"
     (tmp_path / "copy.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())
@@ -613,3 +616,120 @@ def test_only_what_is_around_containers_of_bigdataviewer_is_listed(tmp_path: Pat
         open_array(store, "setup0/timepoint0/s0").geometry()
     (tmp_path / "x.xml").write_text(project_xml([Setup(id=0)]), "utf-8")
     assert open_array(store, "setup0/timepoint0/s0").geometry().axes[0].unit == "um"
+
+
+# On the command line
+
+
+def run(*args: object) -> str:
+    """Run a command, and return what it printed."""
+    found = CliRunner().invoke(main, list(map(str, args)))
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def test_a_project_is_drawn_as_a_tree(tiled: Path) -> None:
+    lines = run("tree", tiled, "--chunks").splitlines()
+    assert lines[0] == f"{tiled}  a project: bdv.n5, x.n5"
+    assert lines[1].startswith(
+        "├── s0  2 x 2 x 2 x 6 x 12 x 16 uint16, chunks 1 x 1 x 1 x 4 x 8 x 8, gzip, "
+        "64 of 64 chunks stored"
+    )
+    assert lines[2] == "│       t, channel, tile, z 2 um, y 0.5 um, x 0.5 um  (bdv)"
+    assert (
+        lines[-1]
+        == "        t, channel, tile, z 4 um from 1, y 2 um from 0.75, x 2 um from 0.75  (bdv)"
+    )
+    assert len(lines) == 7
+    assert len(run("tree", tiled, "--depth", 0).splitlines()) == 1
+    assert (
+        run("tree", tiled, "setup1/s1").splitlines()[1].startswith("└── s1  2 x 6 x 6 x 8 uint16")
+    )
+
+
+def test_setups_that_differ_are_branches(tmp_path: Path) -> None:
+    setups = [Setup(id=0), Setup(id=1, shape=(4, 8, 8))]
+    path = write_project(tmp_path, setups, project_xml(setups))
+    lines = run("tree", path).splitlines()
+    assert [line for line in lines if line.endswith("/")] == ["├── setup0/", "└── setup1/"]
+    assert "│   ├── s0  2 x 6 x 12 x 16 uint16, chunks 1 x 4 x 8 x 8, gzip" in lines
+    assert len(run("tree", path, "--depth", 1).splitlines()) == 3
+    assert "image       setup1: 2 x 4 x 8 x 8 (t, z, y, x), levels s0, s1, s2" in run("info", path)
+
+
+def test_a_project_is_described(tiled: Path) -> None:
+    text = run("info", tiled)
+    for line in (
+        f"<project '{tiled}'>",
+        "loader        bdv.n5, x.n5",
+        "setups        4: 0, 1, 2, 3",
+        "timepoints    2: 0, 1",
+        "channel       2: 0 GFP, 1 RFP",
+        "world         a unit is 0.5 um (calibration)",
+        "image         2 x 2 x 2 x 6 x 12 x 16 (t, channel, tile, z, y, x), levels s0, s1, s2",
+    ):
+        assert line in text
+    facts = json.loads(run("info", tiled, "--json"))
+    assert (facts["kind"], facts["format"], facts["container"]) == ("project", "bdv.n5", "x.n5")
+    first = facts["setups"][0]
+    assert (first["id"], first["size"], first["voxel_size"]) == (0, [6, 12, 16], [2.0, 0.5, 0.5])
+    assert (first["channel"], first["tile"], facts["names"]["tile"]) == (
+        0,
+        5,
+        {"5": "left", "6": "right"},
+    )
+    assert facts["world"] == {"scale": [0.5] * 3, "unit": "um", "basis": "calibration"}
+    assert facts["images"][1]["shape"] == [2, 2, 2, 6, 6, 8]
+
+
+def test_missing_views_are_listed(gappy: Path) -> None:
+    found = CliRunner().invoke(main, ["info", str(gappy)])
+    assert "missing     1: 1/0 (timepoint/setup)" in found.stdout
+    assert "2 of 6 views are not stored" in found.stderr
+
+
+def test_the_first_view_of_a_project_is_drawn(tiled: Path) -> None:
+    picture = tiled.with_name("a.png")
+    assert run("preview", tiled, "-o", picture, "--pixels", 16) == (
+        f"{picture}: setup0/timepoint0/s0, z = 3 (6 um)\n"
+    )
+    said = run("preview", tiled, "setup3/timepoint1", "-o", picture, "--at", 4, "--pixels", 16)
+    assert said == f"{picture}: setup3/timepoint1/s0, z = 2 (4 um)\n"
+    assert picture.stat().st_size > 100
+
+
+@pytest.mark.parametrize("name", ["out.n5", "out.zarr"])
+def test_a_project_is_copied_as_its_datasets(tiled: Path, name: str) -> None:
+    out = tiled.with_name(name)
+    run("copy", tiled, out)
+    tree: Any = xr.open_datatree(tiled, engine="n5")
+    copied: Any = xr.open_datatree(out, engine="n5")
+    for level in ("s0", "s1", "s2"):
+        one, other = tree[level].to_dataset(), copied[level].to_dataset()
+        np.testing.assert_array_equal(one["project"], other["project"])
+        np.testing.assert_array_equal(one.affine, other.affine)
+        assert set(one.coords) == set(other.coords)
+    assert run("copy", tiled, out, "--resume") == f"nothing to resume: {out} is complete\n"
+    (out / "s1" / "project").rename(out / "s1" / "other")
+    found = CliRunner().invoke(main, ["copy", str(tiled), str(out), "--resume"])
+    assert found.exit_code == 1
+    assert "exists" in found.stderr
+    single = tiled.with_name("single.n5")
+    run("copy", tiled, single, "--level", -1)
+    np.testing.assert_array_equal(
+        xr.open_dataset(single, engine="n5")["project"], tree["s2"]["project"]
+    )
+    report = xarray_n5.copy(tiled, tiled.with_name("view.n5"), source_path="setup1/timepoint0/s1")
+    assert report is not None
+    view = xr.open_dataset(tiled.with_name("view.n5"), engine="n5")
+    np.testing.assert_array_equal(view["project"], values((0, 1), 1, (6, 6, 8)))
+
+
+def test_copies_of_projects_refuse_options_of_arrays(tiled: Path) -> None:
+    for option in (("--region", "0:1,:"), ("--dtype", "uint8"), ("--without", "s1")):
+        found = CliRunner().invoke(
+            main, ["copy", str(tiled), str(tiled.with_name("o.n5")), *option]
+        )
+        assert found.exit_code == 1
+        assert f"which is copied as Datasets: {option[0][2:]}" in found.stderr
+    assert not tiled.with_name("o.n5").exists()

@@ -76,7 +76,8 @@ def order_option() -> Callable[[Any], Any]:
 
 def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
     """Return the storage options of a URL, or None; local paths accept only those about links."""
-    if options.keys() - {"follow_external", "follow_links"} and "://" not in url:
+    of_container = "://" not in url and not url.lower().endswith(".xml")
+    if options.keys() - {"follow_external", "follow_links"} and of_container:
         raise click.UsageError(f"storage options {sorted(options)} are for URLs, not for {url!r}")
     return options or None
 

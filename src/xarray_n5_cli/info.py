@@ -16,6 +16,7 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.projects import images_in, project_at, project_facts, project_text
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
@@ -36,7 +37,9 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **openi
     The JSON object has the keys url, path, kind ("array" or "group"), format and attributes; a
     group's also children; an array's also shape, dtype, bytes, chunks, chunk_count, compression,
     unfinished (whether a write is incomplete), axes (name, kind, unit, scale, offset, labels; in
-    C order), affine and sources. These keys do not change between versions.
+    C order), affine and sources. Of a project of BigDataViewer, given by its XML, they are url,
+    kind ("project"), format, container, setups, timepoints, missing, names, world and images. These
+    keys do not change between versions.
 
     \b
     Examples:
@@ -49,6 +52,13 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **openi
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
+    if (file := project_at(container, storage_options)) is not None:
+        images = images_in(file, inner, storage_options)
+        if as_json:
+            click.echo(json.dumps(project_facts(file, images), indent=2, default=str))
+        else:
+            echo(project_text(file, images))
+        return
     node = open_node(container, inner, storage_options=storage_options, **opening)
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:

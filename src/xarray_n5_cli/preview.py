@@ -16,6 +16,7 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, report_errors
+from xarray_n5_cli.projects import project_at
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 """The suffixes of pictures."""
@@ -89,8 +90,8 @@ def preview(
     """Draw a section through the array or pyramid at URL, with a scale bar.
 
     Of a pyramid, the coarsest level with as many samples as the picture has pixels is read. Of a
-    container of BigDataViewer, the first timepoint and setup are drawn, and of a dataset of
-    Paintera its data. Pictures of less than 64 pixels have no scale bar.
+    container or a project of BigDataViewer, the first timepoint and setup are drawn, and of a
+    dataset of Paintera its data. Pictures of less than 64 pixels have no scale bar.
 
     \b
     Examples:
@@ -107,7 +108,13 @@ def preview(
 
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
-    node = open_node(container, inner, storage_options=storage_options, **opening)
+    node: Any
+    if (file := project_at(container, storage_options)) is not None:
+        from xarray_n5.views.projects import first_view
+
+        node = first_view(file, inner, storage_options)
+    else:
+        node = open_node(container, inner, storage_options=storage_options, **opening)
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
     echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

@@ -10,6 +10,7 @@ import click
 
 from xarray_n5_cli.arguments import files, for_url, order_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.projects import project_at, tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,8 @@ def tree(
     Each array has its shape, type, chunks and compression, and "unfinished" if a write is
     incomplete; below it are its axes with the distance between two samples, the position of the
     first one, and the dialect that describes them. A directory that is not a container is drawn 2
-    deep, unless --depth is given. The exit code is 1 if something cannot be read.
+    deep, unless --depth is given. Of a project of BigDataViewer, given by its XML, images and their
+    levels are drawn. The exit code is 1 if something cannot be read.
 
     \b
     Examples:
@@ -60,8 +62,14 @@ def tree(
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
+    pretty = "utf" in str(sys.stdout.encoding).lower()
+    if (file := project_at(container, storage_options)) is not None:
+        how: dict[str, Any] = {"depth": depth, "chunks": chunks}
+        for line in tree_lines(file, inner, storage_options, _LINES[pretty], **how):
+            echo(line)
+        return
     walk = Walk.at(container, inner, storage_options, attribute_order=attribute_order)
-    drawing = _Drawing(walk, chunks=chunks, pretty="utf" in str(sys.stdout.encoding).lower())
+    drawing = _Drawing(walk, chunks=chunks, pretty=pretty)
     for line in drawing.lines(depth):
         echo(line)
     if drawing.broken:

@@ -19,7 +19,9 @@ from xarray_n5.arrays.open import open_group, open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
+from xarray_n5.copying.project import level_of_project, plan_project
 from xarray_n5.copying.target import CopyTarget
+from xarray_n5.datasets.projects.find import find_project
 from xarray_n5.datasets.select import level_by_number, pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
@@ -72,6 +74,8 @@ def level_path(
     source: object, path: str, level: int | str, options: Mapping[str, Any] | None
 ) -> str:
     """Return the path of a level of a pyramid, which is given by name or number."""
+    if (file := find_project(source, options)) is not None:
+        return level_of_project(file, path, level, options)
     group = open_group(source, path, storage_options=options)
     levels = pyramid_levels(group, group.arrays())
     if isinstance(level, str) and level not in levels and level.lstrip("-").isdigit():
@@ -100,7 +104,7 @@ def begin_copy(
     check_option("mode", mode, "w-", "a", "w")
     options = options or CopyOptions()
     multisets = options.label_multisets
-    node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
+    file = find_project(source, source_options)
     how = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -110,7 +114,11 @@ def begin_copy(
         mode=mode,
         resume=resume,
     )
-    target = CopyTarget(how, new_path(how.path(path), how.container.documents))
+    place = new_path(how.path(path), how.container.documents)
+    if file is not None:
+        return Copy(plan_project(file, source_path, how, place, options, without, source_options))
+    node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
+    target = CopyTarget(how, place)
     if isinstance(node, Array):
         return _begin_array(node, target, options)
     return _begin_group(node, target, options, without)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from xarray_n5.arrays.access import io_of, nodes_of
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.images import combined_images
 from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.metadata import Content
 
 if TYPE_CHECKING:
-    from xarray_n5.arrays.group import Group
-    from xarray_n5.model.axes import Axis
+    from collections.abc import Sequence
+
+    from xarray_n5.model.axes import Axis, Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,45 @@ class Section:
     """Whether the values are labels, by the metadata of Paintera or the type uint64."""
 
 
+class Drawable(Protocol):
+    """An array, or what is drawn as one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk."""
+
+    @property
+    def url(self) -> str:
+        """Its location."""
+
+    @property
+    def path(self) -> str:
+        """Its path in the container."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def geometry(self) -> Geometry:
+        """Return its axes."""
+
+    def chunk_exists(self, index: Sequence[int], /) -> bool:
+        """Return whether a chunk is stored."""
+
+    def __getitem__(self, key: Any, /) -> Any:
+        """Return values."""
+
+
 def section(
-    node: Array | Group,
+    node: Array | Group | Sequence[Drawable],
     *,
     axis: str | None = None,
     index: int | None = None,
@@ -51,7 +90,8 @@ def section(
     ----------
     node
         An array, the group of a pyramid, a dataset of Paintera, or a group of groups that form one
-        image, as in BigDataViewer: the first timepoint, setup or channel of it.
+        image, as in BigDataViewer: the first timepoint, setup or channel of it. Or levels, the
+        finest first.
     axis
         The axis to cut across; by default z, or the third from the end. Index 0 is used along all
         others but the last two.
@@ -103,9 +143,11 @@ def section(
     )
 
 
-def _data_of_paintera(node: Array | Group) -> tuple[Array | Group, bool]:
+def _data_of_paintera(
+    node: Array | Group | Sequence[Drawable],
+) -> tuple[Array | Group | Sequence[Drawable], bool]:
     """Return the array or pyramid of a dataset of Paintera, and whether it is of labels."""
-    if isinstance(node, Array):
+    if not isinstance(node, Group):
         return node, False
     match node.attrs.get("painteraData"):
         case {"type": kind}:
@@ -113,14 +155,16 @@ def _data_of_paintera(node: Array | Group) -> tuple[Array | Group, bool]:
     return node, False
 
 
-def _is_votes(array: Array) -> bool:
-    return io_of(array).metadata.content is Content.VOTES
+def _is_votes(array: Drawable) -> bool:
+    return isinstance(array, Array) and io_of(array).metadata.content is Content.VOTES
 
 
-def _levels(node: Array | Group) -> list[Array]:
+def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
     """Return the levels, the finest first."""
     if isinstance(node, Array):
         return [node]
+    if not isinstance(node, Group):
+        return node
     arrays = node.arrays()
     if levels := list(pyramid_levels(node, arrays).values()):
         return levels
@@ -136,7 +180,7 @@ def _levels(node: Array | Group) -> list[Array]:
     raise NodeNotFoundError(node.url, "", "pyramid", hint)
 
 
-def _has_chunks(array: Array, place: list[int | slice]) -> bool:
+def _has_chunks(array: Drawable, place: list[int | slice]) -> bool:
     """Return whether any chunk is stored of those that were read."""
     sides = []
     for where, size, chunk in zip(place, array.shape, array.chunks, strict=True):
@@ -145,7 +189,7 @@ def _has_chunks(array: Array, place: list[int | slice]) -> bool:
     return any(array.chunk_exists(index) for index in product(*sides))
 
 
-def _cut(axes: tuple[Axis, ...], name: str | None, array: Array) -> int | None:
+def _cut(axes: tuple[Axis, ...], name: str | None, array: Drawable) -> int | None:
     """Return which axis is cut; None of pictures."""
     names = [axis.name for axis in axes]
     if name is not None:
@@ -160,7 +204,7 @@ def _cut(axes: tuple[Axis, ...], name: str | None, array: Array) -> int | None:
 def _sample(
     axis: Axis,
     finest: Axis,
-    arrays: tuple[Array, Array],
+    arrays: tuple[Drawable, Drawable],
     number: int,
     index: int | None,
     at: float | None,
@@ -187,7 +231,9 @@ def _every(axis: Axis, step: int) -> Axis:
     return replace(axis, scale=scale, labels=None)
 
 
-def _title(array: Array, axes: tuple[Axis, ...], cut: int | None, place: list[int | slice]) -> str:
+def _title(
+    array: Drawable, axes: tuple[Axis, ...], cut: int | None, place: list[int | slice]
+) -> str:
     name = array.path or array.name
     if cut is None:
         return name

@@ -32,6 +32,8 @@ class ProjectFile:
     store: Store
     """The file, as a store whose root it is."""
     project: Project
+    source: object
+    """The file as the user named it."""
 
     @property
     def url(self) -> str:
@@ -74,7 +76,7 @@ def find_project(
     if document is None or not looks_like_project(document[:LOOK]):
         return None
     try:
-        return ProjectFile(store, read_project(document))
+        return ProjectFile(store, read_project(document), url)
     except ValueError as error:
         raise MetadataError(f"{store.url}: the project cannot be read: {error}") from error
 

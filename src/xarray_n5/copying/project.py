@@ -1,0 +1,108 @@
+"""Copy projects: the Datasets that their XML describes, into a container of any format."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.datasets.build import DatasetOptions
+from xarray_n5.datasets.engine import open_groups
+from xarray_n5.datasets.projects.open import OpenProject
+from xarray_n5.datasets.select import level_by_number
+from xarray_n5.datasets.tree import groups_of
+from xarray_n5.datasets.write import write
+from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from xarray_n5.copying.array_copy import CopyOptions
+    from xarray_n5.datasets.projects.find import ProjectFile
+    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.transaction import Transaction
+
+
+def level_of_project(
+    file: ProjectFile, path: str, level: int | str, storage_options: Mapping[str, Any] | None
+) -> str:
+    """Return the path of a level of a project, which is given by name or number."""
+    opened = OpenProject.at(file, storage_options, DatasetOptions(), path)
+    images = opened.images()
+    if len(images) > 1:
+        raise ValueError(
+            f"the setups of {file.url!r} differ; name one, such as {next(iter(images))!r}, beside "
+            "the level"
+        )
+    (levels,) = images.values()
+    if isinstance(level, str) and level.lstrip("-").isdigit():
+        level = int(level)
+    return join(path, level_by_number([f"s{number}" for number in levels], level, file.url))
+
+
+def plan_project(
+    file: ProjectFile,
+    group: str,
+    how: WriteOptions,
+    path: str,
+    options: CopyOptions,
+    without: Collection[str],
+    storage_options: Mapping[str, Any] | None,
+) -> Transaction | None:
+    """Return the write of a project's Datasets: a pyramid, or a group for each level.
+
+    There is none if it is to be resumed, and has ended.
+
+    Raises
+    ------
+    ValueError
+        If an option is given that is for copies of arrays.
+    """
+    given = {"region": options.region, "dtype": options.dtype, "without": list(without) or None}
+    if refused := [name for name, value in given.items() if value is not None]:
+        raise ValueError(
+            f"{file.url!r} is a project, which is copied as Datasets: {' and '.join(refused)} are "
+            "not for them; open it with xarray.open_datatree, select, and store that with .n5.to_n5"
+        )
+    tree = xr.open_datatree(
+        file.source,  # type: ignore[arg-type]
+        engine="n5",
+        chunks={},
+        group=group or None,
+        storage_options=storage_options,
+    )
+    encoding = {
+        key: value
+        for key, value in (("chunks", options.chunks), ("compression", options.compression))
+        if value is not None and value != "same"
+    }
+    encodings: dict[str, Any] = {
+        node.path: {name: dict(encoding) for name in node.data_vars}
+        for node in tree.subtree
+        if encoding and node.data_vars
+    }
+    try:
+        return write(groups_of(tree, path, encodings, how), how)
+    except NodeExistsError:
+        if how.resume and how.mode != "w" and _is_complete(tree, how, path):
+            return None
+        raise
+
+
+def _is_complete(tree: xr.DataTree, how: WriteOptions, path: str) -> bool:
+    """Return whether the destination has all variables of a tree, and no write is unfinished."""
+    options: dict[str, Any] = {"storage_options": None, "form": None, "drop": (), "decoders": {}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnfinishedWriteWarning)
+        try:
+            found = open_groups(how.container, path, **options, options=DatasetOptions())
+        except (N5Error, UnfinishedWriteWarning):
+            return False
+    for node in tree.subtree:
+        for name, variable in node.data_vars.items():
+            other = found.get(node.path, xr.Dataset()).get(name)
+            if other is None or (other.shape, other.dtype) != (variable.shape, variable.dtype):
+                return False
+    return True
