@@ -155,10 +155,10 @@ def public_members(kind: type) -> set[str]:
 
 def test_an_array_shows_what_users_need_and_no_more() -> None:
     assert public_members(xarray_n5.Array) == {
-        *("shape", "dtype", "ndim", "size", "nbytes", "chunks", "nchunks", "grid", "attrs"),
+        *("shape", "dtype", "ndim", "size", "nbytes", "chunks", "nchunks", "shards", "grid"),
         *("path", "name", "url", "axes", "fill_value", "compression", "info", "oindex", "vindex"),
         *("resize", "refresh", "geometry", "read_chunk", "write_chunk", "delete_chunk"),
-        *("chunk_exists", "read_only"),
+        *("chunk_exists", "read_only", "attrs"),
     }
 
 

@@ -27,7 +27,7 @@ pytest.importorskip("h5py")
 @pytest.fixture(params=NAMES)
 def container(request: pytest.FixtureRequest, tmp_path: Path) -> Container:
     """A container that does not exist yet."""
-    found, path = open_container(tmp_path / NAMES[request.param])
+    found, path = open_container(tmp_path / NAMES[request.param], format=request.param)
     assert (found.format.name, path) == (request.param, "")
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import struct
@@ -422,6 +423,13 @@ def a_summary_cannot_be_kept_true() -> None:
     xarray_n5.create_array("new.zarr", "b", shape=(2,), dtype="uint8", format="zarr2")
 
 
+def a_summary_in_a_group_is_damaged() -> None:
+    xarray_n5.create_array("new.zarr", "a", shape=(2,), dtype="uint8", format="zarr3")
+    members = {"zarr_format": 3, "node_type": "group", "consolidated_metadata": 1}
+    Path("new.zarr/zarr.json").write_text(json.dumps(members))
+    list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr3"))
+
+
 def a_fill_value_is_no_json() -> None:
     values = xr.Dataset({"a": ("x", np.ones(4))})
     encoding = {"a": {"_FillValue": np.inf}}
@@ -505,6 +513,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_node_is_damaged,
     an_array_holds_nodes,
     a_summary_is_damaged,
+    a_summary_in_a_group_is_damaged,
     a_summary_is_newer,
     a_summary_cannot_be_kept_true,
     views_of_a_project_are_missing,

@@ -18,7 +18,6 @@ from tests.containers import contents
 from xarray_n5 import (
     MetadataError,
     NodeExistsError,
-    NodeNotFoundError,
     PathError,
     open_array,
     to_n5,
@@ -337,13 +336,6 @@ def test_paths_are_zarrs(tmp_path: Path) -> None:
         ):
             with pytest.raises(PathError, match="Zarr does not allow"):
                 act()
-
-
-def test_version_3_is_left_to_its_own_engine(tmp_path: Path) -> None:
-    xr.Dataset({"a": ("x", [1])}).to_zarr(tmp_path, zarr_format=3, consolidated=False)
-    for path in ("a", ""):
-        with pytest.raises(NodeNotFoundError, match="engine='zarr'"):
-            xr.open_dataset(tmp_path, engine="n5", group=path)
 
 
 def test_images_that_xarray_shows_are_made_anew(tmp_path: Path) -> None:

@@ -82,6 +82,12 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
             help="A name, raw, or N5's JSON object; gzip where DST's format does not have it.",
         ),
         click.option(
+            "--shards",
+            callback=_parse_chunks,
+            metavar="512,512,512",
+            help="The shape of shards, files of several chunks, or auto; for zarr3.",
+        ),
+        click.option(
             "--chunks", callback=_parse_chunks, metavar="64,64,64", help="The shape of chunks."
         ),
     ):

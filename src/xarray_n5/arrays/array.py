@@ -72,18 +72,23 @@ class Array:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The shape of a stored chunk, in elements."""
-        return self._ordered(self._io.metadata.chunks)
+        """The shape of a chunk, in elements."""
+        return self._ordered(self._io.metadata.inner or self._io.metadata.chunks)
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shape of a shard, a stored file of several chunks; None where each has a file."""
+        return None if self._io.metadata.inner is None else self.grid.chunks
 
     @property
     def grid(self) -> ChunkGrid:
-        """The stored chunk grid."""
-        return ChunkGrid(self.shape, self.chunks)
+        """The grid of stored files: of chunks, or of shards."""
+        return ChunkGrid(self.shape, self._ordered(self._io.metadata.chunks))
 
     @property
     def nchunks(self) -> int:
-        """The number of chunks in the grid, stored or not."""
-        return self.grid.size
+        """The number of chunks, stored or not."""
+        return ChunkGrid(self.shape, self.chunks).size
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -177,6 +182,7 @@ class Array:
             shape=self.shape,
             dtype=self.dtype,
             chunks=self.chunks,
+            shards=self.shards,
             compression=str(self.compression),
             attributes=self._io.metadata.attributes,
             geometry=geometry,
@@ -231,7 +237,7 @@ class Array:
         return Indexer(partial(read_vectorized, self._io, self._cache, transposed=self._transposed))
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
-        """Return one chunk, by its coordinates in :attr:`grid`, as far as the array reaches.
+        """Return one chunk (or shard) of :attr:`grid`, as far as the array reaches.
 
         Of a varlength chunk, its elements are returned.
 
@@ -249,15 +255,7 @@ class Array:
         return np.ascontiguousarray(block.T) if self._transposed else block
 
     def write_chunk(self, index: Sequence[int], block: object) -> None:
-        """Store one chunk, of the shape that the array has there.
-
-        Raises
-        ------
-        IndexError
-            If the grid has no such chunk.
-        ValueError
-            If `block` has another shape.
-        """
+        """Store one chunk of :attr:`grid`; raise ValueError unless `block` has its shape."""
         self._check_writable()
         stored = self._stored_index(index)
         values = chunk_values(self._io, stored, block, transposed=self._transposed)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from operator import ge
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from xarray_n5.arrays.shard_indices import Indices
 from xarray_n5.errors import (
     ChunkError,
     MetadataError,
@@ -60,6 +61,9 @@ class ChunkIO:
     """Whether chunks that hold nothing but the fill value are stored, which they need not be."""
     edges: EdgeChunks = "truncate"
     """Whether chunks at the array's ends are stored as far as it reaches, or full-size."""
+
+    indices: Indices = field(default_factory=Indices, compare=False, repr=False)
+    """The indices of shards that were read."""
 
     @property
     def format(self) -> Format:
@@ -115,7 +119,8 @@ class ChunkIO:
         found = node.metadata
         if not isinstance(found, ArrayMetadata):
             raise NodeNotFoundError(self.container.url, self.path, "array")
-        return replace(self, metadata=found.multisets_as(self.metadata.content))
+        found = found.multisets_as(self.metadata.content)
+        return replace(self, metadata=found, indices=Indices())
 
     def bare(self) -> ChunkIO:
         """Return the chunks as a task carries them: without attributes and caches."""
@@ -177,8 +182,8 @@ class ChunkIO:
     def save(self, index: Index, block: np.ndarray, prove: Callable[[], None] | None = None) -> int:
         """Store a chunk, of the shape that the array has there: whole, in one request.
 
-        `prove` is called when the chunk is encoded, as near before it is stored as can be.
-        Returned is the number of bytes that are stored: none of an empty chunk that need not be.
+        `prove` is called as near before it is stored as can be. Returned is the number of bytes
+        that are stored: none of an empty chunk that need not be.
         """
         data = self.encoded(index, block)
         if prove is not None:
@@ -187,6 +192,7 @@ class ChunkIO:
             self.container.delete_chunks(self.path, self.metadata, [index])
             return 0
         self.container.set_chunk(self.path, self.metadata, index, data)
+        self.indices.forget([index])
         return len(data)
 
     def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
@@ -196,7 +202,8 @@ class ChunkIO:
         sparse = not self.write_empty and self.metadata.may_lack_chunks
         if sparse and self.is_empty(block):
             return None
-        if (self.edges == "pad" or self.format.pads) and block.shape != self.metadata.chunks:
+        pads = (self.edges == "pad" or self.format.pads) and self.metadata.inner is None
+        if pads and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
             block = full
@@ -242,10 +249,7 @@ class ChunkIO:
         values: np.ndarray,
         prove: _Prove = None,
     ) -> Iterator[tuple[Index, np.ndarray, int]]:
-        """Write the parts of `values` that belong into some chunks, as :meth:`write` does.
-
-        Where the store takes several at once, one is encoded while others are on their way.
-        """
+        """Write the parts of `values` that belong into some chunks, several of them at once."""
         if self.container.batch == 1:
             for parts in chosen:
                 index, block = self._merged(parts, values)
@@ -263,6 +267,7 @@ class ChunkIO:
                 yield index, data
 
         for _ in self.container.set_chunks(self.path, self.metadata, changes(), self.ahead):
+            self.indices.forget([begun[0][0]])
             yield begun.popleft()
 
     def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:

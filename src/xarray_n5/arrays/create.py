@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from xarray_n5.arrays.array_checks import check_agreement, check_path, check_storable, completed
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
 from xarray_n5.arrays.write_axes import describe
 from xarray_n5.codecs import resolve
-from xarray_n5.errors import MetadataError, NodeNotFoundError, UnknownCompressionError
+from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats.open import open_container
-from xarray_n5.model.chunking import auto_chunks
-from xarray_n5.model.metadata import ArrayMetadata, check_factors
+from xarray_n5.model.chunking import auto_chunks, shard_shape
+from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import new_path
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.chunk_io import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
-    from xarray_n5.formats.protocol import Container, Format
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
 
@@ -83,6 +83,7 @@ def create_array(
     layout: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> Array:
     """Create an array, or open one that agrees.
 
@@ -100,6 +101,9 @@ def create_array(
     chunks
         The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
         `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
+    shards
+        The shape of shards, files that hold several chunks: multiples of `chunks` along each axis,
+        or "auto" for at most 256 MiB of elements. For Zarr v3.
     compression
         A name, the JSON object of ``attributes.json``, a compression, or None for raw.
     axes
@@ -146,6 +150,7 @@ def create_array(
         layout=layout,
         write_empty_chunks=write_empty_chunks,
         edge_chunks=edge_chunks,
+        shards=shards,
     ).create()
 
 
@@ -168,6 +173,7 @@ def plan_array(
     layout: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> ArrayPlan:
     """Check everything that :func:`create_array` does, and write nothing.
 
@@ -179,10 +185,14 @@ def plan_array(
     check_path(container, path)
     at = container.where(path)
     sizes = as_sizes("shape", shape)
+    kind = as_dtype(dtype, at)
+    sides = chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio)
+    stored, inner = with_shards(sides, shards, sizes, kind)
     metadata = ArrayMetadata(
         shape=sizes,
-        chunks=chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio),
-        dtype=as_dtype(dtype, at),
+        chunks=stored,
+        inner=inner,
+        dtype=kind,
         compression=resolve(compression),
         attributes=as_json(attributes or {}, at),
     )
@@ -228,6 +238,19 @@ def chunk_shape(
     return sides
 
 
+def with_shards(
+    chunks: tuple[int, ...],
+    shards: Sequence[int] | int | Literal["auto"] | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the shape of a stored file, and that of the chunks in it, if it is a shard."""
+    if shards is None:
+        return chunks, None
+    wanted = shards if isinstance(shards, str) else as_sizes("shards", shards, len(shape))
+    return shard_shape(wanted, chunks, shape, dtype.itemsize), chunks
+
+
 def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
     """Return whole numbers; a single one is repeated so many `times`."""
     try:
@@ -249,78 +272,3 @@ def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
 
         found = repack_fields(found)
     return found.newbyteorder("=")
-
-
-def completed(
-    form: Format,
-    metadata: ArrayMetadata,
-    layout: Mapping[str, Any] | None,
-    where: str,
-    there: ArrayMetadata | None = None,
-) -> ArrayMetadata:
-    """Return an array's metadata with a layout; errors name the array.
-
-    The default layout depends on the attributes, also on those of the array that is `there`.
-    """
-    before = there.attributes if there else {}
-    whole = replace(metadata, attributes={**before, **metadata.attributes})
-    try:
-        return replace(form.complete(whole, layout), attributes=metadata.attributes)
-    except UnknownCompressionError as error:
-        raise UnknownCompressionError(error.name, error.known, where) from error
-    except MetadataError as error:
-        raise MetadataError(f"{where}: {error}") from error
-
-
-def check_path(container: Container, path: str) -> None:
-    """Raise where an array would be a root that must be a group."""
-    if not path and not container.format.array_at_root:
-        raise MetadataError(
-            f"{container.url}: the root of an {container.format.name} file is a group; give the "
-            "array a path in the file, such as 'data'"
-        )
-
-
-def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
-    """Raise where the format, or the compression, could not hold the array."""
-    try:
-        grid = metadata.grid
-    except ValueError as error:
-        raise MetadataError(f"{where}: {error}") from error
-    if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
-        raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
-    check_factors(metadata.attributes, where)
-    form.check(metadata, where)
-    one = (1,) * len(grid.shape)
-    try:
-        data = form.encode(metadata, np.full(one, metadata.fill_value, metadata.dtype))
-        form.decode(replace(metadata, chunks=one), data)
-    except Exception as error:  # a codec raises what it likes
-        raise MetadataError(
-            f"{where}: cannot compress with {metadata.compression}{_filters(metadata)}: {error}"
-        ) from error
-
-
-def _filters(metadata: ArrayMetadata) -> str:
-    filters = getattr(metadata.layout, "filters", ())
-    return f" behind the filters {', '.join(filters)}" if filters else ""
-
-
-def check_agreement(
-    found: ArrayMetadata,
-    wanted: ArrayMetadata,
-    where: str,
-    *,
-    chunks_matter: bool,
-    layout: Mapping[str, Any] | None = None,
-) -> None:
-    """Raise where a stored array is not the one that a write expects."""
-    for name in ("shape", "dtype", "chunks"):
-        have, want = getattr(found, name), getattr(wanted, name)
-        if have != want and (name != "chunks" or chunks_matter):
-            raise MetadataError(f"{where}: the stored array has {name} {have}, not {want}")
-    if layout and found.layout != wanted.layout:
-        raise MetadataError(
-            f"{where}: the stored array has {found.layout}; leave out layout={dict(layout)}, or "
-            "replace the array with mode='w'"
-        )

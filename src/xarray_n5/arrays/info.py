@@ -44,6 +44,8 @@ class ArrayInfo:
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     compression: str
+    shards: tuple[int, ...] | None = None
+    """The shape of a stored file of several chunks, if there are such."""
     attributes: Attributes = field(default_factory=dict)
     geometry: Geometry | None = None
     """The axes; None where they were not looked up."""
@@ -77,9 +79,16 @@ class ArrayInfo:
         return [
             ("shape", f"{times(self.shape)}, {self.dtype}, {format_bytes(self.nbytes)}"),
             ("chunks", f"{times(self.chunks)}, {amount(self.nchunks, chunk)}"),
+            *([("shards", self._shards)] if self.shards else []),
             ("compression", self.compression),
             *([("state", state)] if self.unfinished else []),
         ]
+
+    @property
+    def _shards(self) -> str:
+        shards = self.shards or self.chunks
+        count = math.prod(-(-n // s) for n, s in zip(self.shape, shards, strict=True))
+        return f"{times(shards)}, {amount(count, math.prod(shards) * self.dtype.itemsize)}"
 
     @property
     def summary(self) -> str:

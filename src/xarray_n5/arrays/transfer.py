@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import partial
 from itertools import chain, islice, product, tee
 from operator import ge
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.arrays.shards import read_shards
 from xarray_n5.arrays.threads import spread, threads_for
 from xarray_n5.model.indexing import outer
 
@@ -41,6 +43,11 @@ def read(
     pieces = grid.project(axes)
     plain = all(isinstance(axis, slice) for axis in axes)
 
+    if metadata.inner is not None and cache is None:
+        read = partial(_read_shards, chunks, result, plain=plain)
+        _share(chunks, read, pieces, alone=chunks.container.batch > 1)
+        return
+
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
         for parts, found in _stored(chunks, chosen, cache):
             # Lists, not generators: this is done for each of millions of chunks.
@@ -62,6 +69,24 @@ def read(
                 result[target] = stored[inside]
 
     _share(chunks, work, pieces, alone=cache is not None or chunks.container.batch > 1)
+
+
+def _read_shards(
+    chunks: ChunkIO, result: np.ndarray, chosen: Iterable[tuple[Piece, ...]], *, plain: bool
+) -> None:
+    """Read parts of shards into `result`."""
+
+    def copy(found: np.ndarray | None, target: Any, inside: Any) -> None:
+        if not plain:
+            target, inside = outer(target), outer(inside)
+        if found is None:
+            result[target] = chunks.metadata.fill_value
+        elif plain and target and found.dtype == result.dtype:
+            _copy_rows(found[inside], result[target])
+        else:
+            result[target] = found[inside]
+
+    read_shards(chunks, chosen, copy)
 
 
 def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int:

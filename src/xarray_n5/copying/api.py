@@ -27,6 +27,7 @@ def copy(
     level: int | str | None = None,
     region: Sequence[slice] | None = None,
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
     dtype: Any = None,
     label_multisets: LabelMultisets = "error",
@@ -59,6 +60,9 @@ def copy(
         The part of the array to copy; one slice for each axis, in C order.
     chunks : sequence of int, int or "auto", optional
         The shape of the chunks, by default that of each array.
+    shards : sequence of int, int or "auto", optional
+        The shape of shards, as of :func:`create_array`; by default those of each array, where
+        Zarr v3 is copied with its chunks.
     compression : str, dict, Compression or None, default: "same"
         "same" for that of each array, or gzip where the format does not have it.
     dtype : dtype, optional
@@ -103,6 +107,7 @@ def copy(
     changes = CopyOptions(
         region=None if region is None else tuple(region),
         chunks=chunks,
+        shards=shards,
         compression=compression,
         dtype=dtype,
         label_multisets=label_multisets,

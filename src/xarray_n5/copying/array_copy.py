@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+from dask.array import PerformanceWarning
 
 from xarray_n5.arrays.access import context_of, geometry_in, io_of, stored_chunks
-from xarray_n5.arrays.create import as_dtype, chunk_shape, completed
+from xarray_n5.arrays.array_checks import completed
+from xarray_n5.arrays.create import as_dtype, chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_part, original
 from xarray_n5.copying.cast import check_convertible, converted
@@ -47,6 +49,7 @@ class CopyOptions:
     """What copies of arrays change."""
 
     chunks: Sequence[int] | int | Literal["auto"] | None = None
+    shards: Sequence[int] | int | Literal["auto"] | None = None
     compression: str | Mapping[str, Any] | Compression | None = "same"
     """"same" for that of each array, or gzip if the format does not have it."""
     dtype: Any = None
@@ -103,9 +106,11 @@ def copy_array(
         before = replace(before, layout=_without_type(before.layout))
     box = _box(array) if options.region is None else _checked(options.region, array)
     shape = tuple(side.stop - side.start for side in box)
+    stored, inner = _chunks(array, shape, dtype, form, options)
     metadata = ArrayMetadata(
         shape=shape,
-        chunks=_chunks(array, shape, dtype, options),
+        chunks=stored,
+        inner=inner,
         dtype=dtype,
         compression=array.compression,
         attributes=_attributes(array, before, replace(context, shape=shape), form, options, box),
@@ -116,12 +121,12 @@ def copy_array(
     else:
         metadata = replace(metadata, compression=resolve(options.compression))
         metadata = completed(form, metadata, layout, where)
-    stored = sum(1 for _ in stored_chunks(array))
+    count = sum(1 for _ in stored_chunks(array))
     return ArrayCopy(
-        data=_data(array, options, dtype),
+        data=_data(array, metadata, options, dtype),
         metadata=metadata,
         layout=layout,
-        sparse=stored < array.grid.size,
+        sparse=count < array.grid.size,
     )
 
 
@@ -153,8 +158,13 @@ def _attributes(
     return of_part(dict(array.attrs), part, context, form, named=before.named)
 
 
-def _data(array: Array, options: CopyOptions, dtype: np.dtype[Any]) -> da.Array:
-    data = from_n5(array, chunks="auto")
+def _data(
+    array: Array, metadata: ArrayMetadata, options: CopyOptions, dtype: np.dtype[Any]
+) -> da.Array:
+    """Return the values: of shards, each is one block, read at once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)  # chunks may be read for several shards
+        data = from_n5(array, chunks=metadata.chunks if metadata.inner else "auto")
     if options.region is not None:
         data = data[options.region]
     if data.npartitions > _TASKS:
@@ -237,7 +247,10 @@ def _layout(
     if not form.native_to_xarray:
         return None
     if io_of(array).format.native_to_xarray:
-        kept = io_of(array).format.layout_of(io_of(array).metadata)
+        stored = io_of(array).metadata
+        if io_of(array).format.name != form.name:
+            return {"fill_value": array.fill_value} if stored.masks else None
+        kept = io_of(array).format.layout_of(stored)
         return kept if same_type else _without_type(kept)
     layout, fill = dict(before.layout), before.added.get("_FillValue")
     if fill is not None:
@@ -253,10 +266,15 @@ def _layout(
 
 
 def _chunks(
-    array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], options: CopyOptions
-) -> tuple[int, ...]:
+    array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], form: Format, options: CopyOptions
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the shape of a stored file, and that of the chunks in it, if it is a shard."""
+    shards: Any = options.shards
     if options.chunks is not None:
-        return chunk_shape(options.chunks, shape)
-    if np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST:
-        return chunk_shape("auto", shape)
-    return array.chunks
+        chunks = chunk_shape(options.chunks, shape)
+    elif np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST:
+        chunks = chunk_shape("auto", shape)
+    else:
+        chunks = array.chunks
+        shards = array.shards if shards is None and form.holds_shards else shards
+    return with_shards(chunks, shards, shape, dtype)

@@ -42,7 +42,8 @@ class CopyTarget:
             join(self.path, inner),
             replace(self.how, write_empty_chunks=not copy.sparse),
             mode="w" if self.how.mode == "w" else "w-",
-            chunks=copy.metadata.chunks,
+            chunks=copy.metadata.inner or copy.metadata.chunks,
+            shards=copy.metadata.chunks if copy.metadata.inner else None,
             compression=copy.metadata.compression,
             attributes=copy.metadata.attributes,
             layout=copy.layout,
@@ -85,8 +86,9 @@ class CopyTarget:
             except N5Error:
                 return False
             metadata = each.metadata
-            wanted = (metadata.shape, metadata.chunks, metadata.dtype)
-            if (array.shape, array.chunks, array.dtype) != wanted:
+            wanted = (metadata.shape, metadata.chunks, metadata.inner, metadata.dtype)
+            found = io_of(array).metadata
+            if (found.shape, found.chunks, found.inner, found.dtype) != wanted:
                 return False
             if not is_written(array, sparse=each.sparse) or not _is_same(each, array):
                 return False

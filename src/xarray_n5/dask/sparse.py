@@ -47,7 +47,7 @@ def stored_blocks(array: Array, chunks: Sequence[Sequence[int]]) -> np.ndarray:
         warn(f"{array.url} in {stored.size} blocks; larger ones make a smaller graph")
     ends = [list(accumulate(sizes)) for sizes in chunks]
     for index in stored_chunks(array):
-        sides = zip(index, array.chunks, array.shape, ends, strict=True)
+        sides = zip(index, array.grid.chunks, array.shape, ends, strict=True)
         touched = (
             range(bisect.bisect_right(end, i * c), bisect.bisect_left(end, min((i + 1) * c, s)) + 1)
             for i, c, s, end in sides

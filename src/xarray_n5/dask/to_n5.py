@@ -49,6 +49,7 @@ def to_n5(
     resume: bool | str = False,
     checksums: bool = False,
     fsync: bool = False,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.Dataset | da.Array | Delayed:
     """Store a dask array, each chunk by one task, once, whole.
 
@@ -76,8 +77,8 @@ def to_n5(
         The shape of a stored chunk; "auto" for about 2^20 elements; by default that of dask's
         blocks (the largest along each axis), or of the array that exists. What is no dask array
         has no blocks, and gets "auto".
-    compression, attributes, axes, dialect, layout
-        As in :func:`~xarray_n5.create_array`.
+    compression, attributes, axes, dialect, layout, shards
+        As in :func:`~xarray_n5.create_array`. A shard is written by one task, from one block.
     align_chunks
         Whether blocks may be merged or split on the stored grid.
     partial_chunks
@@ -146,6 +147,7 @@ def to_n5(
         mode=mode,
         region=region,
         chunks=chunks,
+        shards=shards,
         compression=compression,
         attributes=attributes,
         axes=axes,

@@ -220,6 +220,7 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
         {
             "source": array.url,
             "chunks": image.chunks,
+            **({"shards": image.shards} if image.shards else {}),
             "preferred_chunks": dict(zip(source.dims, image.chunks, strict=False)),
             "n5_compression": to_json(array.compression),
             "dtype": lazy.dtype,

@@ -48,8 +48,9 @@ class EncodedVariable:
 def cf_attributes(array: Array, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return an array's attributes, with a fill value that masks as ``_FillValue``."""
     found = dict(array.attrs) if attributes is None else dict(attributes)
-    if is_native(array, found) and io_of(array).metadata.may_lack_chunks:
-        found.setdefault("_FillValue", array.fill_value)
+    if is_native(array, found) and io_of(array).metadata.masks:
+        mask = getattr(io_of(array).metadata.layout, "mask", array.fill_value)
+        found.setdefault("_FillValue", mask)
     return found
 
 

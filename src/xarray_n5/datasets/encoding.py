@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 
-_ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout"}
+_ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
 """The encodings of a variable that users may give."""
 
 
@@ -47,6 +47,8 @@ class VariablePlan:
     compression: Any
     explicit: bool = False
     """Whether the user chose the compression, rather than the file that it was opened from."""
+    shards: Any = None
+    """The shape of shards, if the user or the file chose any."""
     layout: Mapping[str, Any] | None = None
     """How the format stores elements, if the user or a fill value says so."""
     described: Mapping[str, Any] | None = None
@@ -266,6 +268,7 @@ def _plan_variable(
         chunks=chunks,
         compression=compression,
         explicit=explicit or "n5_compression" not in encoding,
+        shards=encoding.get("shards"),
         layout=_layout(name, encoded),
     )
 

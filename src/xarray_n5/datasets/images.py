@@ -76,6 +76,14 @@ class Image:
         return sizes[: len(sizes) - count] if self.transposed else sizes[count:]
 
     @cached_property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shape of a shard, a stored file of several chunks, if there are such."""
+        outer, inner = (1,) * len(self.numbers), self.first.shards
+        if inner is None:
+            return None
+        return (*inner, *outer) if self.transposed else (*outer, *inner)
+
+    @cached_property
     def attributes(self) -> Mapping[str, Any]:
         """The attributes that all arrays share."""
         shared = dict(self.first.attrs)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoding import Encoding, GroupPlan, VariablePlan
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
 
@@ -218,6 +219,7 @@ def _request(path: str, variable: VariablePlan, how: WriteOptions) -> WriteReque
             how,
             mode="w-" if how.mode == "w-" else "w",
             chunks=variable.chunks,
+            shards=_shards(variable, how.format),
             compression=variable.compression,
             attributes=attributes,
             layout=variable.layout,
@@ -228,6 +230,11 @@ def _request(path: str, variable: VariablePlan, how: WriteOptions) -> WriteReque
         )
     except ValueError as error:
         raise MetadataError(f"variable {path.rpartition('/')[2]!r}: {error}") from error
+
+
+def _shards(variable: VariablePlan, form: Format) -> Any:
+    """Return the shards of a variable; those of an opened file only where the format has them."""
+    return variable.shards if variable.explicit or form.holds_shards else None
 
 
 def _end_others(marker: WriteMarker) -> None:

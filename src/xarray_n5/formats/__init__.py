@@ -14,6 +14,7 @@ from xarray_n5.formats.hdf5.format import Hdf5
 from xarray_n5.formats.n5.format import N5
 from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
+from xarray_n5.formats.zarr3.format import Zarr3
 from xarray_n5.model.options import near
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "Hdf5",
     "KeyedFormat",
     "Zarr2",
+    "Zarr3",
     "get_format",
     "is_container_name",
     "keyed_formats",
@@ -38,6 +40,7 @@ __all__ = [
 FORMATS: Mapping[str, Format] = {
     N5.name: N5(),
     Zarr2.name: Zarr2(),
+    Zarr3.name: Zarr3(),
     Hdf5.name: Hdf5(),
 }
 

@@ -6,7 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import UnsafePathError
-from xarray_n5.formats.consolidated import DOCUMENTS, renew
+from xarray_n5.formats import consolidated
+from xarray_n5.formats.consolidated import DOCUMENTS
+from xarray_n5.formats.zarr3 import consolidated as inline
+from xarray_n5.formats.zarr3.format import DOCUMENT
 from xarray_n5.model.paths import UNFINISHED, join, meant_by
 from xarray_n5.stores import CachedStore
 
@@ -56,7 +59,7 @@ def replace_documents(store: Store, path: str, before: Documents, after: Documen
         _write(store, path, after)
         if stale:
             store.delete([join(path, name) for name in stale])
-    renew(store, path, [*after, *stale])
+    _renew(store, path, [*after, *stale])
 
 
 def change_documents(
@@ -73,9 +76,29 @@ def change_documents(
             written = change(before)
             changed = {name: data for name, data in written.items() if before.get(name) != data}
             _write(store, path, changed)
-        renew(store, path, list(written))
+        _renew(store, path, list(written))
         if alone or not changed:
             return
+
+
+def _renew(store: Store, path: str, names: Collection[str]) -> None:
+    """Update consolidated metadata after documents of a node have changed."""
+    consolidated.renew(store, path, names)
+    if DOCUMENT in names:
+        inline.renew(store, path)
+
+
+def consolidate(store: Store, path: str, form: KeyedFormat) -> None:
+    """Write a group's consolidated metadata."""
+    (inline if DOCUMENT in form.documents else consolidated).consolidate(store, path)
+
+
+def consolidated_names(store: Store, path: str, form: KeyedFormat) -> tuple[str, ...] | None:
+    """Return the nodes in a group that consolidated metadata name; None if there are none."""
+    if not form.consolidates:
+        return None
+    names_in = inline.names_in if DOCUMENT in form.documents else consolidated.names_in
+    return names_in(store, path)
 
 
 def _write(store: Store, path: str, documents: Documents) -> None:
@@ -87,7 +110,9 @@ def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and all below it, its first document before all else."""
     store.delete_tree(path, form.documents[0])
     if DOCUMENTS.issuperset(form.documents):
-        renew(store, path, None)
+        consolidated.renew(store, path, None)
+    elif DOCUMENT in form.documents:
+        inline.renew(store, path, below=True)
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:

@@ -9,9 +9,11 @@ from itertools import tee
 from typing import TYPE_CHECKING, Self
 
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats import consolidated, structure
+from xarray_n5.formats import structure
 from xarray_n5.formats.documents import (
     change_documents,
+    consolidate,
+    consolidated_names,
     delete_node,
     get_documents,
     prefetch_documents,
@@ -155,7 +157,7 @@ class KeyedContainer:
         return tuple(name for name in folders if not name.startswith("."))
 
     def _consolidated(self, path: str) -> tuple[str, ...] | None:
-        return consolidated.names_in(self.store, path) if self.format.consolidates else None
+        return consolidated_names(self.store, path, self.format)
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
         """Return the first thing at a node that must stay where one is created; None if none."""
@@ -197,7 +199,7 @@ class KeyedContainer:
             self.format.check_container(root, self.where(""))
 
     def matches(self, node: Node, constraints: Attributes) -> None:
-        """Raise where a node's documents do not hold exactly what `constraints` name."""
+        """Raise where documents do not hold exactly what `constraints` name."""
         self.format.matches(node.documents, constraints, self.where(node.path))
 
     # Changes of nodes
@@ -247,7 +249,7 @@ class KeyedContainer:
 
     def consolidate(self, path: str) -> None:
         """Write a group's consolidated metadata."""
-        consolidated.consolidate(self.store, path)
+        consolidate(self.store, path, self.format)
 
     def sweep(self, path: str) -> None:
         """Remove what killed writers of documents left at a node, and on the way to it."""

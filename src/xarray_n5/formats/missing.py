@@ -39,8 +39,8 @@ def _hint(store: Store, form: KeyedFormat, path: str) -> str:
             return _file(store)
         while True:
             folders, files = store.list(path)
-            if "zarr.json" in files:
-                return f"{path or '/'!r} is Zarr v3 (zarr.json): use engine='zarr'"
+            if "zarr.json" in set(files) - set(form.documents):
+                return f"{path or '/'!r} is Zarr v3 (zarr.json): use format='zarr3'"
             if zarr := sorted(set(files) & set(_ZARR) - set(form.documents)):
                 return f"{path or '/'!r} is Zarr v2 ({zarr[0]}): use format='zarr2'"
             if folders or not path or not set(form.documents).isdisjoint(files):

@@ -65,6 +65,10 @@ class Format(Protocol):
         """Whether the root may be an array."""
 
     @property
+    def holds_shards(self) -> bool:
+        """Whether a stored file may hold several chunks."""
+
+    @property
     def consolidates(self) -> bool:
         """Whether groups may have consolidated metadata."""
 
@@ -80,10 +84,7 @@ class Format(Protocol):
         """Return a node's path, normalised by the format's rules."""
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return a new array's metadata with the format's own facts about its chunks.
-
-        `layout` holds members of the format's own document that say how chunks are stored.
-        """
+        """Return a new array's metadata with the format's own facts; `layout` chooses some."""
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return the `layout` that :meth:`complete` needs for an array stored alike."""
@@ -98,13 +99,9 @@ class Format(Protocol):
         """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
 
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape that a chunk's first bytes state.
+        """Return the shape that a chunk's first bytes state; raise if `size` bytes cannot do."""
 
-        Raises ``EOFError`` if a chunk of `size` bytes cannot hold it, ``ValueError`` if no chunk
-        begins so.
-        """
-
-    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
         """Return the bytes that store `block`."""
 
 
@@ -114,6 +111,10 @@ class KeyedFormat(Format, Protocol):
     @property
     def lists_x_first(self) -> bool:
         """Whether lists of axes in attributes are in the order of N5's tools."""
+
+    @property
+    def states_kind(self) -> bool:
+        """Whether documents state what a node is, so that what it holds need not be looked at."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the metadata that a node's documents hold; `where` names it in errors."""

@@ -63,7 +63,7 @@ _arrays: set[object] = set()
 
 def settle(store: Store, form: KeyedFormat, nodes: Sequence[Node]) -> list[Node]:
     """Return nodes, those that only claim to be arrays as groups; they are listed together."""
-    claims = [node for node in nodes if _is_doubtful(store, node)]
+    claims = [] if form.states_kind else [node for node in nodes if _is_doubtful(store, node)]
     groups = {node.path for node in _groups_in(store, form, claims)} if claims else set()
     return [
         replace(node, metadata=form.as_group(node.documents, where(store, node.path, form)))
@@ -81,7 +81,7 @@ def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetad
     NodeNotFoundError
         Naming what to open instead.
     """
-    if store.identity(path) in _arrays:
+    if form.states_kind or store.identity(path) in _arrays:
         return
     if _groups_in(store, form, [Node(path=path, metadata=metadata)]):
         raise not_an_array(store, form, path)

@@ -95,7 +95,7 @@ def repair(
         key = io.key(index)
         removed += 1
         # In HDF5 a removed chunk stays allocated, and would look written.
-        forget(begun, (), tuple(range(place, place + 1) for place in index), array.chunks)
+        forget(begun, (), tuple(range(place, place + 1) for place in index), array.grid.chunks)
         if how == "quarantine":
             inner = key.removeprefix(f"{array.path}/" if array.path else "")
             kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")

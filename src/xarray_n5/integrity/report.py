@@ -66,7 +66,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     unfinished = unfinished_writes(io_of(array).store, array.path)
     for each in unfinished if digests else ():
         # A running write stores its digests when it ends.
-        side = box_of(each.facts() or {}, array.chunks) if each.token != REPAIRED else None
+        side = box_of(each.facts() or {}, array.grid.chunks) if each.token != REPAIRED else None
         if side is not None and digests is not None:
             digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
     return _expected(digests, counts), {

@@ -9,10 +9,14 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xarray_n5.errors import AlignmentError
+from xarray_n5.errors import AlignmentError, MetadataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_SHARD = 1 << 28
+"""The most bytes of elements of a shard that "auto" chooses: 256 MiB."""
 
 
 def align(
@@ -165,6 +169,37 @@ def auto_chunks(
             break  # beyond what floats can tell apart
         low, high = (low, middle) if math.prod(scaled(middle)) > wanted else (middle, high)
     return scaled(low)
+
+
+def shard_shape(
+    shards: Sequence[int] | str, chunks: Sequence[int], shape: Sequence[int], itemsize: int
+) -> tuple[int, ...]:
+    """Return the shape of shards, which hold a whole number of chunks along each axis.
+
+    "auto" chooses shards of at most 256 MiB of elements.
+
+    Raises
+    ------
+    MetadataError
+        Naming the nearest shards.
+
+    Examples
+    --------
+    >>> shard_shape("auto", (64, 64, 64), (1000, 1000, 1000), 2)
+    (512, 512, 512)
+    """
+    if isinstance(shards, str):
+        if shards != "auto":
+            raise MetadataError(f"shards is {shards!r}; give a shape, one number or 'auto'")
+        return group_chunks(chunks, shape, itemsize, _SHARD)
+    pairs = list(zip(shards, chunks, strict=False))
+    if len(shards) != len(chunks) or any(one < 1 or one % each for one, each in pairs):
+        nearest = tuple(max(1, round(one / each)) * each for one, each in pairs)
+        raise MetadataError(
+            f"shards of {tuple(shards)} do not hold a whole number of chunks of {tuple(chunks)} "
+            f"along each axis; choose multiples of the chunks, such as {nearest}"
+        )
+    return tuple(shards)
 
 
 def group_chunks(

@@ -96,9 +96,11 @@ class ArrayMetadata:
     shape: tuple[int, ...]
     """The array's shape, in elements."""
     chunks: tuple[int, ...]
-    """The shape of a chunk that no edge clips, in elements."""
+    """The shape of what is stored in one file: of a chunk that no edge clips, or a shard."""
     dtype: np.dtype[Any]
     """The type of an element in memory, in native byte order."""
+    inner: tuple[int, ...] | None = None
+    """The shape of the chunks in a shard, where `chunks` is that of shards."""
     compression: Compression
     """The compression of chunks."""
     attributes: Attributes = field(default_factory=dict)
@@ -131,6 +133,11 @@ class ArrayMetadata:
         if self.fill is not None:
             return self.fill
         return "" if self.dtype.kind == "O" else np.zeros((), self.dtype)[()]
+
+    @property
+    def masks(self) -> bool:
+        """Whether the fill value masks elements for xarray."""
+        return getattr(self.layout, "masks", self.may_lack_chunks)
 
     @property
     def may_lack_chunks(self) -> bool:

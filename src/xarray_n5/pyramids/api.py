@@ -40,6 +40,7 @@ def pyramid(
     resume: bool | str = False,
     checksums: bool = False,
     fsync: bool = False,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.DataTree:
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
@@ -87,6 +88,8 @@ def pyramid(
     dialect
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
         in N5, and those of xarray and OME-NGFF in Zarr.
+    shards
+        The shape of the shards of all levels, as in :func:`create_array`.
     format, storage_options, write_empty_chunks, checksums, fsync
         As in :func:`~xarray_n5.to_n5`.
     resume
@@ -115,13 +118,19 @@ def pyramid(
     check_option("mode", mode, "w-", "w")
     if url is None:
         base = stored_base(
-            source, path, axes=axes, chunks=chunks, storage_options=storage_options, form=format
+            source,
+            path,
+            axes=axes,
+            chunks=chunks,
+            shards=shards,
+            storage_options=storage_options,
+            form=format,
         )
         url, path = base.group
         format = None  # noqa: A001
         storage_options = None
     else:
-        base = new_base(source, axes=axes, chunks=chunks)
+        base = new_base(source, axes=axes, chunks=chunks, shards=shards)
     check_type(base.dtype, method)
     how = WriteOptions.into(
         url,

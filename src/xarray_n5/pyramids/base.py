@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
@@ -11,7 +11,7 @@ from dask.base import is_dask_collection, tokenize
 from xarray_n5.arrays.access import bare, container_of, io_of, is_transposed
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.create import chunk_shape
+from xarray_n5.arrays.create import chunk_shape, with_shards
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import resolve
@@ -43,6 +43,8 @@ class BaseLevel:
     """The shape of a chunk of all levels."""
     token: str
     """A string that distinguishes its values from others."""
+    shards: tuple[int, ...] | None = None
+    """The shape of a shard of all levels, if chunks lie in shards."""
     compression: Compression | None = None
     """The compression of the array that it is read from, if any."""
     blocks: da.Array | None = None
@@ -61,6 +63,7 @@ def stored_base(
     *,
     axes: Iterable[Axis | str | None] | Geometry | None,
     chunks: Sequence[int] | int | None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
     storage_options: Mapping[str, Any] | None,
     form: str | None,
 ) -> BaseLevel:
@@ -93,11 +96,15 @@ def stored_base(
             f"{array.url} is still being written, or its write was interrupted: resume that first "
             "(resume=True), so that levels are made of complete data"
         )
+    sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape)
+    if shards is None and chunks is None:
+        shards = array.shards
     return BaseLevel(
         geometry=_complete(array.geometry() if axes is None else axes, array.ndim),
         shape=array.shape,
         dtype=array.dtype,
-        chunks=array.chunks if chunks is None else chunk_shape(chunks, array.shape),
+        chunks=sides,
+        shards=_shards(sides, shards, array.shape, array.dtype),
         token=tokenize(bare(array), io_of(array).etag()),
         compression=array.compression,
         stored=bare(array),
@@ -111,6 +118,7 @@ def new_base(
     *,
     axes: Iterable[Axis | str | None] | Geometry | None,
     chunks: Sequence[int] | int | None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> BaseLevel:
     """Return an array that is to be written as a base level.
 
@@ -132,11 +140,13 @@ def new_base(
     elif axes is None:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
+    sides = _chunks(source, chunks, blocks)
     return BaseLevel(
         geometry=_complete(axes, blocks.ndim),
         shape=blocks.shape,
         dtype=blocks.dtype,
-        chunks=_chunks(source, chunks, blocks),
+        chunks=sides,
+        shards=_shards(sides, shards, blocks.shape, blocks.dtype),
         token=blocks.name,
         compression=_compression(source),
         blocks=blocks,
@@ -181,6 +191,16 @@ def _chunks(source: Any, chunks: Sequence[int] | int | None, blocks: da.Array) -
     if is_dask_collection(source):
         return tuple(max(1, *sizes) for sizes in blocks.chunks)
     return chunk_shape("auto", blocks.shape)
+
+
+def _shards(
+    chunks: tuple[int, ...],
+    shards: Sequence[int] | int | Literal["auto"] | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+) -> tuple[int, ...] | None:
+    stored, inner = with_shards(chunks, shards, shape, dtype)
+    return None if inner is None else stored
 
 
 def _compression(source: Any) -> Compression | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
 
+from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.create import completed
 from xarray_n5.arrays.group import create_group
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_overwrite import (
@@ -85,7 +85,8 @@ class PyramidPlan:
         shapes = [level.shape for level in self.levels]
         described = repr((self.geometries[0], self.how.dialect))
         return tokenize(
-            self.base.token, self.method, list(self.steps), self.base.chunks, shapes, described
+            *(self.base.token, self.method, list(self.steps), self.base.chunks, shapes, described),
+            *([] if self.base.shards is None else [self.base.shards]),
         )
 
     def write(self) -> xr.DataTree:
@@ -120,6 +121,7 @@ class PyramidPlan:
         plans: dict[str, WritePlan] = {}
         finer, steps, token = self.base.stored, iter([None, *self.steps]), self.token
         dims = tuple(str(axis.name) for axis in self.base.geometry.axes)
+        stored = self.base.shards or self.base.chunks
         for name, level, attributes in zip(self.names, self.levels, own, strict=True):
             step = next(steps)
             if name not in self.written:
@@ -127,7 +129,7 @@ class PyramidPlan:
             blocks = self.base.blocks
             if step is not None and finer is not None:
                 blocks = coarser_blocks(
-                    finer, step, level.shape, self.base.chunks, self.method, f"{token}-{name}"
+                    finer, step, level.shape, stored, self.method, f"{token}-{name}"
                 )
             request = WriteRequest.of(
                 blocks,
@@ -135,6 +137,7 @@ class PyramidPlan:
                 self.how,
                 mode=self.how.mode,
                 chunks=self.base.chunks,
+                shards=self.base.shards,
                 compression=self.compression,
                 attributes=attributes,
                 layout=layout,
@@ -291,7 +294,11 @@ def _metadata(base: BaseLevel, path: str, compression: Any, how: WriteOptions) -
     same = compression == "same"
     chosen = base.compression or resolve("gzip") if same else resolve(compression)
     metadata = ArrayMetadata(
-        shape=base.shape, chunks=base.chunks, dtype=base.dtype, compression=chosen
+        shape=base.shape,
+        chunks=base.shards or base.chunks,
+        inner=base.chunks if base.shards else None,
+        dtype=base.dtype,
+        compression=chosen,
     )
     complete = with_fallback if same else completed
     return complete(how.format, metadata, None, where)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from xarray_n5.stores._requests import Retries
-from xarray_n5.stores.base import Listing, ObjectInfo, Store
+from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
 from xarray_n5.stores.cached import CachedStore
 from xarray_n5.stores.fsspec import FsspecStore
 from xarray_n5.stores.local import LocalStore
@@ -19,6 +19,7 @@ __all__ = [
     "LocalStore",
     "MemoryStore",
     "ObjectInfo",
+    "Range",
     "Retries",
     "Store",
 ]

@@ -6,15 +6,20 @@ import contextlib
 import inspect
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.model.paths import join, partial_key
 from xarray_n5.stores.redaction import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
+
+_PATTERN = re.compile(r"[*?\[]")
 
 _AT_ONCE = 256
 """The default number of requests in flight; each library opens fewer connections."""
@@ -165,9 +170,21 @@ def is_async(fs: AbstractFileSystem) -> bool:
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
 
 
-def takes_batches(fs: AbstractFileSystem) -> bool:
-    """Return whether one call for several files is as good as several requests in flight."""
-    return not (is_async(fs) or is_threaded(fs) or is_cache(fs))
+def takes_batches(fs: AbstractFileSystem, paths: Sequence[str]) -> bool:
+    """Return whether one call for several files is as good as several requests in flight.
+
+    fsspec takes some characters for patterns there.
+    """
+    plain = not any(map(_PATTERN.search, paths))
+    return plain and not (is_async(fs) or is_threaded(fs) or is_cache(fs))
+
+
+def in_one_batch(fs: AbstractFileSystem, paths: Sequence[str]) -> list[Any]:
+    """Return the bytes of several files by one call, or an error, or None where that fails."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(Exception):
+        found = fs.cat(paths, on_error="return")
+    return [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
 
 
 def is_threaded(fs: AbstractFileSystem) -> bool:

@@ -33,6 +33,20 @@ class ObjectInfo(NamedTuple):
     """When it was last written, in seconds since 1970, if known."""
 
 
+class Range(NamedTuple):
+    """A part of a file."""
+
+    key: str
+    start: int
+    """The first byte; a negative one counts from the end of the file, and `stop` is None then."""
+    stop: int | None
+
+    def of(self, data: bytes) -> bytes:
+        """Return the part, of all bytes of a file or of the part alone."""
+        size = -self.start if self.stop is None else self.stop - self.start
+        return data[self.start : self.stop] if len(data) > size else data
+
+
 class Store(ABC):
     """Where the files of a container are kept, by key.
 
@@ -109,6 +123,12 @@ class Store(ABC):
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
         """Iterate over keys and the bytes there, never from a cache; at most `ahead` in flight."""
         return ((key, self.get(key)) for key in keys)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        """Return the bytes of parts of files, fewer where a file ends; None where it is missing."""
+        whole = {key: self.get(key) for key in dict.fromkeys(each.key for each in ranges)}
+        found = ((each, whole[each.key]) for each in ranges)
+        return [None if data is None else data[each.start : each.stop] for each, data in found]
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over what :meth:`head` returns for each key."""

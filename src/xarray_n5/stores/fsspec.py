@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 from urllib.parse import quote
 
 from xarray_n5.model.paths import join, meant_by
@@ -26,22 +25,14 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing, ObjectInfo
+    from xarray_n5.stores.base import Listing, ObjectInfo, Range
 
-_RETRIES = Retries()
-
-
-_GLOB = re.compile(r"[*?\[]")
-"""Characters that fsspec takes for patterns where it takes several paths."""
+    _Item: TypeAlias = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class FsspecStore(Store):
-    """A path on an fsspec filesystem.
-
-    Only a file that is not found is a missing key; a refused or failed request raises. Transient
-    failures are retried.
-    """
+    """A path on an fsspec filesystem; only a file that is not found is a missing key."""
 
     fs: AbstractFileSystem
     """The filesystem."""
@@ -49,7 +40,7 @@ class FsspecStore(Store):
     """The container's path on it, without protocol."""
     query: str = field(default="", repr=False)
     """The query of each URL: a signature, as a rule."""
-    retries: Retries = _RETRIES
+    retries: Retries = field(default_factory=Retries)
     """How often a request is repeated that failed for a transient reason."""
     copies: bool = True
     """Whether reads use the copies of a caching filesystem; all else goes to the one behind it."""
@@ -108,8 +99,7 @@ class FsspecStore(Store):
     def parent(self) -> Self | None:
         """Return the store of the directory around this one; None around a bucket or a host."""
         parent, _, name = self.root.rpartition("/")
-        if self.root.startswith("/"):
-            parent = parent or "/"
+        parent = parent or ("/" if self.root.startswith("/") else "")
         in_archive = bool(self.fs.storage_options.get("fo"))
         ends = not name or parent.endswith(("//", ":")) or (not parent and not in_archive)
         return None if ends else replace(self, root=parent)
@@ -166,13 +156,9 @@ class FsspecStore(Store):
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key: several requests in flight, or one call for all of them."""
         fs, paths = self._reader, list(map(self._path, keys))
-        if len(keys) == 1 or not filesystems.takes_batches(fs) or any(map(_GLOB.search, paths)):
+        if len(keys) == 1 or not filesystems.takes_batches(fs, paths):
             return [data for _, data in self.fetch(keys, self.concurrency)]
-        found: dict[str, Any] = {}
-        with suppress(Exception):  # then each is requested by itself, with errors that name it
-            found = fs.cat(paths, on_error="return")
-        several = [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
-        return list(map(self._read_in_batch, keys, several))
+        return list(map(self._read_in_batch, keys, filesystems.in_one_batch(fs, paths)))
 
     def _read_in_batch(self, key: str, found: bytes | Exception | None) -> bytes | None:
         """Return the bytes at a key; a request that failed is made again, by itself."""
@@ -182,16 +168,34 @@ class FsspecStore(Store):
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and the bytes there, several requests in flight."""
-        fs = self._reader
+        found = self._fetch(self._reader, ((key, {}) for key in keys), ahead)
+        return ((key, data) for (key, _), data in found)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        """Return the bytes of parts of files, several requests in flight; never from a cache."""
+        items = [(each.key, {"start": each.start, "end": each.stop}) for each in ranges]
+        found = zip(ranges, self._fetch(self._source, items, self.concurrency), strict=True)
+        return [None if data is None else part.of(data) for part, (_, data) in found]
+
+    def _fetch(
+        self, fs: AbstractFileSystem, items: Iterable[_Item], ahead: int
+    ) -> Iterator[tuple[_Item, bytes | None]]:
+        """Iterate over files, or parts of them, and the bytes there."""
         requests, read = self._requests(fs), cast("Any", getattr(fs, "_cat_file", None))
         options = filesystems.in_one_request(fs)
 
-        async def get_async(key: str) -> bytes | None:
-            request: Any = partial(read, self._path(key), **options)
+        async def get_async(item: _Item) -> bytes | None:
+            key, part = item
+            request: Any = partial(read, self._path(key), **part, **options)
             with at_most(self.limit):
                 return await requests.get_optional_async("read", key, request)
 
-        return requests.map(keys, ahead, get_async, self.get)
+        def get(item: _Item) -> bytes | None:
+            key, part = item
+            request = partial(fs.cat_file, self._path(key), **part)
+            return requests.get_optional("read", key, request) if part else self.get(key)
+
+        return requests.map(items, ahead, get_async, get)
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
@@ -203,10 +207,8 @@ class FsspecStore(Store):
         """Iterate over what :meth:`head` returns for each key; threads make the requests."""
         if not filesystems.is_async(fs := self._source):
             return (self.head(key, count) for key in keys)
-        found = self._requests(fs).map_in_threads(
-            keys, self.concurrency, lambda key: self.head(key, count)
-        )
-        return (head for _, head in found)
+        at_once, request = self.concurrency, partial(self.head, count=count)
+        return (head for _, head in self._requests(fs).map_in_threads(keys, at_once, request))
 
     def etag(self, key: str) -> object:
         """Return an etag or a time, or None where the server sends neither."""
@@ -219,11 +221,10 @@ class FsspecStore(Store):
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        path, fs = self._path(prefix), self._source
+        look, fs = partial(self._source.isdir, self._path(prefix)), self._source
         if not filesystems.has_servers_pages(fs):
             return self._type(prefix) == "directory"
-        requests = self._requests(fs)
-        return bool(requests.get_optional("look at", prefix, lambda: fs.isdir(path)))
+        return bool(self._requests(fs).get_optional("look at", prefix, look))
 
     def _type(self, key: str) -> str | None:
         path, fs, requests = self._current(key)

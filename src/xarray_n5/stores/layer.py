@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing, ObjectInfo
+    from xarray_n5.stores.base import Listing, ObjectInfo, Range
 
 # ruff: noqa: D102 - each method does what the other store's does
 
@@ -69,6 +69,9 @@ class Layer(Store):
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         return self.store.fetch(keys, ahead)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        return self.store.get_ranges(ranges)
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
         return self.store.head_many(keys, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.create import check_storable, completed
+from xarray_n5.arrays.array_checks import check_storable, completed
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 from dask.base import tokenize
 
 from xarray_n5.arrays.access import bare, io_of
-from xarray_n5.arrays.create import as_dtype, check_agreement, chunk_shape, plan_array
+from xarray_n5.arrays.array_checks import check_agreement
+from xarray_n5.arrays.create import as_dtype, chunk_shape, plan_array, with_shards
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_array, open_existing
 from xarray_n5.codecs import resolve
@@ -100,12 +101,14 @@ def plan_write(request: WriteRequest) -> WritePlan:
     if (target is not None or request.mode == "w") and (options.resume or not request.appends):
         identity = options.container.identity(request.path)
         check_independent(source, [identity], exists=lambda: _exists(request))
-    sides = _sides(request, target)
+    sides, inner = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
         names = request.dims if request.target is not None else ()
-        check_region(start, source.shape, target.shape, target.chunks, url=target.url, names=names)
+        check_region(
+            start, source.shape, target.shape, target.grid.chunks, url=target.url, names=names
+        )
     aligned = aligned_blocks(source, sides, start, strict=not options.align_chunks)
-    token = _token(request, sides, start, target)
+    token = _token(request, (sides, inner) if inner else sides, start, target)
     if target is not None and options.resume:
         write = _write(request, target, token, aligned, start, fresh=not request.keeps_array)
         if (found := resume(write)) is not None:
@@ -123,7 +126,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
             return _ended(request, aligned, target, token)
     array = None
     if target is None or request.region is None:
-        array = _plan_array(request, sides)
+        array = _plan_array(request, sides, inner)
         target = array.array
     fresh = array is not None and array.existing is None
     write = _write(request, target, token, aligned, start, fresh=fresh)
@@ -132,7 +135,8 @@ def plan_write(request: WriteRequest) -> WritePlan:
 
 def _with_chunks(request: WriteRequest) -> WriteRequest:
     """Return a request with chunks "auto" where neither blocks nor an array say which."""
-    if request.chunks is not None or request.region is not None or not request.in_memory:
+    given = request.chunks is not None or request.shards is not None
+    if given or request.region is not None or not request.in_memory:
         return request
     options = request.options
     existing = open_existing(options.container, request.path, request.mode)
@@ -171,14 +175,17 @@ def _refuse_ended(request: WriteRequest, target: Array) -> NoReturn:
     raise NodeExistsError(container.url, request.path, found, hint)
 
 
-def _plan_array(request: WriteRequest, sides: tuple[int, ...]) -> ArrayPlan:
+def _plan_array(
+    request: WriteRequest, sides: tuple[int, ...], inner: tuple[int, ...] | None
+) -> ArrayPlan:
     source, options = request.source, request.options
     return plan_array(
         options.container,
         request.path,
         shape=source.shape,
         dtype=source.dtype,
-        chunks=sides,
+        chunks=inner or sides,
+        shards=None if inner is None else sides,
         compression=request.compression,
         axes=request.axes,
         attributes=request.attributes,
@@ -190,7 +197,7 @@ def _plan_array(request: WriteRequest, sides: tuple[int, ...]) -> ArrayPlan:
 
 
 def _token(
-    request: WriteRequest, sides: tuple[int, ...], start: tuple[int, ...], target: Array | None
+    request: WriteRequest, sides: object, start: tuple[int, ...], target: Array | None
 ) -> str:
     """Return the string that distinguishes this write from every other into the array."""
     options, source = request.options, request.source
@@ -245,20 +252,27 @@ def _check_same(request: WriteRequest, target: Array) -> None:
     """Raise where the array is not the one that the interrupted write was creating."""
     wanted = ArrayMetadata(
         shape=target.shape if request.region is not None else request.source.shape,
-        chunks=target.chunks,
+        chunks=target.grid.chunks,
         dtype=as_dtype(request.source.dtype, target.url),
         compression=target.compression,
     )
     check_agreement(io_of(target).metadata, wanted, target.url, chunks_matter=False)
 
 
-def _sides(request: WriteRequest, target: Array | None) -> tuple[int, ...]:
-    """Return the chunk shape: as requested, that of the array, or that of Dask's blocks."""
-    if request.chunks is not None:
-        return chunk_shape(request.chunks, request.source.shape)
+def _sides(
+    request: WriteRequest, target: Array | None
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the shape of a stored file, and that of the chunks in it, if it is a shard.
+
+    These are as requested, those of the array, or those of Dask's blocks.
+    """
+    source = request.source
+    if request.chunks is not None or request.shards is not None:
+        chunks = chunk_shape("auto" if request.chunks is None else request.chunks, source.shape)
+        return with_shards(chunks, request.shards, source.shape, source.dtype)
     if target is not None and request.keeps_array:
-        return target.chunks
-    return tuple(max(1, *sizes) for sizes in request.source.chunks)
+        return target.grid.chunks, io_of(target).metadata.inner
+    return tuple(max(1, *sizes) for sizes in source.chunks), None
 
 
 def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:

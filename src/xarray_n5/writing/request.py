@@ -135,6 +135,7 @@ class WriteRequest:
     target: Array | None = None
     """The array that a region is part of, where it is open, as it will be when the write begins."""
     chunks: Sequence[int] | int | Literal["auto"] | None = None
+    shards: Sequence[int] | int | Literal["auto"] | None = None
     compression: str | Mapping[str, Any] | Compression | None = "gzip"
     attributes: Mapping[str, Any] | None = None
     axes: Iterable[Axis | str | None] | Geometry | None = None
@@ -150,7 +151,7 @@ class WriteRequest:
     """Whether only new parts of the array are written, so that the source may read the others."""
 
     def __post_init__(self) -> None:
-        fixed = ("chunks", "attributes", "axes", "dialect", "layout")
+        fixed = ("chunks", "shards", "attributes", "axes", "dialect", "layout")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.region is not None and given:
             raise ValueError(

@@ -37,6 +37,7 @@ class Hdf5:
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = True
     array_at_root: ClassVar[bool] = False
+    holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     native_to_xarray: ClassVar[bool] = False
     nested_layout: ClassVar[Attributes | None] = None

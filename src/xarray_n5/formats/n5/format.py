@@ -70,6 +70,8 @@ class N5:
     pads: ClassVar[bool] = False
     one_writer: ClassVar[bool] = False
     array_at_root: ClassVar[bool] = True
+    states_kind: ClassVar[bool] = False
+    holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     native_to_xarray: ClassVar[bool] = False
     nested_layout: ClassVar[Attributes | None] = None

@@ -187,6 +187,11 @@ class Bytes:
         """The size of a shuffled element."""
         return max(1, getattr(self.codec, "elementsize", 1))
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the encoded size depends on nothing but the size."""
+        return self.name not in COMPRESSORS
+
     def encoded_size(self, size: int) -> int:
         """Return the size, with a checksum, or as far as bytes that do not compress may grow."""
         if self.name in COMPRESSORS:

@@ -49,6 +49,8 @@ class Zarr2:
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = False
     array_at_root: ClassVar[bool] = True
+    states_kind: ClassVar[bool] = False
+    holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = True
     native_to_xarray: ClassVar[bool] = True
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}

@@ -103,6 +103,15 @@ def _size_of(file: int) -> int | None:
     return None
 
 
+def read_part(file: int, start: int, stop: int) -> bytes:
+    """Return the bytes of an open file from `start` to `stop`, or to its end."""
+    data, count = b"", max(0, stop - start)
+    os.lseek(file, start, os.SEEK_SET)
+    while len(data) < count and (more := os.read(file, count - len(data))):
+        data += more
+    return data
+
+
 def _open_checked(root: str, key: str, *, follow: bool) -> int:
     """Open a file after a look at each part of its path, where one step was not enough."""
     if not key:

@@ -8,6 +8,8 @@ import re
 import stat
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.model.paths import join, meant_by, partial_key
@@ -22,15 +24,15 @@ from xarray_n5.stores.local.files import (
 from xarray_n5.stores.local.links import MISSING, check_folder, folder_to_write, stat_inside
 from xarray_n5.stores.local.listing import is_hidden, names_in, status, walk_below
 from xarray_n5.stores.local.lock import locked
-from xarray_n5.stores.local.opening import create, open_to_read
+from xarray_n5.stores.local.opening import create, open_to_read, read_part
 from xarray_n5.stores.local.removal import remove_inside, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing
+    from xarray_n5.stores.base import Listing, Range
 
 _LARGEST = 1 << 30
 
@@ -127,6 +129,21 @@ class LocalStore(Store):
             return None
         finally:
             os.close(file)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        """Return the bytes of parts of files; parts of one file in a row open it once."""
+        found: list[bytes | None] = []
+        for key, parts in groupby(ranges, attrgetter("key")):
+            opened = open_to_read(self.root, key, follow=self.follow_links)
+            if opened is None:
+                found += [None for _ in parts]
+                continue
+            file, size = opened
+            try:
+                found += [read_part(file, *slice(p.start, p.stop).indices(size)[:2]) for p in parts]
+            finally:
+                os.close(file)
+        return found
 
     def with_fsync(self) -> Self:
         """Return the store with :attr:`fsync`."""

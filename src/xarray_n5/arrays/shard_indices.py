@@ -1,0 +1,53 @@
+"""The indices of shards that an array has read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+
+    from xarray_n5.model.grid import Index
+
+_MOST = 1 << 25
+"""The most bytes of indices that an array keeps: 32 MiB."""
+
+
+class Indices:
+    """The indices of shards that an array has read, the latest ones. It is pickled empty."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Index, np.ndarray] = OrderedDict()
+        self._nbytes = 0
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Indices, ()
+
+    def get(self, shard: Index) -> np.ndarray | None:
+        """Return the index of a shard, if it is known."""
+        with self._lock:
+            return self._kept.get(shard)
+
+    def add(self, shard: Index, index: np.ndarray) -> None:
+        """Keep the index of a shard; forget the oldest ones."""
+        with self._lock:
+            self._remove(shard)
+            self._kept[shard] = index
+            self._nbytes += index.nbytes
+            while self._nbytes > _MOST and len(self._kept) > 1:
+                self._remove(next(iter(self._kept)))
+
+    def forget(self, shards: Iterable[Index]) -> None:
+        """Forget the indices of shards that are written."""
+        with self._lock:
+            for shard in shards:
+                self._remove(shard)
+
+    def _remove(self, shard: Index) -> None:
+        found = self._kept.pop(shard, None)
+        self._nbytes -= 0 if found is None else found.nbytes

@@ -1,0 +1,236 @@
+"""Read from shards only the chunks that a selection touches."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from xarray_n5.errors import ChunkError
+from xarray_n5.stores import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.formats.sharded import ShardedFormat, Sharding
+    from xarray_n5.model.grid import Index, Piece
+    from xarray_n5.model.indexing import AxisIndex
+
+_LONGEST = 1 << 26
+"""The most bytes of neighbouring chunks that are one request: 64 MiB."""
+
+_IN_FLIGHT = 1 << 27
+"""The most bytes of chunks that are requested together: 128 MiB."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What is read of one shard."""
+
+    shard: Index
+    pieces: list[tuple[Piece, ...]]
+    """The parts of its chunks that are selected."""
+    targets: tuple[AxisIndex, ...]
+    """Where the shard's part of the selection lies in the result."""
+    whole: bool
+    """Whether the file is read as a whole."""
+    index: np.ndarray | None = None
+    """Where its chunks are; None where the shard is not stored."""
+    known: bool = False
+    """Whether the index was read before."""
+
+
+class _Wanted(NamedTuple):
+    """A chunk whose bytes are requested."""
+
+    part: _Part
+    piece: tuple[Piece, ...]
+    at: Index
+    start: int
+    stop: int
+
+
+def read_shards(
+    io: ChunkIO,
+    chosen: Iterable[tuple[Piece, ...]],
+    copy: Callable[[np.ndarray | None, tuple[Any, ...], tuple[Any, ...]], None],
+) -> None:
+    """Read parts of shards: of each chunk, `copy` gets its elements, and what goes where.
+
+    A shard of which half is read is one request. Of others, the index is requested, if it is not
+    known, and then the chunks: those that lie side by side by one request.
+    """
+    sharding = cast("ShardedFormat", io.format).sharding(io.metadata)
+    if sharding is None:
+        raise TypeError(f"{io.url} has no shards")  # none that metadata.inner says so
+    for batch in _batches(io, sharding, chosen):
+        for part, piece, block in _blocks(io, sharding, batch):
+            where = tuple(map(_within, part.targets, (each.target for each in piece)))
+            copy(block, where, tuple(each.inside for each in piece))
+
+
+def _batches(
+    io: ChunkIO, sharding: Sharding, chosen: Iterable[tuple[Piece, ...]]
+) -> Iterator[list[_Part]]:
+    """Iterate over the parts that are read together: one, or as many as are worth it."""
+    grid = sharding.grid
+    inner = math.prod(grid.chunks) * io.metadata.dtype.itemsize
+    batch: list[_Part] = []
+    nbytes = 0
+    for parts in chosen:
+        pieces = list(product(*grid.project([each.inside for each in parts])))
+        batch.append(
+            _Part(
+                shard=tuple(each.chunk for each in parts),
+                pieces=pieces,
+                targets=tuple(each.target for each in parts),
+                whole=2 * len(pieces) > grid.size,
+            )
+        )
+        nbytes += inner * len(pieces)
+        if len(batch) >= io.container.batch or nbytes > _IN_FLIGHT:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
+
+
+def _blocks(
+    io: ChunkIO, sharding: Sharding, batch: Sequence[_Part]
+) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
+    """Iterate over the chunks of several shards, decoded; None where one is not stored."""
+    whole = [part for part in batch if part.whole]
+    shards = [part.shard for part in whole]
+    fetched = (
+        io.container.get_chunks(io.path, io.metadata, shards, len(shards))
+        if len(shards) > 1
+        else ((shard, io.get(shard)) for shard in shards)
+    )
+    for part, (_, data) in zip(whole, fetched, strict=True):
+        yield from _of_whole(io, sharding, part, data)
+    others = [part for part in batch if not part.whole]
+    _find(io, sharding, others)
+    yield from _of_ranges(io, sharding, others)
+
+
+def _of_whole(
+    io: ChunkIO, sharding: Sharding, part: _Part, data: bytes | None
+) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
+    """Iterate over chunks of a shard that was read as a whole."""
+    if data is None:
+        io.decoded(part.shard, None)  # which may be an error
+        yield from ((part, piece, None) for piece in part.pieces)
+        return
+    view = memoryview(data)
+    with _naming(io, part.shard):
+        index = sharding.read_index(view)
+    io.indices.add(part.shard, index)
+    for piece in part.pieces:
+        at = tuple([each.chunk for each in piece])
+        with _naming(io, part.shard):
+            block = sharding.decode_inner(at, sharding.bytes_of(index, at, view))
+        yield part, piece, block
+
+
+def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
+    """Give parts the indices of their shards: those that are not known are requested together."""
+    for part in parts:
+        part.index = io.indices.get(part.shard)
+        part.known = part.index is not None
+    unknown = [part for part in parts if not part.known]
+    size = sharding.index_nbytes
+    start, stop = (0, size) if sharding.at_start else (-size, None)
+    found = _ranges(io, [(part.shard, start, stop) for part in unknown])
+    for part, data in zip(unknown, found, strict=True):
+        if data is None:
+            io.decoded(part.shard, None)  # as above
+            continue
+        with _naming(io, part.shard):
+            part.index = sharding.read_index(memoryview(data))
+        io.indices.add(part.shard, part.index)
+
+
+def _of_ranges(
+    io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]
+) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
+    """Iterate over chunks whose bytes are requested: those side by side by one request."""
+    wanted: list[_Wanted] = []
+    for part in parts:
+        for piece in part.pieces:
+            at, found = tuple([each.chunk for each in piece]), None
+            if part.index is not None:
+                with _naming(io, part.shard):
+                    found = sharding.range_of(part.index, at)
+            if found is None:
+                yield part, piece, None
+            else:
+                wanted.append(_Wanted(part, piece, at, *found))
+    wanted.sort(key=lambda each: (each.part.shard, each.start))
+    runs = list(_runs(wanted))
+    several = _ranges(io, [(r[0].part.shard, r[0].start, max(e.stop for e in r)) for r in runs])
+    for run, data in zip(runs, several, strict=True):
+        for each in run:
+            first = run[0].start
+            own = b"" if data is None else data[each.start - first : each.stop - first]
+            yield each.part, each.piece, _decoded(io, sharding, each, own)
+
+
+def _decoded(io: ChunkIO, sharding: Sharding, each: _Wanted, data: bytes) -> np.ndarray | None:
+    """Return a chunk. Where an index that was read before does not fit, the whole shard is read."""
+    try:
+        with _naming(io, each.part.shard):
+            if len(data) < each.stop - each.start:
+                raise EOFError(
+                    f"inner chunk {each.at}: the index states bytes {each.start} to {each.stop}, "
+                    f"of which {len(data)} are there"
+                )
+            return sharding.decode_inner(each.at, data)
+    except ChunkError:
+        if not each.part.known:
+            raise
+    io.indices.forget([each.part.shard])
+    shard = io.load(each.part.shard)
+    return None if shard is None else shard[sharding.grid.slices(each.at)]
+
+
+def _runs(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
+    """Iterate over chunks of one shard each that touch each other in the file."""
+    run: list[_Wanted] = []
+    for each in wanted:
+        if run and not (
+            each.part is run[-1].part
+            and each.start <= run[-1].stop
+            and each.stop - run[0].start <= _LONGEST
+        ):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def _ranges(io: ChunkIO, ranges: Sequence[tuple[Index, int, int | None]]) -> Sequence[bytes | None]:
+    store = io.container.store
+    return store.get_ranges([Range(io.key(i), start, stop) for i, start, stop in ranges])
+
+
+@contextlib.contextmanager
+def _naming(io: ChunkIO, shard: Index) -> Iterator[None]:
+    """Turn errors of a shard's bytes into one that names it."""
+    try:
+        yield
+    except Exception as error:
+        text = str(error) or type(error).__name__
+        raise ChunkError("decode", io.container.url, io.key(shard), text) from error
+
+
+def _within(outer: AxisIndex, inner: AxisIndex) -> AxisIndex:
+    """Return positions in the result: those of a chunk within those of its shard."""
+    if isinstance(outer, slice) and isinstance(inner, slice):
+        return slice(outer.start + inner.start, outer.start + inner.stop)
+    return np.arange(outer.start, outer.stop)[inner] if isinstance(outer, slice) else outer[inner]

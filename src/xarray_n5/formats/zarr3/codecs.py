@@ -1,0 +1,311 @@
+"""The ``codecs`` of a ``zarr.json``: parsed from JSON, and written for a compression.
+
+Sources: the specifications of the core codecs; zarr-extensions for zstd, vlen-utf8 and vlen-bytes;
+zarr-python for the codecs of numcodecs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from xarray_n5.codecs import Compression, from_json, to_json
+from xarray_n5.codecs.numcodecs import ALLOWED, COMPRESSORS, Numcodecs, codec_of
+from xarray_n5.codecs.parameters import check_boolean, check_choice, check_range
+from xarray_n5.codecs.streams import bytes_of
+from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.zarr2.codecs import parse_compressor
+from xarray_n5.formats.zarr2.filters import Bytes
+from xarray_n5.formats.zarr2.objects import Texts
+from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Varying
+from xarray_n5.formats.zarr3.sharding import Sharding
+from xarray_n5.formats.zarr3.types import named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xarray_n5.formats.zarr3.pipeline import Serializer
+    from xarray_n5.model.codec import Buffer
+
+_MOST_CODECS, _MOST_DEPTH = 32, 4
+"""The most codecs of a chain, and the most shards in shards."""
+
+_MOST_INNER = 1 << 24
+"""The most inner chunks of a shard: its index has 16 bytes for each."""
+
+_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+
+_SERIALIZERS = ("bytes", "endian", "vlen-utf8", "vlen-bytes", "sharding_indexed")
+
+_NAMES = ("transpose", *_SERIALIZERS, "blosc", "crc32c", "gzip", "zstd", "numcodecs.")
+
+KNOWN = (*_NAMES[:-1], *(f"numcodecs.{name}" for name in ALLOWED))
+"""The codecs that are supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Zstd:
+    """Zstandard with a checksum of the content in the frame."""
+
+    name: ClassVar[str] = "zstd"
+    level: int = 0
+
+    def encode(self, data: Buffer) -> Buffer:
+        import numcodecs
+
+        frame: bytes = numcodecs.Zstd(self.level, checksum=True).encode(data)
+        return frame
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        return from_json("zstd").decode(data, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blosc:
+    """Blosc that shuffles by a stated size of elements, whatever it is given."""
+
+    name: ClassVar[str] = "blosc"
+    blosc: Compression
+    typesize: int
+
+    def encode(self, data: Buffer) -> Buffer:
+        view = bytes_of(data)
+        whole = len(view) % self.typesize == 0
+        return self.blosc.encode(np.frombuffer(view, f"V{self.typesize}").data if whole else view)
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        return self.blosc.decode(data, size)
+
+
+def parse(
+    codecs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, where: str, depth: int = 0
+) -> Pipeline:
+    """Return the chain of codecs for chunks of a shape.
+
+    Raises
+    ------
+    MetadataError
+        If it is not a legal chain, or does not fit the chunks.
+    UnknownCompressionError
+        If a codec is not known.
+    """
+    if not isinstance(codecs, list) or not 0 < len(codecs) <= _MOST_CODECS or depth > _MOST_DEPTH:
+        raise MetadataError(f"{where}: 'codecs' is {str(codecs)[:200]}; expected a list of codecs")
+    with _naming(codecs, where):
+        steps = [named(each) for each in codecs if not _may_be_ignored(each)]
+    made = [n for n, (name, _) in enumerate(steps) if name in _SERIALIZERS]
+    if len(made) != 1:
+        raise MetadataError(
+            f"{where}: {len(made)} codecs make bytes of an array; expected one, such as 'bytes'"
+        )
+    order = list(range(len(shape)))
+    for name, members in steps[: made[0]]:
+        with _naming(name, where):
+            order = [order[axis] for axis in _permutation(name, members, len(order), where)]
+    name, members = steps[made[0]]
+    inside = tuple(shape[axis] for axis in order)
+    with _naming(name, where):
+        serializer = _serializer(name, members, inside, dtype, fill, where, depth)
+    compressors = []
+    for name, members in steps[made[0] + 1 :]:
+        with _naming(name, where):
+            compressors.append(_compressor(name, members, where))
+    changed = tuple(order) if order != sorted(order) else None
+    return Pipeline(shape, dtype, changed, serializer, tuple(compressors))
+
+
+@contextlib.contextmanager
+def _naming(codec: object, where: str) -> Iterator[None]:
+    """Turn errors of a codec's configuration into those of metadata, which name it."""
+    try:
+        yield
+    except UnknownCompressionError:
+        raise
+    except (MetadataError, TypeError, ValueError, KeyError, OverflowError) as error:
+        raise MetadataError(f"{where}: codec {str(codec)[:200]!r}: {error}") from error
+
+
+def _may_be_ignored(codec: Any) -> bool:
+    """Return whether a codec is unknown, and need not be understood."""
+    optional = isinstance(codec, dict) and codec.get("must_understand") is False
+    return optional and not str(codec.get("name")).startswith(_NAMES)
+
+
+def _permutation(name: str, members: Mapping[str, Any], ndim: int, where: str) -> tuple[int, ...]:
+    if name != "transpose":
+        raise UnknownCompressionError(name, KNOWN, where)
+    order = members.get("order")
+    if order in ("C", "F"):  # the first implementations wrote these
+        return tuple(range(ndim))[:: 1 if order == "C" else -1]
+    if not isinstance(order, list) or sorted(order) != list(range(ndim)):
+        raise MetadataError(f"'order' is {order!r}; expected a permutation of {ndim} axes")
+    return tuple(order)
+
+
+def _serializer(
+    name: str,
+    members: Mapping[str, Any],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    fill: Any,
+    where: str,
+    depth: int,
+) -> Serializer:
+    if name == "sharding_indexed":
+        return _sharding(members, shape, dtype, fill, where, depth)
+    varying = name.startswith("vlen-")
+    if varying != dtype.hasobject:
+        raise MetadataError(f"it does not encode elements of {dtype}")
+    if varying:
+        return Varying(Texts(name, math.prod(shape)), shape)
+    endian = members.get("endian") or "little"
+    check_choice("endian", endian, ("little", "big"))
+    if dtype.names is not None:  # as zarr-python, which alone has such types, stores them
+        endian = "little"
+    return Fixed(dtype.newbyteorder("<" if endian == "little" else ">"), shape)
+
+
+def _sharding(
+    members: Mapping[str, Any],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    fill: Any,
+    where: str,
+    depth: int,
+) -> Sharding:
+    sides, location = members["chunk_shape"], members.get("index_location", "end")
+    check_choice("index_location", location, ("start", "end"))
+    proper = isinstance(sides, list) and len(sides) == len(shape)
+    if not proper or not all(type(n) is int and n > 0 for n in sides):
+        raise MetadataError(f"'chunk_shape' is {sides!r}; expected {len(shape)} whole numbers")
+    if any(size % side for size, side in zip(shape, sides, strict=True)):
+        raise MetadataError(f"'chunk_shape' is {sides}, which does not divide the shard {shape}")
+    counts = tuple(size // side for size, side in zip(shape, sides, strict=True))
+    if math.prod(counts) > _MOST_INNER:
+        raise MetadataError(f"a shard has {math.prod(counts)} inner chunks, at most {_MOST_INNER}")
+    inner = parse(members["codecs"], tuple(sides), dtype, fill, where, depth + 1)
+    whole = np.dtype(np.uint64)
+    index = parse(members["index_codecs"], (*counts, 2), whole, 0, where, depth + 1)
+    if not index.sizes[-1].exact:
+        raise MetadataError("'index_codecs' compress; the size of an index must be known")
+    return Sharding(shape, inner, index, location == "start", fill)
+
+
+def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:
+    """Return a codec from bytes to bytes."""
+    match name:
+        case "gzip":
+            return Bytes(from_json({"type": "gzip", "level": members.get("level", 5)}), "gzip")
+        case "zstd":
+            level, checksum = members.get("level", 0), members.get("checksum", False)
+            check_boolean("checksum", checksum)
+            plain = from_json({"type": "zstd", "level": level})
+            return Bytes(_Zstd(level) if checksum else plain, "zstd")
+        case "blosc":
+            return Bytes(_blosc(members), "blosc")
+        case "crc32c":
+            return Bytes(codec_of({"id": "crc32c", "location": "end"}), "crc32c")
+    own = name.removeprefix("numcodecs.")
+    if own == name or own not in ALLOWED:
+        raise UnknownCompressionError(name, KNOWN, where)
+    config = {**members, "id": own}
+    return Bytes(parse_compressor(config, where) if own in COMPRESSORS else codec_of(config), own)
+
+
+def _blosc(members: Mapping[str, Any]) -> Compression:
+    shuffle = members.get("shuffle", "noshuffle")
+    check_choice("shuffle", shuffle, _SHUFFLES)
+    typesize = members.get("typesize", 1) if shuffle != "noshuffle" else 1
+    check_range("typesize", typesize, 1, 255)
+    known = {key: members[key] for key in ("cname", "clevel", "blocksize") if key in members}
+    return _Blosc(
+        from_json({"type": "blosc", "shuffle": _SHUFFLES.index(shuffle), **known}), typesize
+    )
+
+
+def compression_of(pipeline: Pipeline) -> Compression:
+    """Return the compression of chunks, as users see it: that of inner chunks."""
+    while isinstance(pipeline.serializer, Sharding):
+        pipeline = pipeline.serializer.inner
+    for each in pipeline.compressors:
+        if not each.is_exact:
+            codec = each.codec
+            if isinstance(codec, _Zstd):
+                return from_json({"type": "zstd", "level": codec.level})
+            return codec.blosc if isinstance(codec, _Blosc) else codec
+    return from_json("raw")
+
+
+def codecs_for(
+    compression: Compression, dtype: np.dtype[Any], *, inner: Sequence[int] | None, at_start: bool
+) -> list[dict[str, Any]]:
+    """Return the codecs of a new array; with `inner`, of shards of such chunks.
+
+    Raises
+    ------
+    MetadataError
+        If Zarr v3 has no codec for the compression.
+    """
+    size = dtype.itemsize
+    if dtype.hasobject:
+        first: dict[str, Any] = {"name": "vlen-utf8"}
+    elif size == 1 or dtype.kind in "SV":
+        first = {"name": "bytes"}
+    else:
+        first = _extension("bytes", endian="little")
+    compressed = compressor_to_json(compression, size)
+    chain = [first, *([] if compressed is None else [compressed])]
+    if inner is None:
+        return chain
+    return [
+        _extension(
+            "sharding_indexed",
+            chunk_shape=list(inner),
+            codecs=chain,
+            index_codecs=[_extension("bytes", endian="little"), {"name": "crc32c"}],
+            index_location="start" if at_start else "end",
+        )
+    ]
+
+
+def compressor_to_json(  # noqa: PLR0911 - a line for each
+    compression: Compression, itemsize: int
+) -> dict[str, Any] | None:
+    """Return the codec that compresses so; None for raw bytes."""
+    members = to_json(compression)
+    kind = members.pop("type", None)
+    if isinstance(compression, Numcodecs):
+        return _extension(f"numcodecs.{members.pop('id')}", **members)
+    match kind:
+        case "raw":
+            return None
+        case "gzip":
+            name = "numcodecs.zlib" if members["useZlib"] else "gzip"
+            return _extension(name, level=members["level"])
+        case "zstd":
+            return _extension("zstd", level=members["level"], checksum=False)
+        case "blosc":
+            shuffle = _SHUFFLES[members["shuffle"]]
+            wide = {} if shuffle == "noshuffle" else {"typesize": min(itemsize, 255)}
+            known = {key: members[key] for key in ("cname", "clevel")}
+            return _extension(
+                "blosc", **known, shuffle=shuffle, **wide, blocksize=members["blocksize"]
+            )
+        case "bzip2":
+            return _extension("numcodecs.bz2", level=members["blockSize"])
+        case "lz4":
+            return _extension("numcodecs.lz4", acceleration=1)
+        case "xz":
+            settings = {"format": 1, "check": -1, "preset": members["preset"], "filters": None}
+            return _extension("numcodecs.lzma", **settings)
+        case "lzma":
+            return _extension("numcodecs.lzma", **members)
+    raise MetadataError(f"Zarr v3 has no codec {kind!r}; choose zstd, gzip, blosc or another")
+
+
+def _extension(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"name": name, "configuration": configuration}

@@ -1,0 +1,297 @@
+"""Zarr v3: a directory a node with its ``zarr.json``, a file a chunk or shard.
+
+Source: the Zarr v3 specification, and what zarr-python 3, TensorStore and zarrs write.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from xarray_n5.codecs import from_json
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats.strict_json import check_json
+from xarray_n5.formats.zarr3 import layout as zarr3_layout
+from xarray_n5.formats.zarr3.layout import MASK, NAMES, Layout, encode_mask, members_of, pipeline_of
+from xarray_n5.formats.zarr3.sharding import Sharding
+from xarray_n5.formats.zarr3.types import named
+from xarray_n5.model.chunk_keys import index_of
+from xarray_n5.model.chunking import auto_chunks
+from xarray_n5.model.json import parse_object
+from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
+from xarray_n5.model.paths import plain_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.formats.protocol import Documents
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Attributes, Metadata
+
+DOCUMENT = "zarr.json"
+
+_MOST_AXES = 64
+"""NumPy's limit."""
+
+_OF_ARRAYS = frozenset(
+    {"shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"}
+)
+_OF_ALL = frozenset({"zarr_format", "node_type", "attributes"})
+_OPTIONAL = frozenset({"dimension_names", "storage_transformers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Zarr3:
+    """The Zarr v3 layout."""
+
+    name: ClassVar[str] = "zarr3"
+    documents: ClassVar[tuple[str, ...]] = (DOCUMENT,)
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    lists_x_first: ClassVar[bool] = False
+    pads: ClassVar[bool] = True
+    one_writer: ClassVar[bool] = False
+    array_at_root: ClassVar[bool] = True
+    consolidates: ClassVar[bool] = True
+    native_to_xarray: ClassVar[bool] = True
+    states_kind: ClassVar[bool] = True
+    holds_shards: ClassVar[bool] = True
+    nested_layout: ClassVar[Attributes | None] = None
+
+    def normalize_path(self, path: str) -> str:
+        """Return a path as Zarr normalises it."""
+        return plain_path(path)
+
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
+        """Return the members that define how chunks are stored."""
+        members = members_of(metadata)
+        return {key: members[key] for key in zarr3_layout.MEMBERS if key in members}
+
+    def check(self, metadata: Metadata, where: str) -> None:
+        """Raise where Zarr v3 cannot hold a node."""
+        self.create(metadata, {}, where)
+
+    def read(self, documents: Documents, where: str) -> Metadata:
+        """Return the array or group that a document describes."""
+        if DOCUMENT not in documents:
+            return GroupMetadata()
+        members = parse_object(documents[DOCUMENT], where)
+        return _array(members, where) if _is_array(members, where) else _group(members, where)
+
+    def as_group(self, documents: Documents, where: str) -> GroupMetadata:
+        """Return the group with the attributes of the node."""
+        members = parse_object(documents[DOCUMENT], where) if DOCUMENT in documents else {}
+        return GroupMetadata(attributes=_attributes(members, where))
+
+    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
+        """Return the metadata with the layout that is written."""
+        return zarr3_layout.complete(metadata, layout)
+
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
+        """Return the document of a new node."""
+        if isinstance(metadata, ArrayMetadata):
+            members = members_of(metadata)
+            attributes = {k: v for k, v in metadata.attributes.items() if not _is_named(k, members)}
+            if metadata.layout.masks:
+                attributes[MASK] = encode_mask(metadata.layout.mask, metadata.dtype)
+        else:
+            members = {"zarr_format": 3, "node_type": "group"}
+            attributes = dict(metadata.attributes)
+        return _dump({**members, "attributes": attributes}, where)
+
+    def with_attributes(
+        self, documents: Documents, attributes: Attributes, where: str
+    ) -> Documents:
+        """Return the document with other attributes, and all else as it is."""
+        members = parse_object(documents[DOCUMENT], where) if DOCUMENT in documents else {}
+        members = members or {"zarr_format": 3, "node_type": "group"}
+        before, changed = members.get("attributes") or {}, dict(attributes)
+        if members.get("node_type") == "array":
+            names = changed.pop(NAMES, None)
+            members.pop("dimension_names", None)
+            if zarr3_layout.are_names(names, len(members.get("shape", ()))):
+                members["dimension_names"] = names
+            elif names is not None:
+                changed[NAMES] = names
+            if MASK in before and MASK not in changed:
+                changed[MASK] = before[MASK]
+        return _dump({**members, "attributes": changed}, where, before)
+
+    def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
+        """Return the document with another shape, and all else as it is."""
+        members = parse_object(documents[DOCUMENT], where)
+        return _dump({**members, "shape": list(shape)}, where, members.get("attributes"))
+
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
+        """Return the document that every group around a node has."""
+        return {} if documents else _dump({"zarr_format": 3, "node_type": "group"}, where)
+
+    def check_container(self, documents: Documents, where: str) -> None:
+        """Do nothing: each document has a version, which is checked when it is read."""
+
+    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
+        """Raise where a member that `constraints` name is absent or another."""
+        members = parse_object(documents[DOCUMENT], where)
+        for key, wanted in constraints.items():
+            if key not in members or members[key] != wanted:
+                found = members.get(key)
+                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was expected")
+
+    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
+        """Return the array that `constraints` describe, without any file."""
+        missing = [key for key in ("shape", "data_type") if key not in constraints]
+        if missing:
+            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+        usual = {
+            "zarr_format": 3,
+            "fill_value": None,
+            "chunk_key_encoding": "default",
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        }
+        members = {**usual, **constraints}
+        chunks = list(auto_chunks(tuple(members["shape"])))
+        grid = {"name": "regular", "configuration": {"chunk_shape": chunks}}
+        members.setdefault("chunk_grid", grid)
+        return _array(members, where)
+
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
+        """Return a chunk's key."""
+        layout: Layout = metadata.layout
+        if layout.keys == "v2":
+            return layout.separator.join(map(str, index)) if index else "0"
+        return layout.separator.join(["c", *map(str, index)])
+
+    def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
+        """Return the index of a chunk's key, or None if it is not one."""
+        layout, ndim = metadata.layout, len(metadata.shape)
+        parts = key.split(layout.separator)
+        if layout.keys == "v2":
+            return index_of(parts, ndim)
+        if parts[0] != "c":
+            return None
+        return index_of(parts[1:], ndim) if ndim else (() if len(parts) == 1 else None)
+
+    def sharding(self, metadata: ArrayMetadata) -> Sharding | None:
+        """Return the codec of shards of which a part can be read, if the array has such."""
+        if metadata.inner is None:
+            return None
+        serializer = pipeline_of(metadata).serializer
+        return serializer if isinstance(serializer, Sharding) else None
+
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's elements."""
+        return pipeline_of(metadata).decode(data)
+
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Return a chunk's shape, which is the same for all."""
+        pipeline = pipeline_of(metadata)
+        least, last = 1, pipeline.sizes[-1]
+        if isinstance(pipeline.serializer, Sharding):
+            least = pipeline.serializer.index_nbytes
+        elif last.exact:
+            least = last.nbytes
+        if size < least and not (pipeline.compressors and size and not last.exact):
+            raise EOFError(f"the file has {size} bytes; at least {least} are needed")
+        return metadata.chunks
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
+        """Return a chunk's bytes."""
+        return pipeline_of(metadata).encode(np.asarray(block, metadata.dtype))
+
+
+def _is_array(members: Mapping[str, Any], where: str) -> bool:
+    if members.get("zarr_format") != 3:  # noqa: PLR2004 - this is Zarr v3
+        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}, not 3")
+    kind: Any = members.get("node_type")
+    if kind not in {"array", "group"}:
+        raise MetadataError(f"{where}: 'node_type' is {kind!r}; expected 'array' or 'group'")
+    return bool(kind == "array")
+
+
+def _group(members: Mapping[str, Any], where: str) -> GroupMetadata:
+    _check_members(members, _OF_ALL | {"consolidated_metadata"}, where)
+    return GroupMetadata(attributes=_attributes(members, where))
+
+
+def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
+    _check_members(members, _OF_ALL | _OF_ARRAYS | _OPTIONAL, where)
+    if missing := sorted(_OF_ARRAYS - members.keys()):
+        raise MetadataError(f"{where}: {missing} are missing, which every array has")
+    for each in members.get("storage_transformers") or ():
+        if not (isinstance(each, dict) and each.get("must_understand") is False):
+            raise MetadataError(f"{where}: storage transformer {str(each)[:100]} is not supported")
+    shape = _sizes(members["shape"], "shape", where)
+    chunks = _sizes(_chunk_shape(members["chunk_grid"], where), "chunk_shape", where)
+    if len(shape) != len(chunks) or min(chunks, default=1) < 1:
+        raise MetadataError(
+            f"{where}: 'chunk_shape' is {list(chunks)} for a shape of {list(shape)}"
+        )
+    attributes = _attributes(members, where)
+    names = members.get("dimension_names")
+    if names is not None and not zarr3_layout.are_names(names, len(shape)):
+        raise MetadataError(
+            f"{where}: 'dimension_names' is {str(names)[:200]}; expected {len(shape)} strings or "
+            "nulls"
+        )
+    if names and None not in names:
+        attributes.setdefault(NAMES, names)
+    elif names == []:
+        attributes.setdefault(NAMES, [])
+    found = ArrayMetadata(
+        shape=shape,
+        chunks=chunks,
+        dtype=np.dtype("u1"),
+        compression=from_json("raw"),
+        attributes=attributes,
+    )
+    return zarr3_layout.described(found, members, where)
+
+
+def _check_members(members: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    """Raise for members that must be understood and are not."""
+    for key, value in members.items():
+        ignored = isinstance(value, dict) and value.get("must_understand") is False
+        if key not in known and not ignored:
+            raise MetadataError(
+                f"{where}: {key!r} is not known; it is an extension that must be understood"
+            )
+
+
+def _chunk_shape(grid: Any, where: str) -> Any:
+    try:
+        name, members = named(grid)
+    except ValueError:
+        name, members = str(grid)[:200], {}
+    if name != "regular":
+        raise MetadataError(f"{where}: chunk grid {name!r} is not supported; only 'regular' is")
+    return members.get("chunk_shape")
+
+
+def _sizes(found: Any, key: str, where: str) -> tuple[int, ...]:
+    sizes = found if isinstance(found, list) else [None]
+    proper = all(type(size) is int and 0 <= size < 1 << 63 for size in sizes)
+    if not proper or len(sizes) > _MOST_AXES:
+        raise MetadataError(
+            f"{where}: {key!r} is {str(found)[:200]}; expected at most {_MOST_AXES} whole numbers"
+        )
+    return tuple(sizes)
+
+
+def _attributes(members: Mapping[str, Any], where: str) -> dict[str, Any]:
+    found = members.get("attributes")
+    if found is not None and not isinstance(found, dict):
+        raise MetadataError(f"{where}: 'attributes' is {str(found)[:200]}; expected an object")
+    return dict(found or {})
+
+
+def _is_named(key: str, members: Mapping[str, Any]) -> bool:
+    return key == NAMES and "dimension_names" in members
+
+
+def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
+    """Return the document; NaN, which JSON lacks, only where it stood `before`."""
+    check_json(members.get("attributes", {}), where, before)
+    return {DOCUMENT: json.dumps(members, indent=2).encode()}

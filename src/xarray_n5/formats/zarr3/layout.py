@@ -1,0 +1,277 @@
+"""How an array stores its elements: the members of a ``zarr.json`` that say so."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import struct
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats.zarr3.codecs import codecs_for, compression_of, parse
+from xarray_n5.formats.zarr3.sharding import Sharding
+from xarray_n5.formats.zarr3.types import (
+    BYTES,
+    fill_to_json,
+    named,
+    parse_fill,
+    parse_type,
+    type_to_json,
+)
+from xarray_n5.model.metadata import ArrayMetadata, Content
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.formats.zarr3.pipeline import Pipeline
+
+MEMBERS = ("chunk_key_encoding", "codecs", "fill_value", "index_location")
+"""The members that may be given; all others follow from the array."""
+
+NAMES = "_ARRAY_DIMENSIONS"
+"""The attribute that holds ``dimension_names``, as in Zarr v2."""
+
+MASK = "_FillValue"
+"""The attribute in which xarray keeps the value that masks."""
+
+_WHERE = "layout"
+
+_SEPARATORS = {"default": "/", "v2": "."}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The members of a ``zarr.json`` that define how chunks are stored, as JSON."""
+
+    data_type: str
+    fill: str
+    codecs: str
+    keys: str = "default"
+    """The encoding of chunks' keys: "default" or "v2"."""
+    separator: str = "/"
+    mask: Any = None
+    """The value that masks elements for xarray, if any."""
+
+    @property
+    def masks(self) -> bool:
+        """Whether a value masks elements."""
+        return self.mask is not None
+
+
+def pipeline_of(metadata: ArrayMetadata) -> Pipeline:
+    """Return the codecs of an array's chunks."""
+    return _pipeline(metadata.layout.codecs, metadata.layout.fill, metadata.chunks, metadata.dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _pipeline(codecs: str, fill: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Pipeline:
+    value = parse_fill(json.loads(fill), dtype, "")
+    return parse(json.loads(codecs), shape, dtype, value, "")
+
+
+def described(
+    metadata: ArrayMetadata,
+    members: Mapping[str, Any],
+    where: str,
+) -> ArrayMetadata:
+    """Return an array's metadata with the facts that the members of its document state.
+
+    Raises
+    ------
+    MetadataError, UnknownCompressionError
+        If they are invalid, or not supported.
+    """
+    dtype = parse_type(members.get("data_type"), where)
+    fill = parse_fill(members.get("fill_value"), dtype, where)
+    codecs = members.get("codecs")
+    pipeline = parse(codecs, metadata.chunks, dtype, fill, where)
+    keys, separator = _keys(members.get("chunk_key_encoding"), where)
+    attributes = dict(metadata.attributes)
+    mask = attributes.get(MASK)
+    if mask is not None:
+        try:
+            mask = decode_mask(mask, dtype)
+        except (TypeError, ValueError):
+            mask = None
+        else:
+            del attributes[MASK]
+    inner = None
+    if isinstance(pipeline.serializer, Sharding) and pipeline.order is None:
+        inner = pipeline.serializer.inner.shape if not pipeline.compressors else None
+    return replace(
+        metadata,
+        dtype=dtype,
+        inner=inner,
+        compression=compression_of(pipeline),
+        attributes=attributes,
+        content=_content(members["data_type"], dtype),
+        fill=fill,
+        layout=Layout(
+            json.dumps(members["data_type"], sort_keys=True),
+            json.dumps(members.get("fill_value")),
+            json.dumps(codecs, sort_keys=True),
+            keys,
+            separator,
+            mask,
+        ),
+    )
+
+
+def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
+    """Return a new array's metadata with the layout that it gets.
+
+    Raises
+    ------
+    MetadataError
+        If a member is not one of Zarr v3's, or does not fit the array.
+    """
+    given = {key: value for key, value in (asked or {}).items() if value is not None}
+    if unknown := sorted(given.keys() - set(MEMBERS)):
+        raise MetadataError(f"{_WHERE}: unknown members {unknown}; known are {list(MEMBERS)}")
+    location = given.get("index_location", "end")
+    if location not in ("start", "end"):
+        raise MetadataError(f"{_WHERE}: 'index_location' is {location!r}; expected start or end")
+    if metadata.inner is not None:
+        check_shards(metadata.chunks, metadata.inner)
+    dtype = metadata.dtype.newbyteorder("=")
+    fill = _fill(given.get("fill_value"), dtype)
+    codecs = given.get("codecs") or codecs_for(
+        metadata.compression, dtype, inner=metadata.inner, at_start=location == "start"
+    )
+    members = {
+        "data_type": type_to_json(dtype, _WHERE),
+        "fill_value": fill,
+        "codecs": codecs,
+        "chunk_key_encoding": given.get("chunk_key_encoding", "default"),
+    }
+    made = described(metadata, members, _WHERE)
+    masks = "fill_value" in given and NAMES in metadata.attributes
+    return replace(made, layout=replace(made.layout, mask=made.fill)) if masks else made
+
+
+def check_shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    """Raise unless shards hold a whole number of chunks along each axis.
+
+    Raises
+    ------
+    MetadataError
+        Naming the nearest shards that do.
+    """
+    pairs = list(zip(shards, chunks, strict=True))
+    if any(shard % chunk for shard, chunk in pairs):
+        nearest = tuple(max(1, round(shard / chunk)) * chunk for shard, chunk in pairs)
+        raise MetadataError(
+            f"shards of {shards} do not hold a whole number of chunks of {chunks}; choose a "
+            f"multiple of the chunks, such as {nearest}"
+        )
+
+
+def members_of(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return the members of an array's document, without its attributes."""
+    layout: Layout = metadata.layout
+    usual = _SEPARATORS[layout.keys] == layout.separator and layout.keys == "v2"
+    configuration = {} if usual else {"configuration": {"separator": layout.separator}}
+    names = metadata.attributes.get(NAMES)
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(metadata.shape),
+        "data_type": json.loads(layout.data_type),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(metadata.chunks)}},
+        "chunk_key_encoding": {"name": layout.keys, **configuration},
+        "fill_value": json.loads(layout.fill),
+        "codecs": json.loads(layout.codecs),
+        **({"dimension_names": names} if are_names(names, len(metadata.shape)) else {}),
+    }
+
+
+def are_names(value: Any, ndim: int) -> bool:
+    """Return whether a value is what ``dimension_names`` may hold."""
+    proper = isinstance(value, list) and len(value) == ndim
+    return proper and all(name is None or isinstance(name, str) for name in value)
+
+
+def _keys(value: Any, where: str) -> tuple[str, str]:
+    try:
+        name, members = named(value)
+    except ValueError:
+        name, members = str(value), {}
+    separator = members.get("separator", _SEPARATORS.get(name))
+    if name not in _SEPARATORS or separator not in {".", "/"}:
+        raise MetadataError(
+            f"{where}: 'chunk_key_encoding' is {str(value)[:200]}; 'default' and 'v2', with the "
+            "separators '/' and '.', are known"
+        )
+    return name, separator
+
+
+def _content(data_type: Any, dtype: np.dtype[Any]) -> Content:
+    if not dtype.hasobject:
+        return Content.NUMBERS
+    return Content.STRINGS if named(data_type)[0] in {BYTES, "bytes"} else Content.TEXTS
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as JSON: numbers of Python and NumPy are taken, too."""
+    if value is None:
+        if dtype.kind in "mM":
+            return int(np.iinfo(np.int64).min)
+        return "" if dtype.hasobject else fill_to_json(np.zeros((), dtype)[()], dtype)
+    if isinstance(value, np.generic | bytes | complex | float):
+        try:
+            return fill_to_json(np.array(value, dtype)[()], dtype)
+        except (TypeError, ValueError) as error:
+            raise MetadataError(f"{_WHERE}: 'fill_value' is {value!r}: {error}") from error
+    return value
+
+
+def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the value that masks as xarray keeps it in an attribute."""
+    if dtype.kind == "S":
+        return base64.standard_b64encode(bytes(value)).decode()
+    if dtype.kind == "f":
+        return _double(float(value))
+    if dtype.kind == "c":
+        return [_double(float(value.real)), _double(float(value.imag))]
+    if dtype.kind in "UO":
+        return str(value)
+    return bool(value) if dtype.kind == "b" else int(np.array(value, dtype).astype("i8"))
+
+
+def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the value that masks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an attribute of this name means something else.
+    """
+    if dtype.kind == "S":
+        return np.array(base64.standard_b64decode(value), dtype)[()]
+    if dtype.kind == "f" and isinstance(value, str):
+        return dtype.type(_from_double(value))
+    if dtype.kind == "c" and isinstance(value, list):
+        return dtype.type(complex(*map(_from_double, value)))
+    if dtype.kind in "UO":
+        if not isinstance(value, str):
+            raise TypeError("a string is expected")
+        return value
+    if not isinstance(value, bool | int | float):
+        raise TypeError("a number is expected")
+    return np.array(value).astype(dtype)[()]
+
+
+def _double(value: float) -> str:
+    return base64.standard_b64encode(struct.pack("<d", value)).decode()
+
+
+def _from_double(value: str) -> float:
+    raw = base64.standard_b64decode(value)
+    if len(raw) != 8:  # noqa: PLR2004 - a double
+        raise ValueError("eight bytes are expected")
+    found: float = struct.unpack("<d", raw)[0]
+    return found

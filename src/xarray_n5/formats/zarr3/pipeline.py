@@ -1,0 +1,132 @@
+"""A chain of codecs between the elements of a chunk and its bytes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from xarray_n5.formats.zarr2.filters import Size, flat
+
+if TYPE_CHECKING:
+    from xarray_n5.formats.zarr2.filters import Bytes
+    from xarray_n5.formats.zarr2.objects import Texts
+    from xarray_n5.model.codec import Buffer
+
+
+class Serializer(Protocol):
+    """A codec from an array to bytes."""
+
+    @property
+    def size(self) -> Size:
+        """The size of the bytes."""
+
+    def encode(self, block: np.ndarray) -> Buffer:
+        """Return the bytes of a chunk."""
+
+    def decode(self, view: memoryview) -> np.ndarray:
+        """Return the elements of a chunk, in any byte order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """``bytes``: elements of a fixed size, one after another in C order."""
+
+    stored: np.dtype[Any]
+    """The type of an element, in its byte order."""
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> Size:
+        """The size of all elements."""
+        return Size(math.prod(self.shape) * self.stored.itemsize)
+
+    def encode(self, block: np.ndarray) -> Buffer:
+        """Return the elements in their byte order."""
+        elements = np.ascontiguousarray(block, self.stored)
+        return elements.data if self.stored.kind in "biufc" else flat(elements)
+
+    def decode(self, view: memoryview) -> np.ndarray:
+        """Return the elements, still in that order."""
+        return np.frombuffer(view, self.stored).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """``vlen-utf8`` and ``vlen-bytes``: each element behind its length."""
+
+    codec: Texts
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> Size:
+        """The most bytes that the elements may have."""
+        return Size(self.codec.encoded_size(0), exact=False, objects=True)
+
+    def encode(self, block: np.ndarray) -> Buffer:
+        """Return the elements with their lengths."""
+        elements = np.asarray(block, object).reshape(-1)
+        for each in elements:
+            if not isinstance(each, str):
+                raise TypeError(f"{each!r} is not a string, as all objects must be; use str()")
+        return flat(self.codec.encode(elements))
+
+    def decode(self, view: memoryview) -> np.ndarray:
+        """Return the elements as objects."""
+        found: np.ndarray = self.codec.decode(view, len(view))
+        return found.reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The codecs of a chunk, in the order in which they encode."""
+
+    shape: tuple[int, ...]
+    """The shape of a chunk."""
+    dtype: np.dtype[Any]
+    """The type of an element in memory."""
+    order: tuple[int, ...] | None
+    """The axes in the order in which the serializer gets them; None if unchanged."""
+    serializer: Serializer
+    compressors: tuple[Bytes, ...]
+
+    @property
+    def sizes(self) -> list[Size]:
+        """The size of what the serializer writes, and what each compressor makes of it."""
+        sizes = [self.serializer.size]
+        for each in self.compressors:
+            before = sizes[-1]
+            exact = before.exact and each.is_exact
+            sizes.append(Size(each.encoded_size(before.nbytes), exact, before.objects))
+        return sizes
+
+    def encode(self, block: np.ndarray) -> Buffer:
+        """Return the bytes of a chunk that holds `block`, which has its whole shape."""
+        data = self.serializer.encode(block if self.order is None else block.transpose(self.order))
+        for each in self.compressors:
+            data = each.encode(data)
+        return data
+
+    def decode(self, data: Buffer) -> np.ndarray:
+        """Return the elements of a chunk, in any byte order.
+
+        Raises
+        ------
+        EOFError
+            If bytes are missing.
+        ValueError
+            If they are damaged, or too many.
+        """
+        view, sizes = flat(data), self.sizes
+        stored = len(view)
+        if not stored:
+            raise EOFError("there are no bytes, as a writer leaves a file that was stopped")
+        for each, size in zip(reversed(self.compressors), reversed(sizes[:-1]), strict=True):
+            view = flat(each.decode(view, size.limit(stored)))
+            size.check(len(view), stored)
+        if not self.compressors:
+            sizes[0].check(stored, stored)
+        found = self.serializer.decode(view)
+        return found if self.order is None else found.transpose(np.argsort(self.order))

@@ -1,0 +1,259 @@
+"""Data types and fill values, as a ``zarr.json`` names them.
+
+Sources: the Zarr v3 specification, "Data types" and "Fill value list", and the extension types of
+zarr-extensions that zarr-python 3 writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLAIN = frozenset(
+    {"bool", "float16", "float32", "float64", "complex64", "complex128"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+
+STRINGS, BYTES = "string", "variable_length_bytes"
+"""The types of variable length: strings, and byte strings, which are only read."""
+
+_TIMES = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
+
+_LENGTHS = {
+    "fixed_length_utf32": ("U", 4),
+    "null_terminated_bytes": ("S", 1),
+    "raw_bytes": ("V", 1),
+}
+"""Types with a length in bytes: numpy's kind, and the bytes of a character."""
+
+_UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs", "as"})
+
+_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+_LARGEST = 1 << 20
+"""The most bytes of an element: what a fill value alone may take."""
+
+_NOT_A_TIME = np.iinfo(np.int64).min
+
+
+def parse_type(value: object, where: str) -> np.dtype[Any]:
+    """Return the type of an element in memory; objects for types of variable length.
+
+    Raises
+    ------
+    MetadataError
+        If the type is unknown.
+
+    Examples
+    --------
+    >>> parse_type("uint16", "here"), parse_type("r24", "here")
+    (dtype('uint16'), dtype('V3'))
+    """
+    try:
+        name, members = named(value)
+        found = _dtype(name, members, where)
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise MetadataError(f"{where}: 'data_type' is {_shown(value)}: {error}") from error
+    if found is None:
+        raise MetadataError(
+            f"{where}: 'data_type' is {_shown(value)}, which is not supported; read the array "
+            "with the program that wrote it"
+        )
+    if not 0 < found.itemsize <= _LARGEST:
+        raise MetadataError(f"{where}: 'data_type' makes elements of {found.itemsize} bytes")
+    return found
+
+
+def named(value: object) -> tuple[str, Mapping[str, Any]]:
+    """Return the name and the configuration of an extension; a string is a name alone.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a string nor an object with a name.
+    """
+    match value:
+        case str():
+            return value, {}
+        case {"name": str(name), **others}:
+            members = others.get("configuration")
+            if members is None or isinstance(members, dict):
+                return name, members or {}
+    raise ValueError("a name, or an object with a 'name' and a 'configuration', is expected")
+
+
+def _dtype(name: str, members: Mapping[str, Any], where: str) -> np.dtype[Any] | None:
+    if name in _PLAIN:
+        return np.dtype(name)
+    if raw := re.fullmatch(r"r(\d{1,8})", name):
+        bits = int(raw[1])
+        if bits % 8:
+            raise ValueError("raw types have a multiple of 8 bits")
+        return np.dtype(f"V{bits // 8}")
+    if name in _TIMES:
+        return _time(_TIMES[name], members)
+    if name in _LENGTHS:
+        kind, width = _LENGTHS[name]
+        length = members["length_bytes"]
+        if type(length) is not int or not 0 < length <= _LARGEST or length % width:
+            raise ValueError(f"'length_bytes' is {length!r}")
+        return np.dtype(f"{kind}{length // width}")
+    if name in {STRINGS, BYTES, "bytes"}:
+        return np.dtype(object)
+    return _structure(members["fields"], where) if name in {"structured", "struct"} else None
+
+
+def _time(kind: str, members: Mapping[str, Any]) -> np.dtype[Any]:
+    unit, scale = members["unit"], members.get("scale_factor", 1)
+    if unit == "generic":
+        return np.dtype(kind)
+    if unit not in _UNITS or type(scale) is not int or not 0 < scale < 1 << 31:
+        raise ValueError(f"the unit {unit!r} and scale factor {scale!r} are not numpy's")
+    return np.dtype(f"{kind}[{scale}{'us' if unit == 'μs' else unit}]")
+
+
+def _structure(fields: Any, where: str) -> np.dtype[Any]:
+    pairs = [(f["name"], f["data_type"]) if isinstance(f, dict) else tuple(f) for f in fields]
+    made = np.dtype([(str(name), parse_type(kind, where)) for name, kind in pairs])
+    if made.hasobject:
+        raise ValueError("fields of variable length are not supported")
+    return made
+
+
+def type_to_json(dtype: np.dtype[Any], where: str) -> Any:
+    """Return the ``data_type`` of a new array.
+
+    >>> type_to_json(np.dtype("m8[10s]"), "here")["configuration"]
+    {'unit': 's', 'scale_factor': 10}
+    """
+    if dtype.name in _PLAIN:
+        return dtype.name
+    if dtype.kind == "O":
+        return STRINGS
+    if dtype.kind in "mM":
+        unit, scale = np.datetime_data(dtype)
+        return _extension(f"numpy.{dtype.type.__name__}", unit=unit, scale_factor=scale)
+    if dtype.names is not None:
+        fields = [[n, type_to_json(dtype[n].newbyteorder("="), where)] for n in dtype.names]
+        if all(dtype[name].subdtype is None for name in dtype.names):
+            return _extension("structured", fields=fields)
+    for name, (kind, _) in _LENGTHS.items():
+        if dtype.kind == kind and dtype.subdtype is None and dtype.names is None:
+            return _extension(name, length_bytes=dtype.itemsize)
+    raise MetadataError(f"{where}: Zarr v3 cannot hold elements of {dtype}; convert with astype()")
+
+
+def _extension(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"name": name, "configuration": configuration}
+
+
+def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return the value of missing elements.
+
+    Raises
+    ------
+    MetadataError
+        If an array of the type cannot hold it.
+    """
+    try:
+        return _fill(value, dtype)
+    except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
+        raise MetadataError(
+            f"{where}: 'fill_value' is {_shown(value)}, which an array of {dtype} cannot hold "
+            f"({error})"
+        ) from error
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: C901, PLR0911 - as above
+    if value is None:  # early writers left it open
+        return "" if dtype.kind == "O" else np.zeros((), dtype)[()]
+    if dtype.kind == "b":
+        if not isinstance(value, bool | int) or value not in {0, 1}:
+            raise ValueError("true or false is expected")
+        return np.bool_(value)
+    if dtype.kind in "iu":
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+            raise ValueError("a whole number is expected")
+        return np.array(int(value), dtype)[()]
+    if dtype.kind == "f":
+        return _float(value, dtype)
+    if dtype.kind == "c":
+        half = np.dtype(f"f{dtype.itemsize // 2}")
+        parts = np.array([_float(part, half) for part in value], half)
+        if parts.size != 2:  # noqa: PLR2004 - real and imaginary
+            raise ValueError("a real and an imaginary part are expected")
+        return parts.view(dtype)[0]
+    if dtype.kind in "mM":
+        ticks = _NOT_A_TIME if value == "NaT" else int(value)
+        return np.array(ticks, "i8").view(dtype)[()]
+    if dtype.kind in "UO":
+        if not isinstance(value, str):
+            raise TypeError("a string is expected")
+        return value if dtype.kind == "O" else np.array(value, dtype)[()]
+    return _from_bytes(value, dtype)
+
+
+def _float(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, bool):
+        raise TypeError("a number is expected")
+    if isinstance(value, str) and value.startswith("0x"):
+        bits = np.array(int(value, 16), f"u{dtype.itemsize}")
+        return bits.view(dtype)[()]
+    return dtype.type(_NUMBERS[value] if isinstance(value, str) else value)
+
+
+def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
+    raw = bytes(value) if isinstance(value, list) else base64.standard_b64decode(str(value))
+    if dtype.kind == "S":
+        return np.array(raw, dtype)[()]
+    if len(raw) != dtype.itemsize and raw:
+        raise ValueError(f"{dtype.itemsize} bytes are expected, not {len(raw)}")
+    return np.frombuffer(raw or bytes(dtype.itemsize), dtype)[0]
+
+
+def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - as above
+    """Return the ``fill_value`` of a new array.
+
+    >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S2"))
+    ('NaN', 'YWI=')
+    """
+    if dtype.kind == "f":
+        return _float_to_json(np.array(value, dtype)[()])
+    if dtype.kind == "c":
+        half = np.array(value, dtype).reshape(1).view(f"f{dtype.itemsize // 2}")
+        return [_float_to_json(part) for part in half]
+    if dtype.kind in "mM":
+        return int(np.array(value, dtype).view("i8"))
+    if dtype.kind == "S":
+        return base64.standard_b64encode(bytes(value)).decode()
+    if dtype.kind == "V":
+        return base64.standard_b64encode(np.array(value, dtype).tobytes()).decode()
+    if dtype.kind in "UO":
+        return str(value)
+    return np.array(value, dtype)[()].item()
+
+
+def _float_to_json(value: Any) -> Any:
+    number = float(value)
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if not math.isnan(number):
+        return number
+    bits = value.view(f"u{value.dtype.itemsize}")
+    usual = np.array(math.nan, value.dtype).view(bits.dtype)
+    return "NaN" if bits == usual else f"0x{int(bits):0{2 * value.dtype.itemsize}x}"
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)[:200]
