@@ -183,7 +183,8 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
 def _has_chunks(array: Drawable, place: list[int | slice]) -> bool:
     """Return whether any chunk is stored of those that were read."""
     sides = []
-    for where, size, chunk in zip(place, array.shape, array.grid.chunks, strict=True):
+    stored = array.grid.chunks if isinstance(array, Array) else array.chunks
+    for where, size, chunk in zip(place, array.shape, stored, strict=True):
         samples = range(where, where + 1) if isinstance(where, int) else range(size)[where]
         sides.append(sorted({sample // chunk for sample in samples}))
     return any(array.chunk_exists(index) for index in product(*sides))
