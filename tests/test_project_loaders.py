@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
+from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.projects import FACTORS, Setup, diagonal, project_xml, values, write_n5, write_project
@@ -261,6 +262,37 @@ def test_a_project_on_a_server_does_not_lead_to_local_files(memory: str, tmp_pat
     MemoryFileSystem().pipe_file("/projects/one/b.xml", text.encode())
     with pytest.raises(MetadataError, match="a path on the machine that wrote it"):
         xr.open_dataset(f"{memory}/b.xml", engine="n5", level=0)
+
+
+def test_options_of_one_server_are_not_given_to_another(tmp_path: Path) -> None:
+    given: list[dict[str, Any]] = []
+
+    class Asked(Far):
+        """A server that notes with which options it is opened."""
+
+        protocol = "asked"
+        cachable = False
+
+        def __init__(self, **options: Any) -> None:
+            given.append(options)
+            super().__init__(**options)
+
+    register_implementation("asked", Asked, clobber=True)
+    text = with_loader(n5_loader("asked://b/x.n5", "", "1.1"))
+    MemoryFileSystem().pipe_file("/projects/c.xml", text.encode())
+    with pytest.raises(NodeNotFoundError):
+        xr.open_dataset(
+            "memory://projects/c.xml", engine="n5", level=0, storage_options={"token": "secret"}
+        )
+    assert given
+    assert not any("token" in options for options in given)
+    given.clear()
+    (tmp_path / "c.xml").write_text(text, "utf-8")
+    with pytest.raises(NodeNotFoundError):
+        xr.open_dataset(
+            tmp_path / "c.xml", engine="n5", level=0, storage_options={"token": "secret"}
+        )
+    assert {options["token"] for options in given} == {"secret"}
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

@@ -323,6 +323,52 @@ def test_time_points_that_make_no_sense_are_refused(tmp_path: Path, text: str) -
         xr.open_datatree(tmp_path / "a.xml", engine="n5")
 
 
+HOSTILE = {
+    "laughs": ('<!DOCTYPE a [<!ENTITY b "lol"><!ENTITY c "&b;&b;">]>', "", "document type"),
+    "outside": ('<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>', "", "document type"),
+    "elsewhere": ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/a.dtd">', "", "document type"),
+    "deep": ("", "<a>" * 200 + "</a>" * 200, "nested more than"),
+    "deeper": ("", "<a>" * 300_000 + "</a>" * 300_000, "nested more than"),
+    "unknown entity": ("", "<a>&b;</a>", "undefined entity"),
+    "digits": (
+        "",
+        (
+            f'<ViewRegistrations><ViewRegistration timepoint="{"9" * 5000}" setup="0"/>'
+            "</ViewRegistrations>"
+        ),
+        "timepoint of a view",
+    ),
+    "large": (
+        "",
+        (
+            '<ViewRegistrations><ViewRegistration timepoint="0" setup="0"><ViewTransform type="affine">'
+            "<affine>1e200 0 0 0 0 1e200 0 0 0 0 1 0</affine></ViewTransform><ViewTransform "
+            'type="affine"><affine>1e200 0 0 0 0 1 0 0 0 0 1 0</affine></ViewTransform>'
+            "</ViewRegistration></ViewRegistrations>"
+        ),
+        "too large",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_hostile_xml_is_refused(tmp_path: Path, kind: str, encoding: str) -> None:
+    head, more, match = HOSTILE[kind]
+    text = project_xml([Setup(id=0)], more=more).partition("?>")[2]
+    path = tmp_path / "a.xml"
+    path.write_bytes(f"{head}{text}".encode(encoding))
+    if head:  # it does not begin as a project does, so that nothing else is done with it
+        with pytest.raises(NodeNotFoundError):
+            xr.open_datatree(path, engine="n5")
+        path.write_bytes(f"<SpimData>{head}</SpimData>".encode(encoding))
+        with pytest.raises(MetadataError, match="cannot be read"):
+            xr.open_datatree(path, engine="n5")
+        return
+    with pytest.raises(MetadataError, match=match):
+        xr.open_datatree(path, engine="n5")
+
+
 def test_time_points_that_are_only_claimed_cost_nothing(tmp_path: Path) -> None:
     times = '<Timepoints type="range"><first>0</first><last>200000</last></Timepoints>'
     path = write_project(tmp_path, [Setup(id=0)], project_xml([Setup(id=0)], timepoints=times))

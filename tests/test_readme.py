@@ -96,7 +96,7 @@ def test_code_on_a_page_runs_from_top_to_bottom(
         run(page)
 
 
-@pytest.mark.parametrize("name", ["cosem", "dacapo"])
+@pytest.mark.parametrize("name", ["bigstitcher", "cosem", "dacapo"])
 def test_a_page_shows_what_all_of_its_code_prints(name: str) -> None:
     page = ROOT / "docs" / "howto" / f"{name}.md"
     printing = [line for line, code in blocks(page, "python") if "print(" in code]
