@@ -38,6 +38,13 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
         raise click.BadParameter(f"{error}; expected a type such as uint8 or float32") from None
 
 
+def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
+    """Return the names of dialects, the word "same", or None."""
+    if "same" in names and names != ("same",):
+        raise click.BadParameter("'same' excludes other dialects")
+    return names[0] if len(names) == 1 else names or None
+
+
 @click.command()
 @click.argument("src", shell_complete=files)
 @click.argument("dst", shell_complete=files)
@@ -65,6 +72,14 @@ def _dtype(_: object, __: object, text: str | None) -> Any:
     show_default=True,
     help="w-: DST must not exist. a: add to a group. w: replace arrays at the same paths, too.",
 )
+@click.option(
+    "--dialect",
+    multiple=True,
+    callback=_dialect,
+    metavar="NAME",
+    help="How axes are described in DST, such as ngff or cosem; same: as in SRC. By default, "
+    "pyramids become OME-NGFF 0.4 in Zarr v2. May be given several times.",
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
 @multisets_option()
 @computing
@@ -90,8 +105,8 @@ def copy(
     """Copy the array or the group at SRC, with everything in it, to DST.
 
     The name of DST selects its format: *.zarr is Zarr v2, *.h5 HDF5, anything else N5. Axes read
-    the same in every format, and copying back restores the attributes. An interrupted copy is
-    resumed with --resume.
+    the same in every format, pyramids are pyramids for the readers of each, and copying back
+    restores the attributes. An interrupted copy is resumed with --resume.
 
     \b
     Examples:

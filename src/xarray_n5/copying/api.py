@@ -30,6 +30,7 @@ def copy(
     shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
     dtype: Any = None,
+    dialect: str | Sequence[str] | None = None,
     label_multisets: LabelMultisets = "error",
     without: Collection[str] = (),
     resume: bool = False,
@@ -38,8 +39,8 @@ def copy(
 ) -> xr.DataTree | xr.Dataset:
     """Copy an array, or a group with everything in it, into a container of any format.
 
-    Attributes keep their meaning, and are restored when they are copied back. Everything is
-    checked before anything is written.
+    Attributes keep their meaning, and are restored when they are copied back, unless `dialect` is
+    given. Everything is checked before anything is written.
 
     Parameters
     ----------
@@ -67,6 +68,10 @@ def copy(
         "same" for that of each array, or gzip where the format does not have it.
     dtype : dtype, optional
         Another data type; values must fit into it.
+    dialect : str or sequence of str, optional
+        The dialects that describe axes in the copy. By default, a pyramid gets those that readers
+        of another format expect (OME-NGFF 0.4 in Zarr v2), and all else keeps its attributes;
+        "same" keeps those of pyramids, too.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         What Paintera's label multisets are copied as, as in :func:`open_array`; "error" refuses
         them.
@@ -110,6 +115,7 @@ def copy(
         shards=shards,
         compression=compression,
         dtype=dtype,
+        dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
         label_multisets=label_multisets,
     )
     return begin_copy(

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from dask.array import PerformanceWarning
 
-from xarray_n5.arrays.access import context_of, geometry_in, io_of, stored_chunks
+from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.create import as_dtype, chunk_shape, with_shards
 from xarray_n5.codecs import resolve
-from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_part, original
+from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described, of_part, original
 from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
+from xarray_n5.dialects import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, Content
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.copying.attributes import Original
+    from xarray_n5.copying.pyramids import CopyDialect
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Geometry
@@ -55,6 +57,8 @@ class CopyOptions:
     dtype: Any = None
     region: tuple[slice, ...] | None = None
     """The part of each array that is copied."""
+    dialect: CopyDialect = None
+    """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"
     """What Paintera's label multisets are copied as; "error" refuses them."""
 
@@ -71,20 +75,27 @@ class ArrayCopy:
 
 
 def copy_array(
-    array: Array, context: ArrayContext, form: Format, options: CopyOptions
+    array: Array,
+    geometry: Geometry,
+    context: ArrayContext,
+    form: Format,
+    options: CopyOptions,
+    described: Attributes | None = None,
 ) -> ArrayCopy:
     """Plan the copy of an array; nothing is written.
 
     Parameters
     ----------
-    array
-        The array.
+    array, geometry
+        The array and its axes.
     context
         The copy as dialects will see it: its path, and the groups around it.
     form
         The format that it is written in.
     options
         What the copy changes.
+    described
+        The attributes that describe it as a level of a pyramid, if that has new ones.
 
     Raises
     ------
@@ -113,9 +124,13 @@ def copy_array(
         inner=inner,
         dtype=dtype,
         compression=array.compression,
-        attributes=_attributes(array, before, replace(context, shape=shape), form, options, box),
+        attributes=_attributes(
+            array, geometry, before, replace(context, shape=shape), form, options, box, described
+        ),
     )
     layout = _layout(array, metadata, form, before, same_type=options.dtype is None)
+    if described is not None and form.nested_layout:
+        layout = {**form.nested_layout, **(layout or {})}  # as OME-NGFF requires
     if options.compression == "same":
         metadata = with_fallback(form, metadata, layout, where)
     else:
@@ -142,20 +157,36 @@ def _original(array: Array) -> Original:
 
 def _attributes(
     array: Array,
+    geometry: Geometry,
     before: Original,
     context: ArrayContext,
     form: Format,
     options: CopyOptions,
     box: tuple[slice, ...],
+    described: Attributes | None,
 ) -> dict[str, Any]:
     """Return the attributes of a copy, or of the copy of a part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid attributes are copied as they are
-        geometry = geometry_in(array, context_of(array))
+    chosen = None if options.dialect == "same" else options.dialect
+    if chosen is not None and (geometry.named or geometry.placed):
+        moved = _moved(geometry, box)
+        if described is None:
+            described = _written(moved, context, chosen)
+        found = of_described(before, moved, context, form, described)
+        return {**found, **_mask(array, form)}
     if options.region is None:
-        return of_array(before, geometry, context, form, _mask(array, form))
+        return of_array(before, geometry, context, form, _mask(array, form), described)
     part = _moved(geometry, box)
     return of_part(dict(array.attrs), part, context, form, named=before.named)
+
+
+def _written(
+    geometry: Geometry, context: ArrayContext, dialect: str | Sequence[str]
+) -> dict[str, Any]:
+    """Return the attributes of the dialects that the user chose."""
+    try:
+        return write_geometry(geometry, context.shape, dialect, lists_x_first=context.lists_x_first)
+    except ValueError as error:
+        raise MetadataError(f"{context.path or '/'}: {error}") from error
 
 
 def _data(

@@ -10,6 +10,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.dialects import diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
@@ -18,7 +19,8 @@ from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.tensorstore import TensorStore
-from xarray_n5.model.roundtrip_attrs import COPIED
+from xarray_n5.formats import FORMATS
+from xarray_n5.model.roundtrip_attrs import COPIED, meant_by_users
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
 
 NAMES = "_ARRAY_DIMENSIONS"
 """The attribute that makes an array in Zarr a variable to xarray."""
-
-_X_FIRST = "n5"
-"""The order of lists, as notes record it, that is the reverse of C order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Original:
     @property
     def lists_x_first(self) -> bool:
         """Whether lists of axes are in the reverse of C order."""
-        return self.lists == _X_FIRST
+        return has_x_first(self.lists)
 
     def reversed_keys(self, path: str, *, x_first: bool, paintera: bool = False) -> list[str]:
         """Return the attributes whose lists are reversed in a container that is `x_first`."""
@@ -63,7 +62,14 @@ class Original:
 
 def lists_of(container: Container) -> str:
     """Return the format whose order lists of axes have in a container."""
-    return _X_FIRST if container.lists_x_first else container.format.name
+    if not container.lists_x_first:
+        return container.format.name
+    return next(filter(has_x_first, FORMATS))
+
+
+def has_x_first(lists: str) -> bool:
+    """Return whether lists of axes are in the reverse of C order in a format, by its name."""
+    return bool(getattr(FORMATS.get(lists), "lists_x_first", False))
 
 
 def original(attributes: Attributes, lists: str) -> Original:
@@ -89,7 +95,9 @@ def original(attributes: Attributes, lists: str) -> Original:
     }
     replaced = note.get("replaced")
     if isinstance(replaced, dict):
-        kept |= {k: v for k, v in replaced.items() if k in attributes.keys() - kept.keys()}
+        # What somebody removed since stays removed.
+        gone = kept.keys() | (added.keys() - attributes.keys())
+        kept |= {key: value for key, value in replaced.items() if key not in gone}
     return Original(
         attributes=reverse_lists(kept, turned),
         lists=note.get("lists", lists),
@@ -100,12 +108,44 @@ def original(attributes: Attributes, lists: str) -> Original:
 
 
 def of_group(
-    attributes: Attributes, path: str, lists: str, *, lists_x_first: bool
+    attributes: Attributes,
+    path: str,
+    lists: str,
+    *,
+    lists_x_first: bool,
+    described: Attributes | None = None,
+    for_good: bool = False,
 ) -> dict[str, Any]:
-    """Return a group's attributes for a container with another order of lists."""
+    """Return a group's attributes for a container with another order of lists.
+
+    Parameters
+    ----------
+    attributes, path, lists
+        The group's attributes and its path, and the format whose order lists have there.
+    lists_x_first
+        Whether lists are in the order of N5 in the copy.
+    described
+        New attributes that describe the pyramid in the group. Others that do are replaced.
+    for_good
+        Whether those are forgotten, rather than restored when the copy is copied back.
+    """
     found = original(attributes, lists)
     keys = found.reversed_keys(path, x_first=lists_x_first)
-    return _with_note(reverse_lists(found.attributes, keys), {"turned": keys}, found.lists)
+    items = reverse_lists(found.attributes, keys)
+    own = meant_by_users(items)
+    added: dict[str, Any] = {}
+    stale: set[str] = set()
+    if described is not None:
+        added = {k: v for k, v in described.items() if k not in own and items.get(k) != v}
+        stale = stale_keys(items, described, lists_x_first=lists_x_first) - described.keys()
+    replaced = {key: items[key] for key in (stale | added.keys()) & items.keys() - own}
+    note = {
+        "turned": [key for key in keys if not (for_good and key in replaced)],
+        "added": {} if for_good else added,
+        "replaced": {} if for_good else replaced,
+    }
+    rest = {key: value for key, value in items.items() if key not in replaced}
+    return _with_note({**rest, **added}, note, found.lists)
 
 
 def of_array(
@@ -114,6 +154,7 @@ def of_array(
     context: ArrayContext,
     form: Format,
     mask: Mapping[str, Any],
+    described: Attributes | None = None,
 ) -> dict[str, Any]:
     """Return an array's attributes for another container, from which its axes read the same.
 
@@ -129,6 +170,8 @@ def of_array(
         The new container's format.
     mask
         The fill value, as an attribute, if only Zarr's own document has it.
+    described
+        New attributes that describe the array as a level of a pyramid.
     """
     keys = found.reversed_keys(
         context.path, x_first=context.lists_x_first, paintera="paintera" in geometry.dialects
@@ -136,7 +179,10 @@ def of_array(
     items = {**reverse_lists(found.attributes, keys), **mask}
     foreign = not found.lists_x_first
     added = _expected(geometry, context, form, foreign=foreign, named=found.named)
-    if added.keys() & items.keys():
+    if described is not None and context.lists_x_first:
+        own = meant_by_users(items)
+        added = {k: v for k, v in described.items() if k not in own and items.get(k) != v}
+    elif added.keys() & items.keys():
         added = {}
     if _misread(geometry, replace(context, attributes={**items, **added})):
         if not _misread(geometry, replace(context, attributes=items)):
@@ -152,6 +198,26 @@ def of_array(
     }
     crosses = found.lists_x_first != context.lists_x_first
     return _with_note({**items, **added}, note, found.lists, always=crosses)
+
+
+def of_described(
+    found: Original,
+    geometry: Geometry,
+    context: ArrayContext,
+    form: Format,
+    described: Attributes,
+) -> dict[str, Any]:
+    """Return an array's attributes with new ones for its axes, in place of all others for them."""
+    known = geometry.keys - ({"units"} if units_of_values(found.attributes) else set())
+    kept = {key: value for key, value in found.attributes.items() if key not in known}
+    before = replace(found, attributes=kept)
+    keys = before.reversed_keys(context.path, x_first=context.lists_x_first)
+    items = reverse_lists(kept, keys)
+    added = _expected(geometry, context, form, foreign=False, named=found.named) | dict(described)
+    if _misread(geometry, replace(context, attributes={**items, **added})):
+        added |= _override(geometry, context)
+    layout = {} if form.native_to_xarray else dict(found.layout)
+    return _with_note({**items, **added}, {"turned": keys, "layout": layout}, found.lists)
 
 
 def of_part(

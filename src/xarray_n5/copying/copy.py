@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 from dask.base import tokenize
 
-from xarray_n5.arrays.access import container_of, nodes_of
+from xarray_n5.arrays.access import container_of, context_of, geometry_in, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
@@ -20,6 +21,7 @@ from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
 from xarray_n5.copying.project import level_of_project, plan_project
+from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.datasets.projects.find import find_project
 from xarray_n5.datasets.select import level_by_number, pyramid_levels
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.array_copy import ArrayCopy
+    from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import Mode
@@ -125,7 +128,7 @@ def begin_copy(
 
 
 def _begin_array(array: Array, target: CopyTarget, options: CopyOptions) -> Copy:
-    copies = _copy_arrays({"": array}, {}, target, options)
+    copies = _copy_arrays({"": array}, _geometries({"": array}), {}, target, options)
     if target.how.resume and target.how.mode != "w" and target.is_complete(copies):
         return Copy()
     return Copy(alone=plan_write(target.request("", copies[""])).begin())
@@ -137,18 +140,27 @@ def _begin_group(
     how, (arrays, groups) = target.how, _sorted(group, without)
     lists = lists_of(container_of(group))
     hidden = {MULTISET} if options.label_multisets != "error" else set()
+    geometries, pyramids = _geometries(arrays), {}
+    if options.region is None:
+        pyramids = copied_pyramids(
+            groups, arrays, geometries, how.container, target.path, options.dialect
+        )
     attributes = {
         inner: of_group(
             {key: value for key, value in each.attrs.items() if key not in hidden},
             join(group.path, inner),
             lists,
             lists_x_first=how.container.lists_x_first,
+            described=pyramids[inner].around if inner in pyramids else None,
+            for_good=options.dialect is not None,
         )
         for inner, each in groups.items()
     }
-    copies = _copy_arrays(arrays, attributes, target, options)
+    own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
+    copies = _copy_arrays(arrays, geometries, attributes, target, options, own)
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
-    token = tokenize(repr(sorted(names.items())))
+    chosen = () if options.dialect is None else (options.dialect,)
+    token = tokenize(repr(sorted(names.items())), *chosen)
     marker = WriteMarker(store=how.store, path=target.path, token=token)
     began = marker.facts() if how.resume else None
     if began is not None and began.get("done"):
@@ -212,11 +224,20 @@ def _below(
             yield from _below(node, inner[name], without)
 
 
+def _geometries(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
+    """Return the axes of arrays by their paths; invalid attributes are copied as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {inner: geometry_in(each, context_of(each)) for inner, each in arrays.items()}
+
+
 def _copy_arrays(
     arrays: Mapping[str, Array],
+    geometries: Mapping[str, Geometry],
     groups: Mapping[str, Attributes],
     target: CopyTarget,
     options: CopyOptions,
+    described: Mapping[str, Attributes] | None = None,
 ) -> dict[str, ArrayCopy]:
     """Return the arrays as they will be, with the groups that will be around them."""
     container = target.how.container
@@ -235,7 +256,9 @@ def _copy_arrays(
         base = join(inner.rpartition("/")[0], "s0")
         if base in found and base != inner:
             context = over_base(context, found[base].metadata, join(target.path, base))
-        found[inner] = copy_array(array, context, container.format, options)
+        own = (described or {}).get(inner)
+        form = container.format
+        found[inner] = copy_array(array, geometries[inner], context, form, options, own)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
@@ -83,6 +84,8 @@ def plan_project(
         for node in tree.subtree
         if encoding and node.data_vars
     }
+    if options.dialect not in {None, "same"}:
+        how = replace(how, dialect=options.dialect)
     try:
         return write(groups_of(tree, path, encodings, how), how)
     except NodeExistsError:

@@ -13,6 +13,7 @@ from xarray_n5.datasets.attributes import to_json
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects import ArrayContext, check_pyramid
+from xarray_n5.dialects.ngff import named_images
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -141,12 +142,7 @@ def _beside(
 
 def _named(levels: Levels) -> dict[str, Any]:
     """Return the attributes that describe the levels on the group, with the image's name."""
-    around = dict(levels.around)
-    if "multiscales" in around:
-        around["multiscales"] = [
-            {**image, "name": levels.name} if "name" in image else image
-            for image in around["multiscales"]
-        ]
+    around = named_images(levels.around, levels.name)
     theirs = levels.attributes.get("omero")
     if "omero" in around and _labels(around["omero"]) == _labels(theirs):
         around["omero"] = theirs  # with colours of its own

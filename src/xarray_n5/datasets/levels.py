@@ -183,21 +183,30 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
         axes = [geometry_from(level).axes for level in levels]
         if not all(map(_is_regular, levels)):
             return None
-    columns = [
-        _axis_at_levels(each, [level.sizes[str(each[0].name)] for level in levels])
-        for each in zip(*axes, strict=True)
-    ]
     sizes = [level.shape for level in levels]
-    if any(column is None for column in columns):
-        # Nothing says how much coarser the levels are; that they are shows in their sizes.
-        plain = not any(axis.placed for each in axes for axis in each)
-        smaller = all(_is_smaller(after, before) for before, after in pairwise(sizes))
-        if not plain or not smaller:
-            return None
-        return [Geometry(each) for each in axes]
-    rows = [Geometry(each) for each in zip(*filter(None, columns), strict=True)]
-    factors = [[axis.factor for axis in row.axes] for row in rows]
-    return rows if all(after != before for before, after in pairwise(factors)) else None
+    if (found := at_levels(axes, sizes)) is not None:
+        factors = [[axis.factor for axis in each.axes] for each in found]
+        return found if all(after != before for before, after in pairwise(factors)) else None
+    # Nothing says how much coarser the levels are; that they are shows in their sizes.
+    plain = not any(axis.placed for each in axes for axis in each)
+    smaller = all(_is_smaller(after, before) for before, after in pairwise(sizes))
+    return [Geometry(each) for each in axes] if plain and smaller else None
+
+
+def at_levels(
+    levels: Sequence[tuple[Axis, ...]], shapes: Sequence[tuple[int, ...]]
+) -> list[Geometry] | None:
+    """Return the axes of levels with their factors over the first one, or None if there are none.
+
+    Factors are whole where samples are that many times as far apart within rounding.
+    """
+    if len({len(axes) for axes in levels}) != 1:
+        return None
+    columns = zip(zip(*levels, strict=True), zip(*shapes, strict=True), strict=True)
+    found = [_axis_at_levels(axes, sizes) for axes, sizes in columns]
+    if any(column is None for column in found):
+        return None
+    return [Geometry(axes) for axes in zip(*filter(None, found), strict=True)]
 
 
 def _is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
@@ -233,9 +242,9 @@ def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | 
     if any(axis.scale is not None for axis in axes):
         # A coordinate that counts samples has no scale.
         axes = [axis if axis.placed else replace(axis, scale=1.0) for axis in axes]
-    base = axes[0]
+    base = replace(axes[0], factor=1.0)
     if base.scale is None or base.labels is not None:
-        same = all(replace(axis, scale=None) == base for axis in axes)
+        same = all(replace(axis, scale=None, factor=1.0) == base for axis in axes)
         return list(axes) if same and len(set(sizes)) == 1 else None
     found: list[Axis] = [base]
     for axis, size in zip(axes[1:], sizes[1:], strict=True):

@@ -106,6 +106,13 @@ def names_of_levels(names: Iterable[str]) -> list[str]:
     return next(filter(None, (list(numbered(names, each).values()) for each in _PATTERNS)), [])
 
 
+def listed_levels(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the levels that a group's images list, but for images of variables."""
+    listed = (image["datasets"] for image in images_in(attributes) if not is_of_variable(image))
+    paths = (e.get("path") if isinstance(e, dict) else e for each in listed for e in each)
+    return [path for path in paths if isinstance(path, str)]
+
+
 def level_by_number(names: Sequence[str], level: object, where: str) -> str:
     """Return the name of a level that is given by name or number, where -1 is the coarsest.
 
@@ -132,9 +139,7 @@ def is_like_dataset(group: Group) -> bool:
     """Return whether all arrays have the dimension names of xarray's Zarr, and sizes that agree."""
     native = container_of(group).format.native_to_xarray
     arrays = group.arrays() if native else {}
-    listed = (image["datasets"] for image in images_in(group.attrs) if not is_of_variable(image))
-    levels = [entry.get("path") for each in listed for entry in each if isinstance(entry, dict)]
-    if arrays and set(arrays) <= set(levels):
+    if arrays and set(arrays) <= set(listed_levels(group.attrs)):
         return False  # a pyramid, even of one level
     sizes: dict[str, int] = {}
     for array in arrays.values():

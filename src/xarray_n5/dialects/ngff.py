@@ -167,6 +167,15 @@ def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
     return {**image, "name": name, "metadata": metadata}
 
 
+def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
+    """Return a group's new attributes with a name for each image that may have one."""
+    images = attributes.get("multiscales")
+    if images is None:
+        return dict(attributes)
+    named = [{**image, "name": name} if "name" in image else image for image in images]
+    return {**attributes, "multiscales": named}
+
+
 def is_of_variable(image: object) -> bool:
     """Return whether an image is a :func:`variable_image`."""
     match image:

@@ -1,0 +1,135 @@
+"""Describe the pyramids in a copy as the readers of its format expect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from xarray_n5.arrays.access import container_of
+from xarray_n5.copying.attributes import has_x_first, lists_of, original
+from xarray_n5.datasets.image_names import name_of_group
+from xarray_n5.datasets.levels import at_levels
+from xarray_n5.datasets.select import listed_levels, names_of_levels
+from xarray_n5.dialects import ArrayContext, write_pyramid
+from xarray_n5.dialects.ngff import named_images
+from xarray_n5.errors import MetadataError
+from xarray_n5.formats import FORMATS
+from xarray_n5.model.paths import join
+from xarray_n5.model.roundtrip_attrs import is_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.formats.protocol import Container
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.metadata import Attributes
+
+CopyDialect: TypeAlias = "str | Sequence[str] | None"
+"""The dialects that describe the copies; "same" for those of the source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedPyramid:
+    """The attributes that describe a pyramid in its copy."""
+
+    around: Attributes
+    """Those of the group."""
+    own: Mapping[str, Attributes]
+    """Those of each level, by its path in the copy."""
+
+
+def copied_pyramids(
+    groups: Mapping[str, Group],
+    arrays: Mapping[str, Array],
+    geometries: Mapping[str, Geometry],
+    container: Container,
+    path: str,
+    dialect: CopyDialect,
+) -> dict[str, CopiedPyramid]:
+    """Return the pyramids that the copy describes by new attributes, by the paths of their groups.
+
+    By default these are pyramids whose lists of axes are in another order in the copy, or which
+    come into Zarr from another format.
+
+    Parameters
+    ----------
+    groups, arrays, geometries
+        The nodes that are copied and the axes of the arrays, by their paths in the copy.
+    container, path
+        Where the copy is.
+    dialect
+        The dialects that the user chose.
+
+    Raises
+    ------
+    MetadataError
+        If the dialects that the user chose cannot describe a pyramid.
+    """
+    found = {}
+    for inner, group in groups.items() if dialect != "same" else ():
+        if dialect is None and not _is_foreign(group, container):
+            continue
+        levels = {
+            at: arrays[at]
+            for name in _levels(group, inner, arrays)
+            if (at := join(inner, name)) in arrays
+        }
+        each = {at: geometries[at] for at in levels}
+        pyramid = _described(levels, each, container, path, dialect)
+        if pyramid is not None:
+            around = named_images(pyramid.around, name_of_group(group))
+            found[inner] = replace(pyramid, around=around)
+    return found
+
+
+def _is_foreign(group: Group, container: Container) -> bool:
+    """Return whether a group's attributes were written for readers of another format."""
+    lists = original(group.attrs, lists_of(container_of(group))).lists
+    from_zarr = lists in FORMATS and FORMATS[lists].native_to_xarray
+    into_zarr = container.format.native_to_xarray and not from_zarr
+    return into_zarr or has_x_first(lists) != container.lists_x_first
+
+
+def _levels(group: Group, inner: str, arrays: Mapping[str, Array]) -> list[str]:
+    """Return the names of the levels directly in a group."""
+    names = [at.rpartition("/")[2] for at in arrays if at.rpartition("/")[0] == inner]
+    if listed := [name for name in listed_levels(group.attrs) if name in names]:
+        return listed
+    numbered = [] if is_dataset(group.attrs) else names_of_levels(names)
+    return numbered if len(numbered) > 1 else []
+
+
+def _described(
+    levels: Mapping[str, Array],
+    geometries: Mapping[str, Geometry],
+    container: Container,
+    path: str,
+    dialect: CopyDialect,
+) -> CopiedPyramid | None:
+    """Return the attributes of a pyramid, or None if it has no coordinates to describe."""
+    named = [geometry.with_names() for geometry in geometries.values()]
+    if not any(each.placed for each in named) or any(each.affine for each in named):
+        return None
+    rows = at_levels([each.axes for each in named], [array.shape for array in levels.values()])
+    if rows is None:
+        return None
+    contexts = [
+        ArrayContext(
+            path=join(path, at),
+            shape=array.shape,
+            dtype=array.dtype,
+            lists_x_first=container.lists_x_first,
+        )
+        for at, array in levels.items()
+    ]
+    try:
+        around, own = write_pyramid(list(zip(contexts, rows, strict=True)), dialect)
+    except ValueError as error:
+        if dialect is None:
+            return None
+        raise MetadataError(f"{join(container.url, contexts[0].path)}: {error}") from error
+    if dialect is None and not around:
+        return None
+    return CopiedPyramid(around=around, own=dict(zip(levels, own, strict=True)))
