@@ -92,7 +92,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
         Parameters
         ----------
         filename_or_obj
-            The container, or a node in it: a path or an fsspec URL.
+            The container, or a node in it: a path or an fsspec URL. Or the XML of a project of
+            BigDataViewer or BigStitcher.
         mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
             As in :func:`xarray.open_dataset`; on by default only where xarray wrote the file.
         drop_variables

@@ -338,15 +338,13 @@ def test_loaders_that_are_not_read_are_refused_by_name(
         xr.open_datatree(path, engine="n5")
 
 
-@pytest.mark.parametrize("rights", ["anybody's", "the user's"])
 def test_projects_of_mobie_are_opened_from_their_bucket(
-    tmp_path: Path, served: Callable[[str], Bucket], rights: str
+    tmp_path: Path, served: Callable[[str], Bucket]
 ) -> None:
     bucket = served("moto")
-    write_n5(tmp_path / "x.n5", SETUPS)
-    bucket.fs().put(str(tmp_path / "x.n5"), f"{bucket.name}/data/x.n5", recursive=True)
-    for key in bucket.keys("data"):
-        bucket.fs().chmod(f"{bucket.name}/data/{key}", "public-read")
+    write_n5(tmp_path / "x.n5", SETUPS, factors=FACTORS[:1])
+    fs = bucket.fs()
+    fs.put(str(tmp_path / "x.n5"), f"{bucket.name}/data/x.n5", recursive=True)
     loader = (
         '<ImageLoader format="bdv.n5.s3"><Key>data/x.n5</Key>'
         f"<SigningRegion>us-west-2</SigningRegion><BucketName>{bucket.name}</BucketName>"
@@ -354,8 +352,12 @@ def test_projects_of_mobie_are_opened_from_their_bucket(
     )
     path = tmp_path / "mobie.xml"
     path.write_text(with_loader(loader), "utf-8")
-    given = {k: bucket.options[k] for k in ("key", "secret")} if rights != "anybody's" else None
-    check(path, storage_options=given)
+    check(path, storage_options={key: bucket.options[key] for key in ("key", "secret")})
+    with pytest.raises(PermissionError):
+        check(path)  # nobody's rights, as long as nothing is public
+    for key in fs.find(f"{bucket.name}/data"):
+        fs.chmod(key, "public-read")
+    check(path)
 
 
 # Requests

@@ -340,12 +340,9 @@ HOSTILE = {
     ),
     "large": (
         "",
-        (
-            '<ViewRegistrations><ViewRegistration timepoint="0" setup="0"><ViewTransform type="affine">'
-            "<affine>1e200 0 0 0 0 1e200 0 0 0 0 1 0</affine></ViewTransform><ViewTransform "
-            'type="affine"><affine>1e200 0 0 0 0 1 0 0 0 0 1 0</affine></ViewTransform>'
-            "</ViewRegistration></ViewRegistrations>"
-        ),
+        '<ViewRegistrations><ViewRegistration timepoint="0" setup="0">'
+        + "<ViewTransform><affine>1e200 0 0 0 0 1 0 0 0 0 1 0</affine></ViewTransform>" * 2
+        + "</ViewRegistration></ViewRegistrations>",
         "too large",
     ),
 }

@@ -12,7 +12,7 @@ TransformationTools.computeCalibration, which divides the voxel size by the scal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -69,17 +69,20 @@ class Registration:
             raise ValueError("an affine has numbers that are too large")
 
     @property
-    def calibration(self) -> np.ndarray | None:
+    def calibration(self) -> tuple[float, ...] | None:
         """How much the transform that is applied first scales x, y, z; None if none does.
 
         Rotations and translations do not scale, and are skipped.
         """
-        for each in reversed(self.transforms):
-            with np.errstate(all="ignore"):
-                scales: np.ndarray = np.linalg.norm(np.array(each.rows)[:, :NDIM], axis=0)
-            if not np.allclose(scales, 1.0, rtol=_SAME):
-                return scales
-        return None
+        return next(filter(None, (_scales(each.rows) for each in reversed(self.transforms))), None)
+
+
+@lru_cache(maxsize=1024)
+def _scales(rows: Rows) -> tuple[float, ...] | None:
+    """Return how much a matrix scales x, y, z, or None if it does not; most views share one."""
+    with np.errstate(all="ignore"):
+        scales = np.linalg.norm(np.array(rows)[:, :NDIM], axis=0)
+    return None if np.allclose(scales, 1.0, rtol=_SAME) else tuple(scales.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class World:
 
     def agrees(self, other: World) -> bool:
         """Return whether another view's world is the same."""
+        if self == other:
+            return True
         alike = np.allclose(self.scale, other.scale, rtol=_SAME, atol=0)
         units = [unit_of(each.unit) or each.unit for each in (self, other)]
         return bool(alike) and units[0] == units[1]
@@ -125,19 +130,25 @@ def world_of(
     """
     if voxel_size is None:
         return World()
-    sizes = np.array(voxel_size)
-    scales = registration.calibration
-    ratios = sizes if scales is None else sizes / np.where(scales > 0, scales, np.nan)
-    if np.allclose(ratios, ratios[0], rtol=_SAME, atol=0):
-        # Exactly 1, or exactly the size of a voxel, where rounding alone is in the way.
-        near = [
-            number for number in (1.0, *voxel_size) if abs(number - ratios[0]) <= _SAME * number
-        ]
-        shared = near[0] if near else float(ratios[0])
-        return World((shared,) * NDIM, unit, "calibration" if scales is not None else "voxels")
-    if scales is None and per_axis(registration.total) is not None:
-        return World(tuple(sizes.tolist()), unit, "voxels")
-    return World() if scales is None else World((1.0,) * NDIM, unit, "assumed")
+    scales, sizes = registration.calibration, tuple(voxel_size)
+    if scales is not None:
+        return _world(scales, sizes, unit)
+    shared = max(sizes) - min(sizes) <= _SAME * min(sizes)
+    if shared or per_axis(registration.total) is not None:
+        return World((sizes[0],) * NDIM if shared else sizes, unit, "voxels")
+    return World()
+
+
+@lru_cache(maxsize=1024)
+def _world(scales: tuple[float, ...], sizes: tuple[float, ...], unit: str | None) -> World:
+    """Return how long a unit of the world is, by how much voxels of a size are scaled."""
+    if min(scales) > 0:
+        ratios = np.array(sizes) / np.array(scales)
+        if np.allclose(ratios, ratios[0], rtol=_SAME, atol=0):
+            # Exactly 1, or exactly the size of a voxel, where rounding alone is in the way.
+            exact = (n for n in (1.0, *sizes) if abs(n - ratios[0]) <= _SAME * n)
+            return World((next(exact, float(ratios[0])),) * NDIM, unit, "calibration")
+    return World((1.0,) * NDIM, unit, "assumed")
 
 
 def read_registration(element: Element) -> Registration:
