@@ -13,6 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.projects import FACTORS, Setup, diagonal, project_xml, values, write_n5, write_project
 from tests.remote import Far
+from tests.servers import serving
 from xarray_n5 import MetadataError, NodeNotFoundError, create_array, create_group
 from xarray_n5.stores import FsspecStore
 
@@ -398,3 +399,14 @@ def test_four_hundred_views_take_few_rounds_of_requests() -> None:
         assert fs.rounds <= 4, options
         assert sum(fs.counts.values()) <= 16, options
     assert len(FACTORS) == 3
+
+
+def test_a_project_on_a_web_server_needs_no_listings(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    write_project(tmp_path, SETUPS, project_xml(SETUPS))
+    with serving(tmp_path) as url:
+        check(f"{url}/project.xml")
+        tree: Any = xr.open_datatree(f"{url}/project.xml", engine="n5")
+        assert list(tree.groups) == ["/", "/s0", "/s1", "/s2"]
+        with pytest.raises(NodeNotFoundError):
+            xr.open_dataset(f"{url}/none.xml", engine="n5")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from tests.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
+from xarray_n5.dialects.bdv.project import read_project
 from xarray_n5.stores import LocalStore
 from xarray_n5_cli import main
 
@@ -776,3 +779,71 @@ def test_copies_of_projects_refuse_options_of_arrays(tiled: Path) -> None:
         assert found.exit_code == 1
         assert f"which is copied as Datasets: {option[0][2:]}" in found.stderr
     assert not tiled.with_name("o.n5").exists()
+
+
+# More of xarray
+
+
+def test_xarrays_own_options_work_for_projects(tiled: Path) -> None:
+    groups = xr.open_groups(tiled, engine="n5")
+    assert list(groups) == ["/", "/s0", "/s1", "/s2"]
+    assert groups["/s1"]["project"].dtype == np.dtype("u2")
+    without = xr.open_dataset(tiled, engine="n5", level=0, drop_variables="project")
+    assert not without.data_vars
+    corner = xr.open_dataset(tiled, engine="n5", level=1, origin="corner")
+    centre = xr.open_dataset(tiled, engine="n5", level=1)
+    np.testing.assert_allclose(corner.x - 0.25, centre.x.values)
+    np.testing.assert_allclose(corner.z - 1.0, centre.z.values)
+    with pytest.raises(TypeError, match="setip"):
+        xr.open_dataset(tiled, engine="n5", level=0, setip=1)
+    with pytest.raises(ValueError, match="not for projects"):
+        xr.open_dataset(tiled, engine="n5", level=0, dialect="cosem")
+
+
+def test_a_project_is_computed_by_dask(tiled: Path) -> None:
+    lazy = xr.open_dataset(tiled, engine="n5", level=0, chunks={})["project"]
+    whole = xr.open_dataset(tiled, engine="n5", level=0, chunks={})
+    assert whole.chunksizes["tile"] == lazy.chunksizes["tile"] == (1, 1)
+    assert whole.chunksizes["axis"] == (3,)
+    whole.n5.to_n5(tiled.with_name("stored.n5"))
+    assert open_array(tiled.with_name("stored.n5"), "affine").nchunks == 1
+    again = pickle.loads(pickle.dumps(lazy))  # noqa: S301 - our own
+    with dask.config.set(scheduler="threads"):
+        np.testing.assert_array_equal(again.max(("z", "y", "x")), lazy.max(("z", "y", "x")))
+    one = lazy.sel(t=1, channel=1, tile=6)
+    np.testing.assert_array_equal(one, values((1, 3), 0, (6, 12, 16)))
+
+
+def test_units_of_pixels_are_none(tmp_path: Path) -> None:
+    setups = [Setup(id=0, voxel=(1.0, 1.0, 1.0), unit="px")]
+    steps = {(t, 0): [("moved", diagonal((1, 1, 1), (5, 6, 7)))] for t in (0, 1)}
+    path = write_project(tmp_path, setups, project_xml(setups, steps))
+    ds = xr.open_dataset(path, engine="n5", level=0)
+    assert [float(ds[axis][0]) for axis in "zyx"] == [5, 6, 7]
+    assert "units" not in ds.z.attrs
+    assert "units" not in ds.affine.attrs
+
+
+def test_other_commands_say_what_to_open(tiled: Path) -> None:
+    for command in ("verify", "repair"):
+        found = CliRunner().invoke(main, [command, str(tiled)])
+        assert found.exit_code == 1
+        assert "or its container, 'x.n5'" in found.stderr
+
+
+def test_sections_are_kept_byte_for_byte() -> None:
+    more = "<!-- <a> --><BoundingBoxes a='>' b=\"/>\"/>"
+    more += "<StitchingResults>µ<x y='1'/>\n</StitchingResults >"
+    document = project_xml(grid(), steps_of(grid()), more=more).encode()
+    project = read_project(document)
+    found = {each.tag: document[each.start : each.stop].decode() for each in project.sections}
+    assert list(found) == [
+        *("BasePath", "SequenceDescription", "ViewRegistrations"),
+        *("BoundingBoxes", "StitchingResults"),
+    ]
+    assert found["BasePath"] == '<BasePath type="relative">.</BasePath>'
+    assert found["BoundingBoxes"] == "<BoundingBoxes a='>' b=\"/>\"/>"
+    assert found["StitchingResults"] == "<StitchingResults>µ<x y='1'/>\n</StitchingResults >"
+    assert found["ViewRegistrations"].endswith("</ViewRegistrations>")
+    assert project.entities["tile"][5].name == "5"
+    assert project.setups[3].attributes["channel"] == 1

@@ -148,7 +148,9 @@ def _open(
     try:
         node = open_node(url, path, whole=whole, **where, **options.opening)
     except NodeNotFoundError:
-        file = find_project(url, storage_options, by_name=False)
+        file = None
+        with suppress(OSError):  # what cannot be read must not hide the error
+            file = find_project(url, storage_options, by_name=False)
         if file is None:
             raise
         return file

@@ -148,9 +148,7 @@ class OpenProject:
             outer = (str(axis.name) for axis in order)
             renamed = dict(zip(found.image.outer_axes, outer, strict=False))
             coords = {
-                renamed.get(key, key): xr.Variable(
-                    [renamed.get(str(d), d) for d in value.dims], value.values, value.attrs
-                )
+                renamed.get(key, key): _coordinate(value, renamed)
                 for key, value in found.coords.items()
             }
             dataset = dataset.assign_coords(coords)
@@ -212,6 +210,21 @@ def open_project_groups(
             path = f"/{name}/s{level}".replace("//", "/")
             found[path] = opened.dataset(levels, level, budget=budget, **how)
     return found
+
+
+def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variable:
+    """Return a coordinate with the user's names of dimensions.
+
+    Views are blocks of their own when Dask reads it, as they are of the image: blocks that differ
+    between variables are an error in xarray. It is stored as one chunk, though.
+    """
+    outer = {str(dim) for dim in variable.dims} & renamed.keys()
+    encoding = {
+        "chunks": variable.shape,
+        "preferred_chunks": {renamed[dim]: 1 for dim in outer},
+    }
+    dims = [renamed.get(str(dim), str(dim)) for dim in variable.dims]
+    return xr.Variable(dims, variable.values, variable.attrs, encoding if outer else {})
 
 
 def _at_timepoint(dataset: xr.Dataset, timepoint: int | None) -> xr.Dataset:

@@ -12,6 +12,7 @@ from xarray_n5.dialects.bdv.registrations import NDIM
 from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.transforms import per_axis
 from xarray_n5.model.axes import centre_shift
+from xarray_n5.model.units import written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ def places_of(
         if offset is not None:
             offsets = offset
         else:
-            coords |= _origins(known, outer, unit)
+            coords |= _origins(known, outer, written_unit(unit))
     else:
         source = "voxelSize of the XML"
     scales: tuple[float | None, ...] = (None,) * NDIM
@@ -149,7 +150,8 @@ def _matrices(
     if any(factor != 1 for factor in factors):
         affine = affine @ level
     facts = {"long_name": "from samples of this level to places", "world_unit": world.basis}
-    facts |= {"units": world.unit} if world.unit else {}
+    unit = written_unit(world.unit)
+    facts |= {"units": unit} if unit else {}
     return {**found, "affine": xr.Variable(dims, affine, facts)}
 
 

@@ -30,7 +30,7 @@ _START = re.compile(
     re.DOTALL,
 )
 
-_TAG = re.compile(rb"<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>|</[^>]*>")
+_END = re.compile(rb"</[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,8 @@ class _Builder:
     def found(self) -> Iterator[Section]:
         """Iterate over the sections, with the ends of their last tags."""
         for tag, start, last in self._bounds:
-            closing = _TAG.match(self._document, last)
+            # An element without content ends where the parser is.
+            closing = _END.match(self._document, last)
             yield Section(tag, start, closing.end() if closing else last)
 
 
