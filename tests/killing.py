@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "misaligned": {"chunks": (7, 5, 6), "compression": "zstd"},
     "checksums": {"chunks": (5, 9, 10), "checksums": True},
     "sparse": {"chunks": (5, 9, 10), "write_empty_chunks": False},
+    "shards": {"format": "zarr3", "chunks": (5, 3, 5), "shards": (10, 9, 10)},
     "region": {"region": (slice(3, 43), slice(0, 36), slice(5, 25)), "partial_chunks": "merge"},
 }
 """Ways to write it."""
