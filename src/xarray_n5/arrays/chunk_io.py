@@ -275,8 +275,9 @@ class ChunkIO:
         index = tuple(part.chunk for part in parts)
         part_of = np.asarray(values[outer([part.target for part in parts])])
         if all(part.whole for part in parts):
-            # Contiguous: both the codec and the digest read it.
-            block = np.asarray(part_of, self.metadata.dtype, order="C")
+            # Contiguous: both the codec and the digest read it. Of a shard, only parts are encoded.
+            order: Any = "C" if self.metadata.inner is None else "K"
+            block = np.asarray(part_of, self.metadata.dtype, order=order)
         else:
             block = replace(self, missing="fill").block(index)  # also with missing="error"
             block[outer([part.inside for part in parts])] = part_of

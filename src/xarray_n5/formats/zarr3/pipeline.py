@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -91,16 +91,16 @@ class Pipeline:
     """The axes in the order in which the serializer gets them; None if unchanged."""
     serializer: Serializer
     compressors: tuple[Bytes, ...]
+    sizes: tuple[Size, ...] = field(init=False)
+    """The size of what the serializer writes, and of what each compressor makes of it."""
 
-    @property
-    def sizes(self) -> list[Size]:
-        """The size of what the serializer writes, and what each compressor makes of it."""
+    def __post_init__(self) -> None:
         sizes = [self.serializer.size]
         for each in self.compressors:
             before = sizes[-1]
             exact = before.exact and each.is_exact
             sizes.append(Size(each.encoded_size(before.nbytes), exact, before.objects))
-        return sizes
+        object.__setattr__(self, "sizes", tuple(sizes))
 
     def encode(self, block: np.ndarray) -> Buffer:
         """Return the bytes of a chunk that holds `block`, which has its whole shape."""

@@ -5,7 +5,7 @@ Source: the specification of the sharding codec, version 1.0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,11 +35,11 @@ class Sharding:
     """Whether the index stands at the beginning of a shard, not at its end."""
     fill: Any
     """The value of inner chunks that are not stored."""
+    grid: ChunkGrid = field(init=False)
+    """The inner chunks of a shard."""
 
-    @property
-    def grid(self) -> ChunkGrid:
-        """The inner chunks of a shard."""
-        return ChunkGrid(self.shape, self.inner.shape)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", ChunkGrid(self.shape, self.inner.shape))
 
     @property
     def index_nbytes(self) -> int:
@@ -149,6 +149,8 @@ def _is_filled(part: np.ndarray, fill: Any) -> bool:
     if part.dtype.hasobject:
         return bool((part == fill).all())
     value = np.array(fill, part.dtype).reshape(1)
+    if part.dtype.kind in "biuf" and part.item(0) != value.item(0) == value.item(0):
+        return False  # as a look at one element shows
     if part.dtype.kind in "biu":
         return bool((part == value).all())
     flat = np.ascontiguousarray(part).reshape(-1)
