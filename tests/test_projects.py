@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,6 +268,22 @@ def test_setups_that_differ_are_images_of_their_own(tmp_path: Path) -> None:
     xr.testing.assert_identical(one, tree["setup1/s0"].to_dataset())
     inner: Any = xr.open_datatree(path, engine="n5", group="setup1")
     assert list(inner.groups) == ["/", "/s0", "/s1", "/s2"]
+
+
+def test_views_that_differ_in_time_are_images_of_their_own(tmp_path: Path) -> None:
+    write_n5(tmp_path / "x.n5", [Setup(id=0)], (0,))
+    write_n5(tmp_path / "y.n5", [Setup(id=0, shape=(4, 8, 8))], (1,))
+    shutil.move(tmp_path / "y.n5/setup0/timepoint1", tmp_path / "x.n5/setup0/timepoint1")
+    path = tmp_path / "my.project.XML~2"
+    path.write_text(project_xml([Setup(id=0)]), "utf-8")
+    tree: Any = xr.open_datatree(path, engine="n5")
+    assert "/setup0/timepoint1/s1" in tree.groups
+    image = tree["setup0/timepoint1/s0"]["my.project"]
+    np.testing.assert_array_equal(image, values((1, 0), 0, (4, 8, 8)))
+    with pytest.raises(ValueError, match="open one with setup= and timepoint="):
+        xr.open_dataset(path, engine="n5", level=0, setup=0)
+    one = xr.open_dataset(path, engine="n5", level=0, setup=0, timepoint=1)
+    np.testing.assert_array_equal(one["my.project"], image)
 
 
 def test_dimensions_have_other_names_and_orders(tiled: Path) -> None:

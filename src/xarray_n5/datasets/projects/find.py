@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from xarray_n5.stores import Store
 
 _SUFFIX = ".xml"
+
+_ENDING = re.compile(r"\.xml(?:~\d+)?$", re.IGNORECASE)
+"""The end of a project's name; BigStitcher numbers its backups: ``dataset.xml~1``."""
 
 _OF_PATHS = ("follow_links",)
 """Options of local paths; others are for the container."""
@@ -42,9 +46,8 @@ class ProjectFile:
 
     @property
     def name(self) -> str:
-        """The file's name without its suffix: the name of variables."""
-        stem, _, suffix = self.store.name.partition(".")
-        return stem or suffix
+        """The file's name without its suffix, or that of a backup: the name of variables."""
+        return _ENDING.sub("", self.store.name) or self.store.name
 
     @property
     def is_local(self) -> bool:

@@ -177,10 +177,11 @@ def open_project(
     number = _number(options.level)
     images = opened.images(number)
     if len(images) > 1 or "" not in images:
-        names = ", ".join(sorted(images))
+        names = ", ".join(images)
+        by = "setup= and timepoint=" if any("/" in name for name in images) else "setup="
         raise ValueError(
-            f"the setups of {file.url!r} differ in shape, type or voxel size ({names}): open one "
-            "with setup=, or all of them with xarray.open_datatree"
+            f"the views of {file.url!r} differ in shape, type or voxel size ({names}): open one "
+            f"with {by}, or all of them with xarray.open_datatree"
         )
     levels = images[""]
     if number is not None and number not in levels:
