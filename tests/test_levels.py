@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import xarray_n5
-from tests.containers import NAMES
+from tests.containers import FULL, NAMES, PAIRS
 from tests.counting import CountingFileSystem
+from tests.exhaustive import cases
 from tests.test_killing import files
 from xarray_n5 import Array, MetadataError, NodeExistsError, create_array, open_array, open_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def image(**sizes: int) -> xr.DataArray:
@@ -64,14 +68,14 @@ def arrays_in(place: Path, path: str = "") -> list[str]:
 # What comes back
 
 
-@pytest.mark.parametrize("name", NAMES.values())
+@FULL
 @pytest.mark.parametrize("path", ["", "em/fibsem-uint16"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_pyramid_that_is_stored_is_the_same_pyramid(
-    tmp_path: Path, name: str, path: str, chunked: bool
+    tmp_path: Path, form: str, path: str, chunked: bool
 ) -> None:
-    tree = levels_of(image(), title="a fly", count_of_cells=np.float32(3))
-    (tree.chunk({"y": 8}) if chunked else tree).n5.to_n5(tmp_path / name, path)
+    name, tree = NAMES[form], levels_of(image(), title="a fly", count_of_cells=np.float32(3))
+    (tree.chunk({"y": 8}) if chunked else tree).n5.to_n5(tmp_path / name, path, format=form)
     assert arrays_in(tmp_path / name, path) == ["s0", "s1", "s2"]
     xr.testing.assert_identical(opened(tmp_path / name, path).load(), tree)
     for level in (0, 1, 2):
@@ -81,13 +85,15 @@ def test_a_pyramid_that_is_stored_is_the_same_pyramid(
     assert xr.open_dataset(tmp_path / name, engine="n5", group=path, level=1).attrs == tree.attrs
 
 
-@pytest.mark.parametrize("source", NAMES.values())
-@pytest.mark.parametrize("name", NAMES.values())
-def test_a_pyramid_that_was_opened_is_stored_as_one(tmp_path: Path, source: str, name: str) -> None:
-    place, other = tmp_path / "a" / source, tmp_path / "b" / name
-    xarray_n5.pyramid(image(), place, "em", factors=[(1, 2, 2), (2, 2, 3)], chunks=8)
+@PAIRS
+def test_a_pyramid_that_was_opened_is_stored_as_one(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    place, other = tmp_path / "a" / NAMES[first], tmp_path / "b" / NAMES[second]
+    factors = [(1, 2, 2), (2, 2, 3)]
+    xarray_n5.pyramid(image(), place, "em", factors=factors, chunks=8, format=first)
     whole = opened(place, "em", chunks={})
-    whole.n5.to_n5(other, "other/name")
+    whole.n5.to_n5(other, "other/name", format=second)
     xr.testing.assert_identical(opened(other, "other/name").load(), whole.load())
     assert list(open_group(other, "other/name")) == ["s0", "s1", "s2"]
     assert open_array(other, "other/name/s1").chunks == open_array(place, "em/s1").chunks
@@ -419,6 +425,36 @@ def test_a_pyramid_that_was_stopped_is_resumed(tmp_path: Path) -> None:
     tree.n5.to_n5(tmp_path / "a.n5", resume=True)
     xr.testing.assert_identical(opened(tmp_path / "a.n5").load(), whole)
     assert not list(tmp_path.rglob(".writing*"))
+
+
+@settings(max_examples=cases(8, 200), deadline=None)
+@given(st.data())
+def test_any_levels_come_back_in_every_format(data: st.DataObject) -> None:
+    dims = data.draw(st.lists(st.sampled_from("tczyxq"), min_size=1, max_size=4, unique=True))
+    steps = {dim: data.draw(st.integers(1, 3), label=f"factor of {dim}") for dim in dims}
+    steps[dims[-1]] = 2
+    coords = {
+        dim: (
+            dim,
+            data.draw(st.sampled_from([0.0, -3.3, 1e6]))
+            + data.draw(st.sampled_from([1.0, 4.03, 0.1, 1e-9])) * np.arange(4 * step**2),
+            data.draw(st.sampled_from([{}, {"units": "nm"}, {"units": "s"}, {"units": "parsec"}])),
+        )
+        for dim, step in steps.items()
+    }
+    shape = [4 * step**2 for step in steps.values()]
+    base = xr.DataArray(np.arange(np.prod(shape)).reshape(shape), coords, dims, name="raw")
+    tree = levels_of(base, lambda array: array.coarsen(steps).mean().astype(array.dtype))
+    with tempfile.TemporaryDirectory() as folder:
+        tree.n5.to_n5(f"{folder}/a.n5")
+        xarray_n5.copy(f"{folder}/a.n5", f"{folder}/a.zarr")
+        tree.n5.to_n5(f"{folder}/b.zarr")
+        xarray_n5.copy(f"{folder}/b.zarr", f"{folder}/b.n5")
+        for name in ("a.n5", "a.zarr", "b.zarr", "b.n5"):
+            # The means of coordinates are not rounded as their positions are.
+            found = opened(Path(folder, name)).load()
+            xr.testing.assert_allclose(found, tree, rtol=1e-9)
+            assert set(arrays_in(Path(folder, name))) == {"s0", "s1", "s2"}
 
 
 def test_a_pyramid_is_not_stored_over_what_it_reads(tmp_path: Path) -> None:
