@@ -96,7 +96,9 @@ def test_projects_of_pybdv_are_read_as_pybdv_reads_them(by_pybdv: Path) -> None:
 # OME-Zarr
 
 
-def write_image(where: Path, path: str, shape: Sequence[int], start: int = 1) -> np.ndarray:
+def write_image(
+    where: Any, path: str, shape: Sequence[int], start: int = 1, form: str = "zarr2"
+) -> np.ndarray:
     """Write an OME-Zarr image with two levels, of up to five axes."""
     names = ("t", "c", "z", "y", "x")[-len(shape) :]
     kinds = {"t": "time", "c": "channel"}
@@ -106,8 +108,10 @@ def write_image(where: Path, path: str, shape: Sequence[int], start: int = 1) ->
         for i, scale in enumerate(scales)
     ]
     axes = [{"name": name, "type": kinds.get(name, "space")} for name in names]
-    described = [{"version": "0.4", "axes": axes, "datasets": levels}]
-    create_group(where, path, format="zarr2", attributes={"multiscales": described}, mode="a")
+    described: dict[str, Any] = {"multiscales": [{"axes": axes, "datasets": levels}]}
+    if form == "zarr3":
+        described = {"ome": {"version": "0.5", **described}}
+    create_group(where, path, format=form, attributes=described, mode="a")
     data = (np.arange(np.prod(shape)).reshape(shape) % 5003 + start).astype("u2")
     for level, each in enumerate((data, data[..., ::2, ::2])):
         made = create_array(
@@ -116,8 +120,8 @@ def write_image(where: Path, path: str, shape: Sequence[int], start: int = 1) ->
             shape=each.shape,
             dtype="u2",
             chunks=(*(1,) * (each.ndim - 3), 4, 6, 8),
-            format="zarr2",
-            layout={"dimension_separator": "/"},
+            format=form,
+            layout={"dimension_separator": "/"} if form == "zarr2" else None,
         )
         made[...] = each
     return data
@@ -129,8 +133,9 @@ def zarr_loader(entries: str, version: str, name: str = "bdv.multimg.zarr") -> s
     return f'<ImageLoader format="{name}"{shown}>{place}<zgroups>{entries}</zgroups></ImageLoader>'
 
 
-def test_views_are_slices_of_images_with_five_axes(tmp_path: Path) -> None:
-    data = write_image(tmp_path / "x.ome.zarr", "one.zarr", (2, 3, 6, 12, 16))
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_views_are_slices_of_images_with_five_axes(tmp_path: Path, form: str) -> None:
+    data = write_image(tmp_path / "x.ome.zarr", "one.zarr", (2, 3, 6, 12, 16), form=form)
     setups = [Setup(id=i, attributes={"channel": i}) for i in range(3)]
     entries = "".join(
         f'<zgroup setup="{c}" tp="{t}" path="one.zarr" indicies="{c} {t}" />'
@@ -152,6 +157,21 @@ def test_views_are_slices_of_images_with_five_axes(tmp_path: Path) -> None:
     assert one["a"].encoding["preferred_chunks"] == {"z": 4, "y": 6, "x": 8}
     turned = xr.open_dataset(path, engine="n5", level=0, setup=2, timepoint=1, axis_order="F")
     np.testing.assert_array_equal(turned["a"], data[1, 2].T)
+
+
+@pytest.mark.parametrize("indices", ["{c}", "[{c}]", "{c} 0", "[{c}, 0]"])
+def test_channels_are_slices_of_images_with_four_axes(tmp_path: Path, indices: str) -> None:
+    data = write_image(tmp_path / "x.ome.zarr", "one.zarr", (3, 6, 12, 16))
+    setups = [Setup(id=i, attributes={"channel": i}) for i in range(3)]
+    entries = "".join(
+        f'<zgroup setup="{c}" tp="0" path="one.zarr" indicies="{indices.format(c=c)}" />'
+        for c in range(3)
+    )
+    times = '<Timepoints type="pattern"><integerpattern>0</integerpattern></Timepoints>'
+    path = tmp_path / "a.xml"
+    text = project_xml(setups, loader=zarr_loader(entries, "3.0"), timepoints=times)
+    path.write_text(text, "utf-8")
+    np.testing.assert_array_equal(xr.open_dataset(path, engine="n5", level=0)["a"][0], data)
 
 
 @pytest.mark.parametrize(
@@ -410,3 +430,43 @@ def test_a_project_on_a_web_server_needs_no_listings(tmp_path: Path) -> None:
         assert list(tree.groups) == ["/", "/s0", "/s1", "/s2"]
         with pytest.raises(NodeNotFoundError):
             xr.open_dataset(f"{url}/none.xml", engine="n5")
+
+
+def test_four_hundred_images_of_zarr_take_few_rounds_of_requests() -> None:
+    fs = Far()
+    write_image(FsspecStore(fs, "b/x.ome.zarr"), "v0", (1, 1, 4, 8, 8))
+    documents = {key: data for key, data in fs.objects.items() if "/v0/" in key}
+    setups = [Setup(id=i, attributes={"tile": i}) for i in range(400)]
+    for number in range(400):
+        for key, data in documents.items():
+            fs.objects[key.replace("/v0/", f"/v{number}/")] = data
+    entries = "".join(
+        f'<zgroup setup="{i}" tp="0" path="v{i}" indicies="0 0" />' for i in range(400)
+    )
+    times = '<Timepoints type="range"><first>0</first><last>0</last></Timepoints>'
+    text = project_xml(setups, loader=zarr_loader(entries, "3.0"), timepoints=times)
+    fs.objects["b/dataset.xml"] = text.encode()
+    fs.latency = 0.02
+    fs.reset()
+    tree: Any = xr.open_datatree((fs, "b/dataset.xml"), engine="n5")  # type: ignore[arg-type]
+    assert tree["s1"]["dataset"].sizes["tile"] == 400
+    assert fs.rounds <= 8
+    for options in ({"level": 0}, {"level": 1}, {"level": -1}):
+        fs.invalidate_cache()
+        fs.reset()
+        place: Any = (fs, "b/dataset.xml")
+        xr.open_dataset(place, engine="n5", setup=7, timepoint=0, **options)
+        assert fs.rounds <= 4, options
+
+
+@pytest.mark.parametrize("name", ["pybdv-0.6.0-h5", "pybdv-0.6.0-n5", "npy2bdv-1.1.0"])
+def test_projects_that_others_wrote_open(corpus: Path, name: str) -> None:
+    path = corpus / "peers" / "hdf5" / f"{name}.xml"
+    ds = xr.open_dataset(path, engine="n5", level=1)
+    image = ds[name]
+    assert image.dims[-3:] == ("z", "y", "x")
+    assert image.any()
+    assert np.isfinite(ds.affine).all()
+    assert ds.x.attrs["units"] in {"um", "micrometer"}
+    inner = xr.open_dataset(path, engine="n5", level=0)
+    assert inner[name].shape[-3:] == (7, 13, 20)

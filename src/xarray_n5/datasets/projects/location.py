@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from xarray_n5.dialects.bdv.loaders import Bucket, Place
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5, Zarr2
+from xarray_n5.formats import N5, keyed_formats
 from xarray_n5.formats.containers import open_store
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.datasets.projects.find import ProjectFile
     from xarray_n5.dialects.bdv.loaders import Loader
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.protocol import Container, KeyedFormat
     from xarray_n5.stores import Store
 
 _RIGHTS = frozenset({"anon", "key", "secret", "token", "profile", "session", "username"})
@@ -63,8 +63,9 @@ def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = 
         error.add_note(f"the project {file.url!r} names the container {str(loader.place)!r}")
         raise
     if loader.kind != "hdf5":
-        form = Zarr2() if loader.kind == "zarr" else N5()
-        return KeyedContainer(CachedStore(store), form)
+        cached = CachedStore(store)
+        form = _zarr_in(cached, loader) if loader.kind == "zarr" else N5()
+        return KeyedContainer(cached, form)
     follow = {"follow_external": bool(options.get("follow_external"))}
     local = isinstance(store, LocalStore)
     container = Hdf5Container.at(store.url, follow) if local else None
@@ -74,6 +75,17 @@ def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = 
             "disk: copy it beside the XML"
         )
     return container
+
+
+def _zarr_in(store: Store, loader: Loader) -> KeyedFormat:
+    """Return the version of Zarr that the first image, or the root, has documents of."""
+    first = next((view.path.strip("/") for view in loader.views.values()), "")
+    forms = [form for form in keyed_formats() if form.name.startswith("zarr")]
+    keys = {
+        join(path, name): form for path in (first, "") for form in forms for name in form.documents
+    }
+    documents = zip(keys.values(), store.get_many(list(keys)), strict=True)
+    return next((form for form, document in documents if document is not None), forms[0])
 
 
 def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Store:

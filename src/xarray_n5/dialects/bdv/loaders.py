@@ -28,6 +28,8 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
         "bdv.multimg.zarr": "zarr",
         "bdv.ome.zarr": "zarr",
         "bdv.ome.zarr.s3": "zarr",
+        "ome.zarr": "zarr",
+        "ome.zarr.s3": "zarr",
     }
 )
 """The formats of loaders that are read, and the kind of the container."""
