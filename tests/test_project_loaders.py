@@ -451,12 +451,12 @@ def test_four_hundred_images_of_zarr_take_few_rounds_of_requests() -> None:
     tree: Any = xr.open_datatree((fs, "b/dataset.xml"), engine="n5")  # type: ignore[arg-type]
     assert tree["s1"]["dataset"].sizes["tile"] == 400
     assert fs.rounds <= 8
-    for options in ({"level": 0}, {"level": 1}, {"level": -1}):
+    place: Any = (fs, "b/dataset.xml")
+    for level in (0, 1, -1):
         fs.invalidate_cache()
         fs.reset()
-        place: Any = (fs, "b/dataset.xml")
-        xr.open_dataset(place, engine="n5", setup=7, timepoint=0, **options)
-        assert fs.rounds <= 4, options
+        xr.open_dataset(place, engine="n5", setup=7, timepoint=0, level=level)
+        assert fs.rounds <= 4, level
 
 
 @pytest.mark.parametrize("name", ["pybdv-0.6.0-h5", "pybdv-0.6.0-n5", "npy2bdv-1.1.0"])
