@@ -130,7 +130,7 @@ def _plan_update(
     began: Mapping[str, Any],
 ) -> _Update:
     """Check a dataset against the arrays of a group, and encode it as they are."""
-    group = existing.group
+    group, dataset = existing.group, existing.renamed(dataset)
     stored, arrays = _open(existing)
     if append_dim is not None and began:
         stored = stored.isel({append_dim: slice(0, began["start"])})

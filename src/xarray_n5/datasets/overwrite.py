@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan
+    from xarray_n5.datasets.images import Image
     from xarray_n5.writing.request import WriteOptions
 
 
@@ -52,11 +53,22 @@ class ExistingGroup:
         return {name: node for name, node in self.nodes.items() if isinstance(node, Array)}
 
     @cached_property
+    def images(self) -> Mapping[str, Image]:
+        """The arrays with their axes."""
+        return images_of_arrays(self.arrays) if self.arrays else {}
+
+    @cached_property
     def dataset(self) -> xr.Dataset:
         """The arrays as a Dataset of variables with their names."""
-        images = images_of_arrays(self.arrays) if self.arrays else {}
-        own = {name: replace(image, name=None) for name, image in images.items()}
+        own = {name: replace(image, name=None) for name, image in self.images.items()}
         return build(own, dict(self.group.attrs))
+
+    def renamed(self, dataset: xr.Dataset) -> xr.Dataset:
+        """Return a Dataset with the names of arrays for variables with those of images."""
+        names = {image.name: name for name, image in self.images.items() if image.name}
+        found = {old: new for old, new in names.items() if old in dataset.data_vars}
+        taken = {*found} & {*self.arrays} or {*found.values()} & {*dataset.variables}
+        return dataset if taken else dataset.rename(found)
 
 
 def find_group(path: str, how: WriteOptions) -> Group | None:
