@@ -101,6 +101,17 @@ def test_a_pyramid_that_was_opened_is_stored_as_one(
     assert open_array(other, "other/name/s2").geometry() == made
 
 
+@FULL
+def test_a_pyramid_at_the_root_has_the_name_of_its_container(tmp_path: Path, form: str) -> None:
+    suffix = NAMES[form][1:]
+    for name, expected in ((f"jrc_1{suffix}", "jrc_1"), (f"jrc.ome{suffix}", "jrc")):
+        xarray_n5.pyramid(image(), tmp_path / name, factors=[2], chunks=16, format=form)
+        tree = opened(tmp_path / name)
+        assert [list(node.data_vars) for node in tree.children.values()] == [[expected]] * 2
+        one = xr.open_dataset(tmp_path / name, engine="n5", group="s1")
+        assert list(one) == [expected]
+
+
 def test_the_group_is_described_as_pyramid_does(tmp_path: Path) -> None:
     for name in ("a.n5", "a.zarr"):
         levels_of(image(), count=2).n5.to_n5(tmp_path / name, "raw")

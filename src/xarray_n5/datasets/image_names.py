@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.access import container_of
 from xarray_n5.dialects.levels import image_of
+from xarray_n5.formats import FORMATS
 from xarray_n5.model.paths import stem_of
 from xarray_n5.model.roundtrip_attrs import note_of, told_by
 
@@ -35,4 +36,5 @@ def name_of_group(group: Group) -> str:
 
 
 def _last(path: str, container: Container) -> str:
-    return path.rpartition("/")[2] or stem_of(container.name, container.format.suffixes)
+    suffixes = [suffix for form in FORMATS.values() for suffix in form.suffixes]
+    return path.rpartition("/")[2] or stem_of(container.name, suffixes)
