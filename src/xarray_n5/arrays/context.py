@@ -86,6 +86,7 @@ def load_context(
         beside=like.beside if like else {},
         xml=xml_beside(container) if inside and view_of(path) else None,
         lists_x_first=container.lists_x_first,
+        ngff=container.format.ngff_version,
         attribute_order=attribute_order,
         dtype=metadata.dtype,
     )

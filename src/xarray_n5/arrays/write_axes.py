@@ -10,6 +10,7 @@ from xarray_n5.arrays.context import load_context
 from xarray_n5.dialects import diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.ngff import is_of_variable
+from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import as_geometry
@@ -91,16 +92,16 @@ def describe(
 
 def without_image(attributes: Attributes, path: str) -> Attributes:
     """Return a group's attributes without the image in an array that is removed."""
-    name, images = path.rpartition("/")[2], attributes.get("multiscales")
-    if not isinstance(images, list):
-        return attributes
+    name, images = path.rpartition("/")[2], images_of(attributes)
     kept = [
         image
         for image in images
         if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
     ]
-    others = {key: value for key, value in attributes.items() if key != "multiscales"}
-    return {**others, "multiscales": kept} if kept else others
+    if len(kept) == len(images):
+        return attributes
+    changed = {**attributes, **with_images(attributes, kept, "0.4")}
+    return {key: value for key, value in changed.items() if value is not None}
 
 
 def _untold(geometry: Geometry) -> bool:

@@ -12,6 +12,7 @@ from xarray_n5.datasets.levels import at_levels
 from xarray_n5.datasets.select import listed_levels, names_of_levels
 from xarray_n5.dialects import ArrayContext, write_pyramid
 from xarray_n5.dialects.ngff import named_images
+from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.paths import join
@@ -89,6 +90,8 @@ def _is_foreign(group: Group, container: Container) -> bool:
     lists = original(group.attrs, lists_of(container_of(group))).lists
     from_zarr = lists in FORMATS and FORMATS[lists].native_to_xarray
     into_zarr = container.format.native_to_xarray and not from_zarr
+    if from_zarr and FORMATS[lists].ngff_version != container.format.ngff_version:
+        return into_zarr or bool(images_of(group.attrs))
     return into_zarr or has_x_first(lists) != container.lists_x_first
 
 
@@ -121,6 +124,7 @@ def _described(
             shape=array.shape,
             dtype=array.dtype,
             lists_x_first=container.lists_x_first,
+            ngff=container.format.ngff_version,
         )
         for at, array in levels.items()
     ]

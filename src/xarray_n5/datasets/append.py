@@ -28,6 +28,7 @@ from xarray_n5.datasets.region import (
 )
 from xarray_n5.datasets.select import select_images
 from xarray_n5.dialects.ngff import without_variables
+from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
@@ -289,11 +290,12 @@ def _widen(update: _Update) -> None:
 def _remove_outdated(update: _Update) -> None:
     """Remove from axes and images what coordinate arrays will contradict."""
     moved = _outdated(update)
-    images = update.group.attrs.get("multiscales")
-    if moved and images and "multiscales" not in without_variables(update.group.attrs):
+    images = images_of(update.group.attrs)
+    if moved and images and not images_of(without_variables(update.group.attrs)):
         kept = without_moved(images, moved)
-        stale = [] if kept else ["multiscales"]
-        update.group.attrs.change({"multiscales": kept} if kept else {}, stale)
+        changed = with_images(update.group.attrs, kept, update.how.format.ngff_version)
+        stale = [key for key, value in changed.items() if value is None]
+        update.group.attrs.change({k: v for k, v in changed.items() if k not in stale}, stale)
     for dim in moved:
         for array in update.arrays.values():
             remove_coordinate(array.refresh(), dim, update.how)

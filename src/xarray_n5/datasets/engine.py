@@ -21,6 +21,8 @@ from xarray_n5.datasets.projects.find import ProjectFile, find_project
 from xarray_n5.datasets.projects.open import open_project, open_project_groups
 from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
 from xarray_n5.dialects.ngff import has_labels_only
+from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
+from xarray_n5.dialects.ngff_attributes import omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _MOST = 1 << 28
 """How many samples of a whole tree get coordinates: 2 GiB of them."""
 
-_OF_ALL_LEVELS = frozenset({"multiscales", "downsamplingFactors", "scales"})
+_OF_ALL_LEVELS = frozenset({"downsamplingFactors", "scales"})
 """Attributes of a pyramid's group that list its levels."""
 
 _BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
@@ -258,9 +260,11 @@ def _without_levels(attributes: Mapping[str, Any], images: Mapping[str, Image]) 
     used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
     used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
     labelled = any(axis.labels for each in geometries for axis in each.axes)
-    used |= {"omero"} if labelled and has_labels_only(attributes.get("omero")) else set()
-    used -= {*meant_by_users(attributes)}
-    return {key: value for key, value in attributes.items() if key not in used}
+    own = {*meant_by_users(attributes)}
+    if not own & NGFF_KEYS:
+        plain = labelled and has_labels_only(omero_of(attributes))
+        attributes = without_images(attributes, omero=plain)
+    return {key: value for key, value in attributes.items() if key not in used - own}
 
 
 def _aligns(dataset: xr.Dataset, above: xr.Dataset) -> bool:

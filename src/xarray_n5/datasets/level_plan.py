@@ -14,6 +14,7 @@ from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects import ArrayContext, check_pyramid
 from xarray_n5.dialects.ngff import named_images
+from xarray_n5.dialects.ngff_attributes import KEYS, images_of, omero_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 PYRAMID_KEYS = frozenset(
     {
         *("axes", "units", "resolution", "pixelResolution"),
-        *("scales", "downsamplingFactors", "multiscales"),
+        *("scales", "downsamplingFactors", *KEYS),
     }
 )
 """Attributes of a group in N5 that describe a pyramid, and are replaced with it."""
@@ -43,7 +44,7 @@ def stale_keys(
 
     Attributes that mean something to readers of N5 may be a user's in other formats.
     """
-    described = PYRAMID_KEYS if lists_x_first else PYRAMID_KEYS & {"multiscales", *written}
+    described = PYRAMID_KEYS if lists_x_first else PYRAMID_KEYS & {*KEYS, *written}
     return set(described & existing.keys())
 
 
@@ -56,7 +57,7 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         If the format cannot hold a level.
     """
     convention = convention_of(how.format)
-    nested = how.format.nested_layout or {} if "multiscales" in levels.around else {}
+    nested = how.format.nested_layout or {} if images_of(levels.around) else {}
     variables = {}
     for number, (level, dataset) in enumerate(levels.datasets.items()):
         chosen = levels.encodings.get(level) or {}
@@ -143,9 +144,10 @@ def _beside(
 def _named(levels: Levels) -> dict[str, Any]:
     """Return the attributes that describe the levels on the group, with the image's name."""
     around = named_images(levels.around, levels.name)
-    theirs = levels.attributes.get("omero")
-    if "omero" in around and _labels(around["omero"]) == _labels(theirs):
-        around["omero"] = theirs  # with colours of its own
+    theirs = omero_of(levels.attributes)
+    holder = around.get("ome", around)
+    if "omero" in holder and _labels(holder["omero"]) == _labels(theirs):
+        holder["omero"] = theirs  # with colours of its own
     return around
 
 

@@ -288,6 +288,7 @@ def _described(
                 shape=array.shape,
                 dtype=array.dtype,
                 lists_x_first=how.container.lists_x_first,
+                ngff=how.format.ngff_version,
             )
         )
     try:

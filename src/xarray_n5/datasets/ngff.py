@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
+from xarray_n5.dialects.ngff_attributes import images_of as images_in
+from xarray_n5.dialects.ngff_attributes import with_images
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import unit_of
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
     from xarray_n5.model.axes import Axis
-
-_KEY = "multiscales"
 
 _LEAST = 2
 """The number of regular axes of space that make a variable an image."""
@@ -31,7 +31,9 @@ def check_dialect(dialect: object) -> None:
         )
 
 
-def images_of(plan: GroupPlan, existing: Mapping[str, Any], dialect: object) -> dict[str, Any]:
+def images_of(
+    plan: GroupPlan, existing: Mapping[str, Any], dialect: object, version: str
+) -> dict[str, Any]:
     """Return the group's attribute that describes its images; its value is None to remove it.
 
     Parameters
@@ -44,6 +46,8 @@ def images_of(plan: GroupPlan, existing: Mapping[str, Any], dialect: object) -> 
     dialect
         "ngff" to describe all variables with two regular axes of space; by default only those
         whose axes have units of length.
+    version
+        The version of OME-NGFF.
 
     Raises
     ------
@@ -56,8 +60,8 @@ def images_of(plan: GroupPlan, existing: Mapping[str, Any], dialect: object) -> 
         if name in plan.data_vars
         and (geometry := _image(variable, plan.irregular, wanted=dialect is not None))
     }
-    before = existing.get(_KEY) or []
-    foreign = _KEY in plan.attributes or not all(map(is_of_variable, before))
+    before = images_in(existing)
+    foreign = bool(images_in(plan.attributes)) or not all(map(is_of_variable, before))
     if dialect is not None and (foreign or not found):
         why = (
             "the group describes other images already"
@@ -71,12 +75,12 @@ def images_of(plan: GroupPlan, existing: Mapping[str, Any], dialect: object) -> 
     changed = {dim for dim in changed if dim in plan.variables} - _unchanged(before, found.values())
     kept = [i for i in without_moved(before, changed) if _name(i) not in plan.variables]
     images = [*kept, *found.values()]
-    return {_KEY: images or None} if images or before else {}
+    return with_images(existing, images, version) if images or before else {}
 
 
 def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str, Any]) -> GroupPlan:
     """Return a plan whose images, as :func:`images_of` returns them, have a `layout`."""
-    shown = {_name(image) for image in images.get(_KEY) or ()} & plan.variables.keys()
+    shown = {_name(image) for image in images_in(images)} & plan.variables.keys()
     if not shown:
         return plan
     variables = dict(plan.variables)

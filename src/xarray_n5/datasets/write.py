@@ -17,6 +17,7 @@ from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.levels import Levels
 from xarray_n5.datasets.ngff import check_dialect, images_of, with_layout
 from xarray_n5.datasets.overwrite import ExistingGroup, check_group, find_group
+from xarray_n5.dialects.ngff_attributes import KEYS
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -125,7 +126,7 @@ def _plan_group(
     if how.format.native_to_xarray:
         check_dialect(how.dialect)
         kept = existing.group.attrs if existing and stays else {}
-        images = images_of(plan, kept, how.dialect)
+        images = images_of(plan, kept, how.dialect, how.format.ngff_version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     places = [io_of(array).identity for array in replaced]
@@ -271,8 +272,8 @@ def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
         group.attrs.change(attributes, _stale(plan, group.attrs, how) - attributes.keys())
         return
     if how.format.native_to_xarray:
-        attributes |= images_of(plan, group.attrs, how.dialect)
-    stale = [key for key in ("multiscales",) if attributes.get(key, key) is None]
+        attributes |= images_of(plan, group.attrs, how.dialect, how.format.ngff_version)
+    stale = [key for key in sorted(KEYS) if attributes.get(key, key) is None]
     group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from xarray_n5.dialects.ngff_attributes import described, images_of, without_images
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, listings, over
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
@@ -77,7 +78,7 @@ class Ngff:
         return {}
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return version 0.4's attributes of a pyramid's group, in N5 order for N5."""
+        """Return the attributes of a pyramid's group: in N5 order for N5, in ``ome`` since 0.5."""
         in_c_order = not levels[0][0].lists_x_first
 
         def ordered(geometry: Geometry) -> tuple[Axis, ...]:
@@ -99,18 +100,18 @@ class Ngff:
         ]
         axes = [_described(each) for each in ordered(levels[0][1])]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
-        return {"multiscales": [image]} | _channels(*levels[0])
+        return described([image], _channels(*levels[0]), levels[0][0].ngff)
 
 
 def _channels(node: ArrayContext, geometry: Geometry) -> dict[str, Any]:
-    """Return the ``omero`` channels of labelled channels, over the range of the type.
+    """Return ``omero`` with labelled channels, if there are any, over the range of the type.
 
     Version 0.4 requires a colour and a window for each.
     """
     labels = [each.labels for each in geometry.axes if each.labels and _kind(each) == "channel"]
     least, most = _limits(node.dtype)
     window = {"min": least, "max": most, "start": least, "end": most}
-    return {"omero": _omero(labels[0], window)} if labels else {}
+    return _omero(labels[0], window) if labels else {}
 
 
 def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
@@ -169,6 +170,8 @@ def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
 
 def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
     """Return a group's new attributes with a name for each image that may have one."""
+    if "ome" in attributes:
+        return {**attributes, "ome": named_images(attributes["ome"], name)}
     images = attributes.get("multiscales")
     if images is None:
         return dict(attributes)
@@ -186,11 +189,10 @@ def is_of_variable(image: object) -> bool:
 
 def without_variables(attributes: Attributes) -> dict[str, Any]:
     """Return a group's attributes without images of variables."""
-    found = dict(attributes)
-    images = found.get("multiscales")
-    if isinstance(images, list) and images and all(map(is_of_variable, images)):
-        del found["multiscales"]
-    return found
+    images = images_of(attributes)
+    if images and all(map(is_of_variable, images)):
+        return without_images(attributes)
+    return dict(attributes)
 
 
 def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:

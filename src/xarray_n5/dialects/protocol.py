@@ -45,6 +45,8 @@ class ArrayContext:
     """The order of lists of axes in attributes, if the user states it."""
     dtype: np.dtype[Any] | None = None
     """The type of the array's elements, or None if it is not known."""
+    ngff: str = "0.4"
+    """The version of OME-NGFF that is written beside the array."""
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> ArrayContext:
         """Return the context of another array in the same group."""

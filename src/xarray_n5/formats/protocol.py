@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,45 +40,28 @@ class Node:
 class Format(Protocol):
     """The facts of a format, and the bytes of its chunks."""
 
-    @property
-    def name(self) -> str:
-        """The format's name: what users give as ``format=``."""
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """The suffixes of the names of its containers."""
-
-    @property
-    def documents(self) -> tuple[str, ...]:
-        """The keys of a node's documents, what makes it an array first; none in a single file."""
-
-    @property
-    def pads(self) -> bool:
-        """Whether chunks at an array's ends are always stored full-size."""
-
-    @property
-    def one_writer(self) -> bool:
-        """Whether only one process may write."""
-
-    @property
-    def array_at_root(self) -> bool:
-        """Whether the root may be an array."""
-
-    @property
-    def holds_shards(self) -> bool:
-        """Whether a stored file may hold several chunks."""
-
-    @property
-    def consolidates(self) -> bool:
-        """Whether groups may have consolidated metadata."""
-
-    @property
-    def native_to_xarray(self) -> bool:
-        """Whether xarray reads it without us: dimension names, fill values, packed values."""
-
-    @property
-    def nested_layout(self) -> Attributes | None:
-        """The `layout` by which chunks lie in nested directories; None where there is no choice."""
+    name: ClassVar[str]
+    """The format's name: what users give as ``format=``."""
+    suffixes: ClassVar[tuple[str, ...]]
+    """The suffixes of the names of its containers."""
+    documents: ClassVar[tuple[str, ...]]
+    """The keys of a node's documents, what makes it an array first; none in a single file."""
+    pads: ClassVar[bool]
+    """Whether chunks at an array's ends are always stored full-size."""
+    one_writer: ClassVar[bool]
+    """Whether only one process may write."""
+    array_at_root: ClassVar[bool]
+    """Whether the root may be an array."""
+    holds_shards: ClassVar[bool]
+    """Whether a stored file may hold several chunks."""
+    consolidates: ClassVar[bool]
+    """Whether groups may have consolidated metadata."""
+    native_to_xarray: ClassVar[bool]
+    """Whether xarray reads it without us: dimension names, fill values, packed values."""
+    ngff_version: ClassVar[str]
+    """The version of OME-NGFF that is written."""
+    nested_layout: ClassVar[Attributes | None]
+    """The `layout` by which chunks lie in nested directories; None where there is no choice."""
 
     def normalize_path(self, path: str) -> str:
         """Return a node's path, normalised by the format's rules."""
@@ -108,13 +91,10 @@ class Format(Protocol):
 class KeyedFormat(Format, Protocol):
     """A format whose nodes are documents, and whose chunks are values, in a key-value store."""
 
-    @property
-    def lists_x_first(self) -> bool:
-        """Whether lists of axes in attributes are in the order of N5's tools."""
-
-    @property
-    def states_kind(self) -> bool:
-        """Whether documents state what a node is, so that what it holds need not be looked at."""
+    lists_x_first: ClassVar[bool]
+    """Whether lists of axes in attributes are in the order of N5's tools."""
+    states_kind: ClassVar[bool]
+    """Whether documents state what a node is, so that what it holds need not be looked at."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the metadata that a node's documents hold; `where` names it in errors."""

@@ -24,6 +24,7 @@ from xarray_n5.datasets.level_overwrite import (
 from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.dialects import check_pyramid, write_pyramid
+from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -99,7 +100,7 @@ class PyramidPlan:
         existing = find_group(self.path, how)
         attributes, own = self._attributes()
         old, stale = self._check_group(existing, marker, attributes, resumes=began is not None)
-        plans = self._plans(own, how.format.nested_layout if "multiscales" in attributes else None)
+        plans = self._plans(own, how.format.nested_layout if images_of(attributes) else None)
         self._check_read_back(existing, attributes, own, stale, resumes=began is not None)
         self._check_source([*self.written, *old])
         # Everything is checked.

@@ -40,6 +40,7 @@ class Hdf5:
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     native_to_xarray: ClassVar[bool] = False
+    ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = None
 
     normalize_path = staticmethod(normalize_path)

@@ -74,6 +74,7 @@ class N5:
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     native_to_xarray: ClassVar[bool] = False
+    ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = None
 
     def normalize_path(self, path: str) -> str:

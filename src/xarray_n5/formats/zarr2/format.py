@@ -53,6 +53,7 @@ class Zarr2:
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = True
     native_to_xarray: ClassVar[bool] = True
+    ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
 
     def normalize_path(self, path: str) -> str:

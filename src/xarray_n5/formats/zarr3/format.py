@@ -59,6 +59,7 @@ class Zarr3:
     native_to_xarray: ClassVar[bool] = True
     states_kind: ClassVar[bool] = True
     holds_shards: ClassVar[bool] = True
+    ngff_version: ClassVar[str] = "0.5"
     nested_layout: ClassVar[Attributes | None] = None
 
     def normalize_path(self, path: str) -> str:
