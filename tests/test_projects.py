@@ -611,6 +611,39 @@ def test_datasets_without_an_affine_lie_where_their_coordinates_say(tiled: Path)
         ds.n5.to_world([0, 0])
 
 
+def test_what_lost_its_affine_does_not_lie(turned: Any, tmp_path: Path) -> None:
+    path, _ = turned
+    ds = xr.open_dataset(path, engine="n5", level=1)
+    for rotated in (ds[["project"]], ds["project"], ds["project"].load() * 2):
+        with pytest.raises(ValueError, match="distances in a view, whose place is in 'affine'"):
+            rotated.n5.to_world([0, 0, 0])
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    path = write_project(folder, grid(), project_xml(grid(), steps_of(grid())))
+    ds = xr.open_dataset(path, engine="n5", level=1).isel(t=0)
+    points = [[0, 0, 0], [1, 2, 3]]
+    expected = ds.n5.to_world(points)
+    np.testing.assert_allclose(ds["project"].n5.to_world(points), expected)
+    one = ds.sel(channel=1, tile=6)
+    np.testing.assert_allclose(one["project"].n5.to_world(points), one.n5.to_world(points))
+    back = one["project"].n5.from_world(one.n5.to_world(points))
+    np.testing.assert_allclose(back, points, atol=1e-12)
+    crop = one["project"].isel(x=slice(2, None, 2))
+    np.testing.assert_allclose(crop.n5.to_world([0, 0, 1]), one.n5.to_world([0, 0, 4]))
+    named = xr.open_dataset(path, level=1, setup=3, timepoint=0, dims=("plane", "row", "line"))
+    cropped = named.isel(line=slice(2, None))
+    np.testing.assert_allclose(cropped.n5.to_world([0, 0, 0]), one.n5.to_world([0, 0, 2]))
+
+
+def test_rotated_views_of_containers_have_a_matrix(turned: Any) -> None:
+    path, _ = turned
+    expected = xr.open_dataset(path, engine="n5", level=1, setup=3, timepoint=1)
+    inner = "setup3/timepoint1/s1"
+    ds = xr.open_dataset(path.with_name("x.n5"), engine="n5", group=inner)
+    points = [[0, 0, 0], [1, 2, 3]]
+    np.testing.assert_allclose(ds.n5.to_world(points), expected.n5.to_world(points))
+
+
 def test_a_flat_affine_has_no_inverse(tmp_path: Path) -> None:
     steps = {(t, 0): [("flat", np.zeros((3, 4)))] for t in (0, 1)}
     path = write_project(tmp_path, [Setup(id=0)], project_xml([Setup(id=0)], steps))

@@ -11,7 +11,9 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 
 if TYPE_CHECKING:
+    import numpy as np
     from dask.delayed import Delayed
+    from numpy.typing import ArrayLike
 
     from xarray_n5.model.axes import Geometry
 
@@ -48,12 +50,26 @@ class DataArrayAccessor:
         found = geometry_from(self._array)
         return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
 
+    def to_world(self, points: ArrayLike) -> np.ndarray:
+        """Return where samples lie; see :meth:`DatasetAccessor.to_world`.
+
+        A DataArray has no affine matrices, but coordinates, and origins of views. Where these do
+        not say it, as of rotated views, a ValueError names the Dataset.
+        """
+        return self._dataset().n5.to_world(points)  # type: ignore[no-any-return]
+
+    def from_world(self, points: ArrayLike) -> np.ndarray:
+        """Return which samples lie at places: the inverse of :meth:`to_world`."""
+        return self._dataset().n5.from_world(points)  # type: ignore[no-any-return]
+
+    def _dataset(self) -> Any:
+        name = self._array.name
+        return self._array.to_dataset(name=_NAMELESS if name is None else name)
+
     def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
         """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
         Parameters are those of :meth:`DatasetAccessor.to_n5`.
         """
-        name = self._array.name
-        dataset: Any = self._array.to_dataset(name=_NAMELESS if name is None else name)
-        stored: xr.DataTree | Delayed = dataset.n5.to_n5(url, group, **options)
+        stored: xr.DataTree | Delayed = self._dataset().n5.to_n5(url, group, **options)
         return stored

@@ -32,6 +32,8 @@ class Level:
 
     image: Image
     coords: Mapping[str, xr.Variable]
+    in_world: bool
+    """Whether the coordinates of z, y and x are places; otherwise they are distances in a view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ def _level(
         slices={at[view]: part.indices for view, part in parts.items() if part.indices},
         broken={at[view]: error for view, error in broken.items()},
     )
-    return Level(image, {**outer.coords, **places.coords})
+    return Level(image, {**outer.coords, **places.coords}, places.in_world)
 
 
 def _warn_missing(project: Project, stored: Stored, selection: Selection, where: str) -> None:

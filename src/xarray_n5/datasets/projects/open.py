@@ -15,6 +15,7 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.projects.images import Level, Selection, images_of
 from xarray_n5.datasets.projects.layouts import layout_of
 from xarray_n5.datasets.projects.location import container_of
+from xarray_n5.datasets.projects.places import DIMS, FRAME
 from xarray_n5.datasets.projects.stored import Stored, find_views
 from xarray_n5.datasets.select import level_by_distance, level_by_number
 from xarray_n5.dialects.bdv.loaders import View
@@ -145,13 +146,19 @@ class OpenProject:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
             order = dims.axes[::-1] if found.image.transposed else dims.axes
-            outer = (str(axis.name) for axis in order)
-            renamed = dict(zip(found.image.outer_axes, outer, strict=False))
+            names = [str(axis.name) for axis in order]
+            renamed = dict(zip(found.image.outer_axes, names, strict=False))
+            inner = names[len(renamed) :]
             coords = {
                 renamed.get(key, key): _coordinate(value, renamed)
                 for key, value in found.coords.items()
             }
+            if "affine" in coords:
+                coords["affine"].attrs[DIMS] = inner
             dataset = dataset.assign_coords(coords)
+            for dim in inner:
+                if dim in dataset.coords and not found.in_world:
+                    dataset.variables[dim].encoding[FRAME] = "view"
         dataset.encoding["source"] = self.file.url
         return _at_timepoint(dataset, self.options.timepoint)
 

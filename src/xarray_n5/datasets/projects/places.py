@@ -27,9 +27,12 @@ AXES = ("z", "y", "x")
 COLUMNS = (*AXES, "1")
 """The columns of matrices: of samples along z, y, x, and the constants."""
 
-START, STEP = "coordinates_start", "coordinates_step"
-"""Attributes of matrices: the coordinates of the level's sample 0 along z, y, x, and their steps,
-by which samples of a crop are known."""
+DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
+"""Attributes of matrices: the names of the coordinates of the level's samples, those of sample 0,
+and their steps, by which samples of a crop are known."""
+
+FRAME = "frame"
+"""The key in the encoding of coordinates that are not places, but only distances in a view."""
 
 _SAME = 1e-9
 """The relative difference of numbers that are equal within rounding."""
@@ -43,6 +46,8 @@ class Places:
     coords: Mapping[str, xr.Variable]
     source: str
     """What the axes are taken from."""
+    in_world: bool
+    """Whether coordinates are places; otherwise they are distances in a view."""
 
 
 def places_of(
@@ -98,7 +103,8 @@ def places_of(
     if "affine" in coords and all(axis.scale for axis in axes):
         coords["affine"].attrs[START] = [axis.offset for axis in axes]
         coords["affine"].attrs[STEP] = [axis.step for axis in axes]
-    return Places(axes, coords, source)
+    in_world = not known or (shared is not None and shared[1] is not None)
+    return Places(axes, coords, source, in_world)
 
 
 def _shared_scale(

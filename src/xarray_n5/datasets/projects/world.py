@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.datasets.projects.places import AXES, START, STEP
+from xarray_n5.datasets.projects.places import AXES, DIMS, FRAME, START, STEP
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,29 +55,51 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
         rows: np.ndarray = stored @ _within(dataset, affine.attrs)
         return rows
+    for variable in dataset.data_vars.values():
+        numbers = np.asarray(variable.attrs.get("affine", ()))
+        if numbers.shape == (len(AXES) * (len(AXES) + 1),):
+            return numbers.astype(np.float64).reshape(len(AXES), -1)
     missing = [axis for axis in AXES if axis not in dataset.coords]
     if missing:
         raise ValueError(
-            f"the Dataset has no affine, and no coordinates {', '.join(missing)}: open it as a "
-            "project, or keep its coordinates"
+            f"there is no affine, and no coordinates {', '.join(missing)}: open it as a project, "
+            "or keep its coordinates"
         )
-    found = np.zeros((len(AXES), len(AXES) + 1))
+    return _by_coordinates(dataset)
+
+
+def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
+    """Return the matrices of coordinates, which may count from the origins of views."""
+    origins: list[xr.DataArray] = []
+    if any(dataset[axis].encoding.get(FRAME) for axis in AXES):
+        names = [f"origin_{axis}" for axis in AXES]
+        if not all(name in dataset.coords for name in names):
+            raise ValueError(
+                "the coordinates are distances in a view, whose place is in 'affine', a coordinate "
+                "of the Dataset that was opened: use its to_world or from_world"
+            )
+        origins = [dataset[name] for name in names]
+    shape = origins[0].shape if origins else ()
+    found = np.zeros((*shape, len(AXES), len(AXES) + 1))
     for row, axis in enumerate(AXES):
-        found[row, -1], found[row, row] = _line(dataset[axis].values)
+        first, step = _line(dataset[axis].values)
+        found[..., row, row] = step
+        found[..., row, -1] = first + (origins[row].values if origins else 0.0)
     return found
 
 
 def _within(dataset: xr.Dataset, facts: dict[str, object]) -> np.ndarray:
     """Return the matrix from samples of the Dataset to those of the level that it is a part of."""
     found = np.eye(len(AXES) + 1)
-    starts, steps = facts.get(START), facts.get(STEP)
-    if not isinstance(starts, list) or not isinstance(steps, list):
+    dims, starts, steps = (facts.get(key) for key in (DIMS, START, STEP))
+    lists: Any = [each for each in (dims, starts, steps) if isinstance(each, list)]
+    if [len(each) for each in lists] != [len(AXES)] * 3:
         return found
-    for row, (axis, start, step) in enumerate(zip(AXES, starts, steps, strict=True)):
-        if axis in dataset.coords and dataset[axis].size:
-            first, distance = _line(dataset[axis].values)
+    for row, (dim, start, step) in enumerate(zip(*lists, strict=True)):
+        if dim in dataset.coords and dataset[dim].size:
+            first, distance = _line(dataset[dim].values)
             found[row, -1] = _exact((first - start) / step)
-            found[row, row] = _exact(distance / step) if dataset[axis].size > 1 else 1.0
+            found[row, row] = _exact(distance / step) if dataset[dim].size > 1 else 1.0
     return found
 
 
