@@ -151,10 +151,11 @@ def test_views_of_bigdataviewer_are_one_image(corpus: Path) -> None:
                 for setup in (0, 1):
                     cells = file[f"t0000{t}/s0{setup}/{level}/cells"][...]
                     assert (image.sel(t=t, setup=setup).to_numpy() == cells.view("u2")).all()
-            assert found["x"].to_numpy()[:2].tolist() == ([0, 1] if level == 0 else [0.5, 2.5])
+            samples = [0, 1] if level == 0 else [0.5, 2.5]  # of 0.2 um, by the XML file
+            np.testing.assert_allclose(found["x"].to_numpy()[:2], np.multiply(0.2, samples))
     with xr.open_dataset(f"{place}/t00001/s01/1/cells", engine="n5") as one:
         assert one["setup1"].dims == ("z", "y", "x")
-        assert one["y"].to_numpy()[:2].tolist() == [0.5, 2.5]
+        np.testing.assert_allclose(one["y"].to_numpy()[:2], [0.1, 0.5])
 
 
 def test_bigdataviewer_in_hdf5_and_in_n5_lie_at_the_same_places(corpus: Path) -> None:
