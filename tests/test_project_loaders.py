@@ -14,7 +14,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.projects import FACTORS, Setup, diagonal, project_xml, values, write_n5, write_project
 from tests.remote import Far
 from tests.servers import serving
-from xarray_n5 import MetadataError, NodeNotFoundError, create_array, create_group
+from xarray_n5 import (
+    MetadataError,
+    NodeNotFoundError,
+    PathError,
+    create_array,
+    create_group,
+)
 from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
@@ -205,6 +211,24 @@ def test_an_image_without_groups_holds_channels_and_times(tmp_path: Path) -> Non
     path = tmp_path / "a.xml"
     path.write_text(with_loader(zarr_loader("", "", "bdv.ome.zarr")), "utf-8")
     np.testing.assert_array_equal(xr.open_dataset(path, engine="n5", level=0)["a"], data)
+
+
+def test_no_path_leads_out_of_the_container(tmp_path: Path) -> None:
+    write_image(tmp_path / "secret.zarr", "one", (6, 12, 16))
+    write_image(tmp_path / "x.ome.zarr", "one", (6, 12, 16))
+    path = tmp_path / "a.xml"
+    for outside in ("../secret.zarr/one", "one/../../secret.zarr/one", "..\\secret.zarr\\one"):
+        entry = f'<zgroup setup="0" tp="0" path="{outside}" />'
+        path.write_text(with_loader(zarr_loader(entry, "2.0")), "utf-8")
+        with pytest.raises(MetadataError, match="leads out of the container"):
+            xr.open_dataset(path, engine="n5", level=0)
+    listed = tmp_path / "x.ome.zarr" / "one" / ".zattrs"
+    listed.write_text(listed.read_text().replace('"0"', '"../../secret.zarr/one/0"'))
+    path.write_text(with_loader(zarr_loader(entry.replace(outside, "one"), "2.0")), "utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises((PathError, NodeNotFoundError)):
+            xr.open_dataset(path, engine="n5", level=0)
 
 
 def test_indices_outside_of_an_image_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xarray_n5.datasets.projects.layouts import MOST_LEVELS, groups_of
-from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.errors import MetadataError, N5Error, PathError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.alerts import warn
@@ -138,9 +138,15 @@ class _Reader:
         paths: dict[str, list[tuple[int, View]]] = {}
         for level in levels:
             for view in self.views:
-                if view not in self.found.broken:
-                    path = self.layout.path(view, level, self.groups)
-                    paths.setdefault(path, []).append((level, view))
+                if view in self.found.broken:
+                    continue
+                path = self.layout.path(view, level, self.groups)
+                try:
+                    inside = self.container.format.normalize_path(path)
+                except PathError as error:
+                    self.found.broken[view] = error
+                else:
+                    paths.setdefault(inside, []).append((level, view))
         return paths
 
     def read_groups(self, ahead: Iterable[str]) -> None:

@@ -162,7 +162,9 @@ def _bucket(
 def _zarr_view(element: Element) -> tuple[View, ZarrView]:
     timepoint = element.get("tp") or element.get("timepoint")
     at = View(whole("the tp of a zgroup", timepoint), whole("its setup", element.get("setup")))
-    path = element.get("path") or child_text(element, "path") or ""
+    path = (element.get("path") or child_text(element, "path") or "").replace("\\", "/")
+    if ".." in path.split("/"):
+        raise ValueError(f"the path {path[:200]!r} of a zgroup leads out of the container")
     listed = (element.get("indicies") or element.get("indices") or "[]").strip("[] ")
     if not listed:
         return at, ZarrView(path)
