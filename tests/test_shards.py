@@ -375,3 +375,13 @@ def test_parts_of_files_are_read_as_slices(tmp_path: Path) -> None:
         store.set("a/b", data)
         found = store.get_ranges([Range(*each) for each in asked])
         assert list(found) == [data[3:9], data[-5:], data[190:], None, b""]
+
+
+def test_automatic_blocks_are_whole_shards_unless_these_are_large(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"format": "zarr3", "dtype": "u1", "chunks": 64}
+    for name, shards in (("small", 256), ("large", 1024)):
+        create_array(tmp_path, name, shape=(2048,) * 3, shards=shards, **options)
+    assert from_n5(tmp_path, "small", chunks="auto").chunksize == (256, 256, 256)
+    assert from_n5(tmp_path, "large", chunks="auto").chunksize == (256, 256, 256)
+    with dask.config.set({"array.chunk-size": "1 MiB"}):
+        assert from_n5(tmp_path, "small", chunks="auto").chunksize == (128, 128, 64)

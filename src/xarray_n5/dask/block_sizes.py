@@ -14,6 +14,8 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import group_chunks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xarray_n5.arrays.array import Array
 
 _AUTO = (1 << 25) - 1
@@ -60,12 +62,21 @@ def _grouped(asked: tuple[Any, ...], array: Array) -> tuple[Any, ...]:
         return asked
     usual = min(_AUTO, parse_bytes(config.get("array.chunk-size")))
     limit = min(usual if each == "auto" else parse_bytes(each) for each in strings.values())
-    sides, extents = list(array.chunks), list(array.shape)
+    sides, extents = list(_units(array, strings)), list(array.shape)
     for axis in set(range(array.ndim)) - strings.keys():
         # Requested sizes stay as they are.
         sides[axis] = extents[axis] = _longest(asked[axis], array.shape[axis])
     grouped = group_chunks(sides, extents, array.dtype.itemsize, limit)
     return tuple(grouped[i] if i in strings else each for i, each in enumerate(asked))
+
+
+def _units(array: Array, strings: Mapping[int, str]) -> tuple[int, ...]:
+    """Return what blocks are whole multiples of: shards, if they are not too large, or chunks."""
+    if array.shards is None or set(strings.values()) != {"auto"}:
+        return array.chunks
+    most = parse_bytes(config.get("array.chunk-size"))
+    small = math.prod(array.shards) * array.dtype.itemsize <= most
+    return array.shards if small else array.chunks
 
 
 def _longest(sizes: Any, length: int) -> int:

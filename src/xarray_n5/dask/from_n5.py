@@ -56,8 +56,9 @@ def from_n5(
         What fsspec's filesystem takes.
     chunks
         None for the stored chunks; "auto" for whole multiples of them of 16 to 32 MiB (or dask's
-        ``array.chunk-size``, where that is less); a number of bytes such as "16 MiB" for whole
-        multiples of up to that; or what dask takes, in which these may stand for single axes.
+        ``array.chunk-size``, where that is less), and for whole shards that are no larger than
+        that setting; a number of bytes such as "16 MiB" for whole multiples of up to that; or what
+        dask takes, in which these may stand for single axes.
     name
         The name of the array in the graph; by default made of the place, the metadata and the
         time of their last change. Chunks that change later do not change it.
