@@ -385,3 +385,16 @@ def test_automatic_blocks_are_whole_shards_unless_these_are_large(tmp_path: Path
     assert from_n5(tmp_path, "large", chunks="auto").chunksize == (256, 256, 256)
     with dask.config.set({"array.chunk-size": "1 MiB"}):
         assert from_n5(tmp_path, "small", chunks="auto").chunksize == (128, 128, 64)
+
+
+@pytest.mark.parametrize("mask", [None, 7])
+def test_copies_keep_whether_a_fill_value_is_a_mask(tmp_path: Path, mask: int | None) -> None:
+    dataset = xr.Dataset({"a": ("x", np.arange(12, dtype="u2"))})
+    if mask is not None:
+        dataset["a"].encoding["_FillValue"] = np.uint16(mask)
+    dataset.n5.to_n5(tmp_path / "0", format="zarr3")
+    for number, form in enumerate(["n5", "zarr3", "zarr3", "zarr2", "zarr3"]):
+        xarray_n5.copy(tmp_path / str(number), tmp_path / str(number + 1), format=form)
+        found = xr.open_dataset(tmp_path / str(number + 1), engine="n5")["a"]
+        assert found.encoding.get("_FillValue") == mask, form
+        assert found.dtype == ("u2" if mask is None else "f4")

@@ -68,8 +68,9 @@ class Zarr3:
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return the members that define how chunks are stored."""
-        members = members_of(metadata)
-        return {key: members[key] for key in zarr3_layout.MEMBERS if key in members}
+        members, mask = members_of(metadata), metadata.layout.mask
+        kept = {key: members[key] for key in zarr3_layout.MEMBERS if key in members}
+        return {**kept, MASK: None if mask is None else encode_mask(mask, metadata.dtype)}
 
     def check(self, metadata: Metadata, where: str) -> None:
         """Raise where Zarr v3 cannot hold a node."""

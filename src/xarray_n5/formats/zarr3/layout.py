@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
     from xarray_n5.formats.zarr3.pipeline import Pipeline
 
-MEMBERS = ("chunk_key_encoding", "codecs", "fill_value", "index_location")
-"""The members that may be given; all others follow from the array."""
+MEMBERS = ("chunk_key_encoding", "codecs", "fill_value", "index_location", "_FillValue")
+"""The members that may be given; all others follow from the array.
+
+Where dimensions are named, a fill value also masks elements for xarray, unless ``_FillValue``, as
+xarray keeps it among attributes, says otherwise; None is no mask.
+"""
 
 NAMES = "_ARRAY_DIMENSIONS"
 """The attribute that holds ``dimension_names``, as in Zarr v2."""
@@ -149,8 +153,10 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
         "chunk_key_encoding": given.get("chunk_key_encoding", "default"),
     }
     made = described(metadata, members, _WHERE)
-    masks = "fill_value" in given and NAMES in metadata.attributes
-    return replace(made, layout=replace(made.layout, mask=made.fill)) if masks else made
+    mask = made.fill if "fill_value" in given and NAMES in metadata.attributes else None
+    if asked and MASK in asked:
+        mask = None if MASK not in given else decode_mask(given[MASK], dtype)
+    return replace(made, layout=replace(made.layout, mask=mask))
 
 
 def check_shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> None:
