@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.chunk_io import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
+    from xarray_n5.formats.protocol import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
 
@@ -132,89 +133,93 @@ def create_array(
     MetadataError
         If the format cannot hold the array, or the existing array does not agree.
     """
-    return plan_array(
-        url,
-        path,
+    container, path = open_container(url, path, storage_options, format)
+    request = ArrayRequest(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
+        shards=shards,
         compression=compression,
         axes=axes,
         attributes=attributes,
         mode=mode,
-        format=format,
-        storage_options=storage_options,
         dialect=dialect,
         chunk_elements=chunk_elements,
         chunk_aspect_ratio=chunk_aspect_ratio,
         layout=layout,
         write_empty_chunks=write_empty_chunks,
         edge_chunks=edge_chunks,
-        shards=shards,
-    ).create()
+    )
+    return plan_array(container, path, request).create()
 
 
-def plan_array(
-    url: object,
-    path: str = "",
-    *,
-    shape: Sequence[int],
-    dtype: Any,
-    chunks: Sequence[int] | int | Literal["auto"] = "auto",
-    compression: str | Mapping[str, Any] | Compression | None = "gzip",
-    axes: Iterable[Axis | str | None] | Geometry | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    mode: Literal["w-", "w", "a", "r+"] = "w-",
-    format: str | None = None,  # noqa: A002
-    storage_options: Mapping[str, Any] | None = None,
-    dialect: str | Iterable[str] | None = None,
-    chunk_elements: int = 1 << 20,
-    chunk_aspect_ratio: Sequence[float] | None = None,
-    layout: Mapping[str, Any] | None = None,
-    write_empty_chunks: bool = True,
-    edge_chunks: EdgeChunks = "truncate",
-    shards: Sequence[int] | int | Literal["auto"] | None = None,
-) -> ArrayPlan:
-    """Check everything that :func:`create_array` does, and write nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRequest:
+    """What a user wants of an array; see :func:`create_array`."""
 
-    Parameters, Returns and Raises are those of :func:`create_array`.
-    """
-    check_option("mode", mode, "w-", "w", "a", "r+")
-    container, path = open_container(url, path, storage_options, format)
+    shape: Sequence[int]
+    dtype: Any
+    chunks: Sequence[int] | int | Literal["auto"] = "auto"
+    shards: Sequence[int] | int | Literal["auto"] | None = None
+    compression: str | Mapping[str, Any] | Compression | None = "gzip"
+    axes: Iterable[Axis | str | None] | Geometry | None = None
+    attributes: Mapping[str, Any] | None = None
+    mode: Literal["w-", "w", "a", "r+"] = "w-"
+    dialect: str | Iterable[str] | None = None
+    chunk_elements: int = 1 << 20
+    chunk_aspect_ratio: Sequence[float] | None = None
+    layout: Mapping[str, Any] | None = None
+    write_empty_chunks: bool = True
+    edge_chunks: EdgeChunks = "truncate"
+
+    def __post_init__(self) -> None:
+        check_option("mode", self.mode, "w-", "w", "a", "r+")
+
+    @property
+    def options(self) -> OpenOptions:
+        """The options with which the array is opened."""
+        empty, edges = self.write_empty_chunks, self.edge_chunks
+        return OpenOptions(writable=True, write_empty=empty, edges=edges)
+
+    def metadata(self, where: str) -> ArrayMetadata:
+        """Return the array's metadata, without axes and layout; errors name it as `where`."""
+        shape, dtype = as_sizes("shape", self.shape), as_dtype(self.dtype, where)
+        elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
+        sides = chunk_shape(self.chunks, shape, elements=elements, aspect_ratio=ratio)
+        stored, inner = with_shards(sides, self.shards, shape, dtype)
+        return ArrayMetadata(
+            shape=shape,
+            chunks=stored,
+            inner=inner,
+            dtype=dtype,
+            compression=resolve(self.compression),
+            attributes=as_json(self.attributes or {}, where),
+        )
+
+
+def plan_array(container: Container, path: str, request: ArrayRequest) -> ArrayPlan:
+    """Check everything that :func:`create_array` does, and write nothing."""
     path = new_path(path, container.documents)
     check_path(container, path)
-    at = container.where(path)
-    sizes = as_sizes("shape", shape)
-    kind = as_dtype(dtype, at)
-    sides = chunk_shape(chunks, sizes, elements=chunk_elements, aspect_ratio=chunk_aspect_ratio)
-    stored, inner = with_shards(sides, shards, sizes, kind)
-    metadata = ArrayMetadata(
-        shape=sizes,
-        chunks=stored,
-        inner=inner,
-        dtype=kind,
-        compression=resolve(compression),
-        attributes=as_json(attributes or {}, at),
-    )
+    at, mode, layout = container.where(path), request.mode, request.layout
+    metadata = request.metadata(at)
     node = container.node(path)
     found, form = node.metadata, container.format
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
-    metadata, stale = describe(container, path, metadata, axes, dialect, there)
+    metadata, stale = describe(container, path, metadata, request.axes, request.dialect, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
-    options = OpenOptions(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
     if there is not None:
-        check_agreement(
-            there, metadata, at, chunks_matter=not isinstance(chunks, str), layout=layout
-        )
-        existing = options.array(container, path, there)
+        given = not isinstance(request.chunks, str)
+        check_agreement(there, metadata, at, chunks_matter=given, layout=layout)
+        existing = request.options.array(container, path, there)
         return ArrayPlan(
             array=existing, existing=existing, attributes=metadata.attributes, stale=stale
         )
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' creates none")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
-    array = options.array(container, path, metadata)
+    array = request.options.array(container, path, metadata)
     return ArrayPlan(array=array, new=(overwrite, metadata))
 
 

@@ -10,7 +10,13 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.access import bare, io_of
 from xarray_n5.arrays.array_checks import check_agreement
-from xarray_n5.arrays.create import as_dtype, chunk_shape, plan_array, with_shards
+from xarray_n5.arrays.create import (
+    ArrayRequest,
+    as_dtype,
+    chunk_shape,
+    plan_array,
+    with_shards,
+)
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_array, open_existing
 from xarray_n5.codecs import resolve
@@ -179,9 +185,7 @@ def _plan_array(
     request: WriteRequest, sides: tuple[int, ...], inner: tuple[int, ...] | None
 ) -> ArrayPlan:
     source, options = request.source, request.options
-    return plan_array(
-        options.container,
-        request.path,
+    wanted = ArrayRequest(
         shape=source.shape,
         dtype=source.dtype,
         chunks=inner or sides,
@@ -194,6 +198,7 @@ def _plan_array(
         layout=request.layout,
         **options.opening,
     )
+    return plan_array(options.container, request.path, wanted)
 
 
 def _token(
