@@ -12,6 +12,7 @@ from typing import Any, cast
 import dask
 import dask.array as da
 import numpy as np
+import xarray as xr
 
 import xarray_n5
 from xarray_n5.arrays.marker import find_markers
@@ -67,9 +68,20 @@ def refuse(*_: object) -> None:
     raise PermissionError("links are refused here")
 
 
+def store_project(place: str | Path, log: str | Path, pause: float = 0.0, **options: Any) -> None:
+    """Add a time point to the project whose XML lies beside the container."""
+    stack: Any = xr.DataArray(source(log, pause), dims=("z", "y", "x"), name="a")
+    xml = Path(place).with_suffix(".xml")
+    stack.assign_coords(t=1).n5.to_n5(place, project=xml, mode="a", **options)
+
+
 def main(place: str, log: str, how: str, scheduler: str) -> None:
     """Write; with a cluster, tell the workers' process ids first."""
     vars(os)["link"] = refuse
+    if how == "project":
+        with dask.config.set(scheduler="threads", num_workers=2):
+            store_project(place, log, pause=0.01)
+        return
     data = source(log, pause=0.02)
     if scheduler == "threads":
         with dask.config.set(scheduler="threads", num_workers=2):

@@ -199,10 +199,31 @@ def a_link_leads_nowhere() -> None:
     xarray_n5.open_array("cells.n5", "raw", storage_options={"follow_links": True})
 
 
+def project_image(**coords: Any) -> xr.DataArray:
+    """A stack that is stored as a project."""
+    stack = xr.DataArray(np.zeros((4, 6, 8), "u1"), dims=("z", "y", "x"), name="image")
+    return stack.assign_coords(coords)
+
+
+def a_project_exists() -> None:
+    for _ in range(2):
+        project_image().n5.to_n5("image.n5", project="image.xml")
+
+
+def a_setup_is_another() -> None:
+    project_image().n5.to_n5("image.n5", project="image.xml")
+    project_image()[..., :4].n5.to_n5("image.n5", project="image.xml", mode="a")
+
+
 ERRORS: dict[str, list[Callable[[], None]]] = {
     "N5Error": [],
     "NodeNotFoundError": [nothing_is_there],
-    "NodeExistsError": [something_is_there, a_write_has_ended],
+    "NodeExistsError": [
+        something_is_there,
+        a_write_has_ended,
+        a_project_exists,
+        a_setup_is_another,
+    ],
     "ContainerNotVisibleError": [a_worker_sees_nothing],
     "PathError": [a_path_leaves],
     "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],
@@ -482,6 +503,18 @@ def a_write_is_unfinished() -> None:
     xarray_n5.open_array("new.n5", "a")
 
 
+def times_of_a_project_are_no_ids() -> None:
+    times = xr.concat([project_image()] * 2, xr.Variable("t", [0.5, 1.5]))
+    times.n5.to_n5("image.n5", project="image.xml")
+
+
+def a_level_of_a_project_lies_elsewhere() -> None:
+    whole = project_image(x=np.arange(8.0))
+    levels = {"s0": whole, "s1": whole[..., ::2]}
+    tree = xr.DataTree.from_dict({name: level.to_dataset() for name, level in levels.items()})
+    tree.n5.to_n5("image.n5", project="image.xml")
+
+
 WARNINGS: list[Callable[[], None]] = [
     a_write_is_unfinished,
     a_fill_value_is_no_json,
@@ -521,6 +554,8 @@ WARNINGS: list[Callable[[], None]] = [
     views_of_a_project_lack_a_level,
     a_level_of_a_project_has_odd_factors,
     a_view_of_a_project_is_damaged,
+    times_of_a_project_are_no_ids,
+    a_level_of_a_project_lies_elsewhere,
 ]
 
 

@@ -101,6 +101,7 @@ class DatasetAccessor:
         checksums: bool = False,
         fsync: bool = False,
         consolidated: bool | None = None,
+        project: object = None,
         **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable as an array of a group, all of them in one computation.
@@ -151,6 +152,12 @@ class DatasetAccessor:
             Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
             v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
             in any case.
+        project
+            The path or URL of an XML file: the image is stored as a project of BigDataViewer and
+            BigStitcher, in N5, a setup for each channel, tile, angle and illumination, and the XML
+            says so when all data are written. With "a", views are added to a project, and those of
+            the same setups and time points are replaced; with "w", also by others of another size.
+            What the XML has beside views stays byte for byte.
 
         Returns
         -------
@@ -170,6 +177,7 @@ class DatasetAccessor:
             If an option is unknown.
         """
         from xarray_n5.datasets.append import update
+        from xarray_n5.datasets.projects.write import write_project
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
 
@@ -190,6 +198,11 @@ class DatasetAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
+        if project is not None:
+            _check_project(group, append_dim=append_dim, region=region, dialect=dialect)
+            options = {"/": encoding or {}}
+            stored = write_project(self._dataset, project, how, options, storage_options)
+            return _finish(stored, compute=compute)
         path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
             return _finish(write([(self._dataset, path, encoding)], how), compute=compute)
@@ -228,6 +241,7 @@ class DataTreeAccessor:
         checksums: bool = False,
         fsync: bool = False,
         consolidated: bool | None = None,
+        project: object = None,
         **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the tree: each node as a group, all data in one computation.
@@ -245,6 +259,10 @@ class DataTreeAccessor:
         url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format, \
         resume, checksums, fsync, consolidated
             As in :meth:`DatasetAccessor.to_n5`.
+        project
+            The path or URL of an XML file, as in :meth:`DatasetAccessor.to_n5`: the nodes ``s0``,
+            ``s1``, ... are the levels of an image, or those in groups such as ``setup0`` of images
+            that differ.
 
         Raises
         ------
@@ -252,6 +270,7 @@ class DataTreeAccessor:
             If an encoding is for a node that does not exist.
         """
         from xarray_n5.datasets.append import update
+        from xarray_n5.datasets.projects.write import write_project
         from xarray_n5.datasets.tree import groups_of, updates_of
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
@@ -275,6 +294,10 @@ class DataTreeAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
+        if project is not None:
+            _check_project(group, dialect=dialect)
+            stored = write_project(self._tree, project, how, encodings, storage_options)
+            return _finish(stored, compute=compute)
         nodes = groups_of(self._tree, how.path(group or ""), encodings, how)
         if mode != "r+":
             return _finish(write(nodes, how), compute=compute)
@@ -292,3 +315,14 @@ class DataTreeAccessor:
 
 def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
     return transaction.compute() if compute else transaction.delayed()
+
+
+def _check_project(group: str | None, **others: object) -> None:
+    """Raise if options are given that are not for projects."""
+    given = [
+        name for name, value in {"group": group or None, **others}.items() if value is not None
+    ]
+    if given:
+        raise ValueError(
+            f"{' and '.join(given)} and project= exclude each other: a project has its own layout"
+        )

@@ -37,6 +37,9 @@ class Transaction:
     """The markers that an interrupted end has left, of writes all of whose chunks are written."""
     remembered: bool = False
     """Whether resuming it once more, when it has ended, is to find nothing to do."""
+    closing: Callable[[], None] | None = None
+    """What is done when all data are written, before the marker is removed: it may be done twice,
+    and is sent with the tasks."""
 
     def begin(self) -> Transaction:
         """Leave the markers of the writes and create their arrays."""
@@ -52,7 +55,7 @@ class Transaction:
     def compute(self) -> xr.DataTree:
         """Compute the writes and end them here, where no lost worker can have ended them."""
         reports = self._run(self._lazy(_unchanged))
-        tree = _end(reports, self.marker, self._markers)
+        tree = _end(reports, self.marker, self._markers, closing=self.closing)
         for marker in (
             (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
         ):
@@ -60,19 +63,29 @@ class Transaction:
         return tree
 
     def compute_in_turn(self) -> xr.DataTree:
-        """Compute the writes one after another, where each reads what the one before wrote."""
-        reports = {name: self._run(_lazily(plan)) for name, plan in self.plans.items()}
-        return _end(reports, self.marker, self._markers)
+        """Compute the writes level by level, where each reads what the one before wrote."""
+        stages: dict[str, dict[str, WritePlan]] = {}
+        for name, plan in self.plans.items():
+            stages.setdefault(name.rpartition("/")[2], {})[name] = plan
+        reports: dict[str, Report] = {}
+        for plans in stages.values():
+            part = replace(self, plans=plans)
+            reports |= part._run(part._lazy(_unchanged))  # noqa: SLF001
+        return _end(reports, self.marker, self._markers, closing=self.closing)
 
     def delayed(self) -> DelayedReport:
         """Write what is in memory, and return what computes the other writes and ends them."""
         now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
         later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
         if not self.plans:
-            last: Any = functools.partial(_end, marker=self.marker, markers=self._markers)
+            last: Any = functools.partial(
+                _end, marker=self.marker, markers=self._markers, closing=self.closing
+            )
             return self._lazy(last)
         reports = replace(self, plans=now)._compute_part() if now else {}  # noqa: SLF001
         if not later:
+            if self.closing is not None:
+                self.closing()
             self.marker.end()
             return reduce_all([], functools.partial(_given, reports=reports), _name())
         rest = replace(self, plans=later)
@@ -80,7 +93,9 @@ class Transaction:
         if all(plan.write.planned for plan in later.values()):
             parts = [[marker.path, marker.token] for marker, _ in markers]
             self.marker.postpone({**(self.marker.facts() or {}), "parts": parts})
-        last = functools.partial(_end, marker=self.marker, markers=markers, before=reports)
+        last = functools.partial(
+            _end, marker=self.marker, markers=markers, before=reports, closing=self.closing
+        )
         return rest._lazy(last)  # noqa: SLF001
 
     def _compute_part(self) -> dict[str, Report]:
@@ -100,11 +115,13 @@ class Transaction:
         return reduce_all(map(_lazily, self.plans.values()), named, _name())
 
 
-def resume_end(marker: WriteMarker, facts: Mapping[str, Any]) -> Transaction:
+def resume_end(
+    marker: WriteMarker, facts: Mapping[str, Any], closing: Callable[[], None] | None = None
+) -> Transaction:
     """Return what is left of a transaction whose end was interrupted, and begin it."""
     marker.begin(facts)
     ends = [replace(marker, path=path, token=token) for path, token in facts.get("parts", ())]
-    return Transaction({}, marker, ends)
+    return Transaction({}, marker, ends, closing=closing)
 
 
 def compute_alone(plan: WritePlan) -> Report:
@@ -159,10 +176,13 @@ def _end(
     marker: WriteMarker,
     markers: Sequence[tuple[WriteMarker, bool]],
     before: Mapping[str, Report] | None = None,
+    closing: Callable[[], None] | None = None,
 ) -> xr.DataTree:
     """End writes: from the moment when their marker says that all is done, they have ended."""
     marker.check()
     marker.done({"parts": [[each.path, each.token] for each, _ in markers]})
+    if closing is not None:
+        closing()
     for each, records in markers:
         each.end(records=records)
     marker.end(records=False)

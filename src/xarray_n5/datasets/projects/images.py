@@ -6,21 +6,25 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import xarray as xr
+
 from xarray_n5.arrays.access import is_transposed
 from xarray_n5.datasets.images import Image
 from xarray_n5.datasets.projects.outer import Arrangement, Outer, arrange
-from xarray_n5.datasets.projects.places import places_of
+from xarray_n5.datasets.projects.places import VOXEL, VOXEL_UNIT, places_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import xarray as xr
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from xarray_n5.datasets.projects.stored import Part, Stored
     from xarray_n5.dialects.bdv.loaders import View
     from xarray_n5.dialects.bdv.project import Project
+
+PROJECT = "project"
+"""The encoding of coordinates that holds the project that they were opened from."""
 
 _SHOWN = 4
 """How many views a warning names."""
@@ -150,7 +154,40 @@ def _level(
         slices={at[view]: part.indices for view, part in parts.items() if part.indices},
         broken={at[view]: error for view, error in broken.items()},
     )
-    return Level(image, {**outer.coords, **places.coords}, places.in_world)
+    coords = {**outer.coords, **places.coords}
+    coords |= _missing(outer, {*parts, *broken})
+    _describe(coords, project, views[0], factors)
+    return Level(image, coords, places.in_world)
+
+
+def _missing(outer: Outer, stored: Collection[View]) -> dict[str, xr.Variable]:
+    """Return which views are not stored, if there are any."""
+    absent = [at for view, at in outer.positions.items() if view not in stored]
+    if not absent:
+        return {}
+    values = np.zeros(outer.shape, bool)
+    for at in absent:
+        values[at] = True
+    return {"missing": xr.Variable(outer.dims, values, {"long_name": "view is not stored"})}
+
+
+def _describe(
+    coords: dict[str, xr.Variable],
+    project: Project,
+    view: View,
+    factors: tuple[float, ...] | None,
+) -> None:
+    """Add what only a project knows to its coordinates, so that it can be stored again."""
+    setup, found = project.setups[view.setup], coords["setup"].copy(deep=False)
+    if setup.voxel_size is not None and factors is not None:
+        sizes = zip(setup.voxel_size, factors, strict=True)
+        found.attrs[VOXEL] = [size * factor for size, factor in sizes]
+        if setup.unit is not None:
+            found.attrs[VOXEL_UNIT] = setup.unit
+    coords["setup"] = found
+    for name in ("setup", "registration"):
+        if name in coords:
+            coords[name].encoding[PROJECT] = project
 
 
 def _warn_missing(project: Project, stored: Stored, selection: Selection, where: str) -> None:

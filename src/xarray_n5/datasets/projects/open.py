@@ -232,7 +232,9 @@ def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variabl
         "preferred_chunks": {renamed[dim]: 1 for dim in outer},
     }
     dims = [renamed.get(str(dim), str(dim)) for dim in variable.dims]
-    return xr.Variable(dims, variable.values, variable.attrs, encoding if outer else {})
+    return xr.Variable(
+        dims, variable.values, variable.attrs, {**variable.encoding, **(encoding if outer else {})}
+    )
 
 
 def _at_timepoint(dataset: xr.Dataset, timepoint: int | None) -> xr.Dataset:

@@ -34,6 +34,12 @@ and their steps, by which samples of a crop are known."""
 FRAME = "frame"
 """The key in the encoding of coordinates that are not places, but only distances in a view."""
 
+WORLD = "world_scale"
+"""Attribute of matrices: how long a unit of BigDataViewer's world is along z, y, x."""
+
+VOXEL, VOXEL_UNIT = "voxel_size", "voxel_unit"
+"""Attributes of the coordinate of setups: the size of the level's voxels along z, y, x."""
+
 _SAME = 1e-9
 """The relative difference of numbers that are equal within rounding."""
 
@@ -156,6 +162,7 @@ def _matrices(
     if any(factor != 1 for factor in factors):
         affine = affine @ level
     facts = {"long_name": "from samples of this level to places", "world_unit": world.basis}
+    facts |= {WORLD: list(world.scale[::-1])}
     unit = written_unit(world.unit)
     facts |= {"units": unit} if unit else {}
     return {**found, "affine": xr.Variable(dims, affine, facts)}

@@ -53,7 +53,7 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
         if "axis" in affine.coords:
             affine = affine.sel(axis=list(AXES))
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
-        rows: np.ndarray = stored @ _within(dataset, affine.attrs)
+        rows: np.ndarray = stored @ within(dataset)
         return rows
     for variable in dataset.data_vars.values():
         numbers = np.asarray(variable.attrs.get("affine", ()))
@@ -88,9 +88,9 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
     return found
 
 
-def _within(dataset: xr.Dataset, facts: dict[str, object]) -> np.ndarray:
+def within(dataset: xr.Dataset) -> np.ndarray:
     """Return the matrix from samples of the Dataset to those of the level that it is a part of."""
-    found = np.eye(len(AXES) + 1)
+    found, facts = np.eye(len(AXES) + 1), dataset["affine"].attrs
     dims, starts, steps = (facts.get(key) for key in (DIMS, START, STEP))
     lists: Any = [each for each in (dims, starts, steps) if isinstance(each, list)]
     if [len(each) for each in lists] != [len(AXES)] * 3:

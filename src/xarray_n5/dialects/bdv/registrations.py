@@ -34,6 +34,9 @@ Basis = Literal["calibration", "voxels", "assumed", "unknown"]
 
 IDENTITY: Rows = as_tuples(np.eye(NDIM, NDIM + 1))
 
+CALIBRATION = "calibration"
+"""The name of BigStitcher's first step."""
+
 _SAME = 1e-6
 """The relative difference of numbers that are meant to be equal."""
 
@@ -72,9 +75,14 @@ class Registration:
     def calibration(self) -> tuple[float, ...] | None:
         """How much the transform that is applied first scales x, y, z; None if none does.
 
-        Rotations and translations do not scale, and are skipped.
+        Rotations and translations do not scale, and are skipped, unless one is called so: the
+        calibration of voxels that are cubes is the identity.
         """
-        return next(filter(None, (_scales(each.rows) for each in reversed(self.transforms))), None)
+        for each in reversed(self.transforms):
+            scales = _scales(each.rows)
+            if scales is not None or each.name == CALIBRATION:
+                return scales or (1.0,) * NDIM
+        return None
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ ROOT = "SpimData"
 LOOK = 4096
 """How many bytes at a file's start show whether it is a project."""
 
-_KNOWN = frozenset({"BasePath", "SequenceDescription", "ViewRegistrations"})
+KNOWN = frozenset({"BasePath", "SequenceDescription", "ViewRegistrations"})
 """The sections that are read; others are BigStitcher's own, or of other programs."""
 
 _DEPTH = 64
@@ -31,6 +31,9 @@ _START = re.compile(
 )
 
 _END = re.compile(rb"</[^>]*>")
+
+TAG = re.compile(rb"<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>|</[^>]*>")
+"""A tag from its first to its last character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class _Builder:
             raise ValueError(f"its elements are nested more than {_DEPTH} deep")
         if self._depth == 2:  # noqa: PLR2004 - a section
             self._tag, self._start = tag, self.parser.CurrentByteIndex
-            self._skipping = tag not in _KNOWN
+            self._skipping = tag not in KNOWN
         if not self._skipping:
             self._tree.start(tag, attributes)
 

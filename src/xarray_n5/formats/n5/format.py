@@ -22,7 +22,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.json import parse_object
-from xarray_n5.model.metadata import MULTISET, ArrayMetadata, Content, GroupMetadata
+from xarray_n5.model.metadata import MULTISET, ArrayMetadata, Content, GroupMetadata, lists_levels
 from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
@@ -247,7 +247,9 @@ def _allowed(attributes: Attributes, metadata: Metadata, where: str) -> Attribut
     """Return `attributes` if none of them would change what the node is."""
     reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
     clash = sorted(reserved.intersection(attributes))
-    if clash or (isinstance(metadata, GroupMetadata) and attributes.keys() >= set(_REQUIRED)):
+    # BigStitcher's groups look like arrays; their lists of levels show that they are none.
+    looks_like_array = attributes.keys() >= set(_REQUIRED) and not lists_levels(attributes)
+    if clash or (isinstance(metadata, GroupMetadata) and looks_like_array):
         raise MetadataError(
             f"{where}: the attributes {clash or list(_REQUIRED)} are N5's own; choose other names"
         )

@@ -1,0 +1,167 @@
+"""Store Datasets and trees as projects: their views in a container, and the XML that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask.base import is_dask_collection
+
+from xarray_n5.arrays.create import chunk_shape
+from xarray_n5.codecs import resolve
+from xarray_n5.datasets.projects.describe import Described, describe
+from xarray_n5.datasets.projects.image_write import ViewImage, level_attributes
+from xarray_n5.datasets.projects.places import AXES
+from xarray_n5.datasets.projects.save import write_views
+from xarray_n5.datasets.projects.scales import check_alike, factors_of_levels, images_of_tree
+from xarray_n5.datasets.projects.target import ProjectTarget
+from xarray_n5.datasets.suggestions import refuse_encodings
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.writing.compression import with_fallback
+from xarray_n5.writing.request import WriteRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.datasets.encoding import Encoding
+    from xarray_n5.dialects.bdv.loaders import View
+    from xarray_n5.dialects.bdv.project import ViewSetup
+    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.transaction import Transaction
+
+_ENCODINGS = {"chunks", "compression"}
+"""The encodings of an image that users may give."""
+
+
+def write_project(
+    source: xr.Dataset | xr.DataTree,
+    project: object,
+    how: WriteOptions,
+    encodings: Mapping[str, Encoding] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Transaction:
+    """Return the transaction that stores a Dataset, or the levels in a tree, as a project.
+
+    Parameters
+    ----------
+    source
+        A Dataset of one image, or a tree of images with levels ``s0``, ``s1``, ....
+    project
+        The path or URL of the XML.
+    how
+        Where and how views are written.
+    encodings
+        The encodings of variables by the paths of nodes; of a Dataset at "/".
+    storage_options
+        Options of the filesystem of the XML, if it is a URL.
+    """
+    import xarray as xr
+
+    target = ProjectTarget.at(project, how, storage_options)
+    before = target.project if how.mode != "w-" else None
+    trees = images_of_tree(source) if isinstance(source, xr.DataTree) else {"": {"/": source}}
+    taken: dict[int, ViewSetup] = {}
+    images = []
+    for name, levels in trees.items():
+        described = describe(name or "the image", list(levels.values()), before, taken)
+        taken |= described.project.setups
+        check_alike(name or "the image", levels, described.levels)
+        chosen = [_chosen(dict(encodings or {}), path, own) for path, own in levels.items()]
+        images.append(_image(name or "the image", described, chosen, how))
+    facts = [[each for levels in trees.values() for each in levels.values()], target.url]
+    return write_views(images, target, how, *facts)
+
+
+def _image(
+    name: str, described: Described, chosen: Sequence[Mapping[str, Any]], how: WriteOptions
+) -> ViewImage:
+    factors = factors_of_levels(name, described.levels)
+    stored = [_Stored.of(array, own) for array, own in zip(described.levels, chosen, strict=True)]
+
+    def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
+        del finer
+        data = described.data(view, level)
+        return request_of(data, path, how, factors[level], stored[level])
+
+    return ViewImage(described=described, factors=factors, request=request)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """How the views of a level are stored."""
+
+    chunks: Any
+    compression: Any
+    explicit: bool
+
+    @classmethod
+    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> _Stored:
+        """Return the user's choice, or how the image was stored where it was opened from."""
+        shape = tuple(array.sizes[axis] for axis in AXES)
+        known = array.encoding
+        chunks = chosen.get("chunks")
+        if chunks is None:
+            kept = known.get("chunks")
+            if kept is not None and len(kept) == array.ndim:
+                chunks = kept
+        if chunks is not None and not isinstance(chunks, str | int) and len(chunks) != len(AXES):
+            if len(chunks) != array.ndim:
+                raise MetadataError(
+                    f"chunks is {tuple(chunks)}; expected a number, 'auto', or the sides along z, "
+                    "y, x"
+                )
+            sides = dict(zip(array.dims, chunks, strict=True))
+            chunks = tuple(sides[axis] for axis in AXES)
+        given = "compression" in chosen
+        compression = chosen.get("compression", known.get("compression"))
+        if not given and compression is None:
+            compression = known.get("n5_compression", "gzip")
+        return cls(None if chunks is None else chunk_shape(chunks, shape), compression, given)
+
+
+def request_of(
+    data: xr.DataArray,
+    path: str,
+    how: WriteOptions,
+    factors: Sequence[int],
+    stored: _Stored,
+) -> WriteRequest:
+    """Return the request to write a level of a view."""
+    if not is_dask_collection(data.variable) and "preferred_chunks" in data.encoding:
+        data = data.chunk()  # read when it is written
+    compression = resolve(stored.compression)
+    if not stored.explicit:
+        metadata = ArrayMetadata(
+            shape=data.shape,
+            chunks=stored.chunks or (1,) * data.ndim,
+            dtype=data.dtype,
+            compression=compression,
+        )
+        compression = with_fallback(how.format, metadata, None, path).compression
+    lazy = is_dask_collection(data.variable)
+    return WriteRequest.of(
+        data.data,
+        path,
+        how,
+        mode="w-" if how.mode == "w-" else "w",
+        chunks=stored.chunks,
+        compression=compression,
+        attributes=level_attributes(factors),
+        dims=AXES,
+        deferred=how.deferred and lazy,
+    )
+
+
+def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -> Mapping[str, Any]:
+    """Return the user's encoding of an image."""
+    found: dict[str, Any] = {}
+    for name, own in (encodings.get(path) or {}).items():
+        if name not in dataset.data_vars:
+            raise KeyError(f"the encoding is for {name!r}, none of {list(dataset.data_vars)}")
+        refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
+        found |= own
+    return found
