@@ -162,3 +162,18 @@ def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -
     xr.open_dataset(store, engine="n5", group=path).close()  # type: ignore[arg-type]
     assert fs.counts["GET"] <= gets
     assert fs.rounds <= gets - 3
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_opening_takes_two_rounds_in_every_format(form: str) -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x")
+    to_n5(VALUES, store, "g/a", format=form, chunks=CHUNKS)
+    fs.latency = 0.005
+    for read in (
+        lambda: open_array(store, "g/a"),
+        lambda: xr.open_dataset(store, engine="n5", group="g/a"),
+    ):
+        fs.reset()
+        read()
+        assert fs.rounds <= (1 if form == "n5" else 2)

@@ -18,7 +18,7 @@ from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.formats.protocol import Container, Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
@@ -157,7 +157,9 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
     candidates = [_keyed(name)] if name else keyed_formats()
-    for form in candidates:
+    for number, form in enumerate(candidates):
+        if number == 1:
+            _request(store, path, candidates[1:])
         documents = get_documents(store, path, form)
         if documents:
             return form, documents
@@ -221,15 +223,25 @@ def _check_no_file(store: Store) -> None:
 
 def _look_ahead(store: Store, path: str, name: str | None) -> Store:
     """Return the store with the documents that reading a node takes, requested at once."""
-    form = _keyed(name)
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
-    around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
-    keys = dict.fromkeys(join(node, each) for node in around for each in form.documents)
+    _request(kept, path, [_keyed(name)], beside=kept is store)
+    return kept
+
+
+def _request(store: Store, path: str, forms: Sequence[KeyedFormat], *, beside: bool = True) -> None:
+    """Request the documents that reading a node takes, at once; `beside` also those of its group.
+
+    A store that keeps nothing, or whose requests cost little, is left alone.
+    """
+    if not isinstance(store, CachedStore) or store.concurrency == 1:
+        return
+    around = [path, "", *([path.rpartition("/")[0]] if beside else ())]
+    names = [each for form in forms for each in form.documents]
+    keys = list(dict.fromkeys(join(node, each) for node in around for each in names))
     with suppress(PermissionError):  # who may not read the root may read what is below
         try:
-            kept.get_many([*keys, join(path, UNFINISHED)])
+            store.get_many([*keys, join(path, UNFINISHED)])
         except OSError:  # what only hints at a write must not be in the way
-            kept.get_many(list(keys))
-    return kept
+            store.get_many(keys)
