@@ -374,6 +374,30 @@ def test_only_what_is_surely_n5_is_claimed(container: Path, tmp_path: Path) -> N
         assert not guess(other)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("suffix", [".zarr", ".ome.zarr", ""])
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently")
+def test_zarr_is_left_to_xarrays_own_engine(
+    tmp_path: Path, version: Any, suffix: str, ours: bool
+) -> None:
+    place = tmp_path / f"image{suffix}"
+    image = xr.Dataset({"em": (("y", "x"), np.arange(12.0).reshape(3, 4))})
+    if ours:
+        image.n5.to_n5(place, format=f"zarr{version}")
+    else:
+        image.to_zarr(place, zarr_format=version)
+    guess = N5BackendEntrypoint().guess_can_open
+    for each in (place, place / "em", place.with_name("none.zarr"), "s3://bucket/image.zarr"):
+        assert not guess(each)
+        assert not guess(str(each))
+    if suffix == ".zarr":
+        xr.testing.assert_identical(xr.open_dataset(place).load(), image)
+        assert xr.open_dataset(place).encoding.get("source") == str(place)
+    again = xr.open_dataset(place, engine="n5")
+    xr.testing.assert_equal(again.load(), image)
+
+
 def test_the_engine_costs_those_who_do_not_use_it_nothing() -> None:
     script = (
         "import sys, xarray\n"

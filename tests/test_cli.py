@@ -147,7 +147,16 @@ def test_facts_are_told_to_people_and_to_programs() -> None:
     facts = json.loads(printed("info", f"{CELLS}/raw", "--json"))
     assert list(facts) == [
         *("url", "path", "kind", "format", "shape", "dtype", "bytes", "chunks", "chunk_count"),
-        *("compression", "unfinished", "axes", "affine", "sources", "attributes"),
+        *(
+            "shards",
+            "shard_count",
+            "compression",
+            "unfinished",
+            "axes",
+            "affine",
+            "sources",
+            "attributes",
+        ),
     ]
     assert facts["shape"] == [48, 160, 200]
     assert facts["axes"][0] == {

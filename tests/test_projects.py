@@ -28,6 +28,7 @@ from tests.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
+from xarray_n5.codecs import resolve
 from xarray_n5.dialects.bdv.project import read_project
 from xarray_n5.stores import LocalStore
 from xarray_n5_cli import main
@@ -819,6 +820,24 @@ def test_a_project_is_copied_as_its_datasets(tiled: Path, name: str) -> None:
     assert report is not None
     view = xr.open_dataset(tiled.with_name("view.n5"), engine="n5")
     np.testing.assert_array_equal(view["project"], values((0, 1), 1, (6, 6, 8)))
+
+
+def test_a_project_is_copied_into_shards_of_its_chunks(tiled: Path) -> None:
+    out = tiled.with_name("out.zarr")
+    tree: Any = xr.open_datatree(tiled, engine="n5", chunks={})
+    base = tree["s0"]["project"]
+    chunks = base.encoding["chunks"]
+    shards = tuple(2 * side for side in chunks)
+    xarray_n5.copy(tiled, out, format="zarr3", shards=shards)
+    copied = xarray_n5.open_array(out, "s0/project")
+    assert (copied.chunks, copied.shards) == (chunks, shards)
+    assert copied.compression == resolve(base.encoding["n5_compression"])
+    np.testing.assert_array_equal(copied[...], base)
+    for name, form, wrong in (("o.n5", "n5", shards), ("o.zarr", "zarr3", (3,) * 6)):
+        other = tiled.with_name(name)
+        with pytest.raises(xarray_n5.MetadataError, match="shards"):
+            xarray_n5.copy(tiled, other, format=form, shards=wrong)
+        assert not other.exists()
 
 
 def test_copies_of_projects_refuse_options_of_arrays(tiled: Path) -> None:

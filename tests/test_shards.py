@@ -58,24 +58,35 @@ def random_blocks(chance: random.Random, size: int) -> tuple[int, ...]:
     return tuple(b - a for a, b in pairwise(edges)) or (0,)
 
 
-@pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
-@pytest.mark.parametrize("seed", range(cases(60, 500)))
-def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
+def random_plan(chance: random.Random, seed: int) -> tuple[np.ndarray, da.Array, dict[str, Any]]:
+    """Values, the same in blocks of any sizes, and chunks and shards of any shapes."""
     ndim = chance.randrange(1, 4)
     shape = tuple(chance.randrange(1, 25) for _ in range(ndim))
     chunks = tuple(chance.randrange(1, 6) for _ in range(ndim))
     shards = tuple(side * chance.randrange(1, 5) for side in chunks)
     values = np.random.default_rng(seed).integers(0, 3, shape).astype("u2")
     source = da.from_array(values, chunks=tuple(random_blocks(chance, size) for size in shape))
+    return values, source, {"format": "zarr3", "chunks": chunks, "shards": shards}
+
+
+def check_once(store: LoggingStore, values: np.ndarray) -> None:
+    """Each shard was written once, and all of them are the values."""
+    array = open_array(store, "a")
+    written = Counter(key for key in store.written() if key.startswith("a/c/"))
+    assert (len(written), set(written.values())) == (array.grid.size, {1})
+    np.testing.assert_array_equal(array[...], values)
+
+
+@pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+@pytest.mark.parametrize("seed", range(cases(60, 500)))
+def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    values, source, options = random_plan(chance, seed)
+    shape = values.shape
     store = LoggingStore(str(tmp_path / "x.zarr"), str(tmp_path / "log"))
-    options: dict[str, Any] = {"format": "zarr3", "chunks": chunks, "shards": shards}
     with dask.config.set(scheduler="threads", num_workers=2):
         to_n5(source, store, "a", **options)
-    written = Counter(key for key in store.written() if key.startswith("a/c/"))
-    assert set(written.values()) == {1}
-    assert len(written) == open_array(store, "a").grid.size
-    np.testing.assert_array_equal(open_array(store, "a")[...], values)
+    check_once(store, values)
     region = tuple(slice(*sorted(chance.sample(range(size + 1), 2))) for size in shape)
     part = values[region] + 7
     store.forget()
@@ -91,14 +102,46 @@ def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
     np.testing.assert_array_equal(read.compute(scheduler="synchronous"), values)
 
 
-def test_processes_write_each_shard_once(tmp_path: Path, cluster: Client) -> None:
+@pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+@pytest.mark.parametrize("seed", range(cases(10, 40)))
+def test_processes_write_each_shard_once(tmp_path: Path, cluster: Client, seed: int) -> None:
+    chance = random.Random(1000 + seed)  # noqa: S311
+    values, source, options = random_plan(chance, seed)
     store = LoggingStore(str(tmp_path / "x.zarr"), str(tmp_path / "log"))
-    source = da.from_array(VALUES, chunks=(5, 7))
     with cluster.as_current():  # type: ignore[no-untyped-call]
-        to_n5(source, store, "a", **LAYOUT)
-    written = Counter(key for key in store.written() if key.startswith("a/c/"))
-    assert (len(written), set(written.values())) == (12, {1})
-    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
+        to_n5(source, store, "a", **options)
+        check_once(store, values)
+        # Blocks of any sizes on the shards that a region covers, which begins and ends with one.
+        region = tuple(map(random_region, [chance] * values.ndim, values.shape, options["shards"]))
+        sides = [part.stop - part.start for part in region]
+        part = values[region] + 7
+        blocks = tuple(random_blocks(chance, side) for side in sides)
+        store.forget()
+        to_n5(da.from_array(part, chunks=blocks), store, "a", region=region)
+        values[region] = part
+        grid = open_array(store, "a").grid
+        inside = {
+            f"a/c/{'/'.join(map(str, index))}"
+            for index in np.ndindex(*grid.counts)
+            if all(
+                within.start <= at.start < within.stop
+                for within, at in zip(region, grid.slices(index), strict=True)
+            )
+        }
+        # Two workers wrote these, each of them once, and no other.
+        written = Counter(key for key in store.written() if key.startswith("a/c/"))
+        assert written == dict.fromkeys(inside, 1)
+        key = tuple(slice(*sorted(chance.sample(range(size + 1), 2))) for size in values.shape)
+        read = from_n5(store, "a", chunks=chance.choice([None, "auto"]))
+        np.testing.assert_array_equal(read[key].compute(), values[key])
+    np.testing.assert_array_equal(open_array(store, "a")[...], values)
+
+
+def random_region(chance: random.Random, size: int, side: int) -> slice:
+    """A part of an axis that begins and ends where a shard does."""
+    edges = sorted({*range(0, size, side), size})
+    start = chance.randrange(len(edges) - 1)
+    return slice(edges[start], edges[chance.randrange(start + 1, len(edges))])
 
 
 def test_a_region_that_cuts_shards_is_refused(place: Path) -> None:
@@ -112,7 +155,7 @@ def test_a_region_that_cuts_shards_is_refused(place: Path) -> None:
     ("shards", "message"),
     [
         ((7, 12), r"multiples of the chunks, such as \(6, 12\)"),
-        ((3,), "do not hold a whole number"),
+        ((3,), r"shards is \(3,\); the shape \(20, 30\) needs 2 numbers"),
         ("all", "give a shape, one number or 'auto'"),
         ((0, 12), "such as"),
     ],
@@ -151,7 +194,7 @@ def test_an_array_tells_chunks_from_shards(place: Path) -> None:
     array = open_array(place)
     assert (array.chunks, array.shards, array.grid.chunks) == (CHUNKS, SHARDS, SHARDS)
     assert (array.nchunks, array.grid.size) == (7 * 8, 12)
-    assert "shards       6 x 12, 12 chunks" in repr(array)
+    assert "shards       6 x 12, 12 shards of" in repr(array)
     assert (array.read_chunk((1, 2)) == VALUES[6:12, 24:30]).all()
     transposed = open_array(place, axis_order="F")
     assert (transposed.chunks, transposed.shards) == (CHUNKS[::-1], SHARDS[::-1])

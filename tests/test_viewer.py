@@ -44,7 +44,7 @@ def levels() -> list[np.ndarray]:
 
 
 def write(folder: Path, form: str, compression: str) -> None:
-    """Write a pyramid, in chunks that the arrays' ends cut."""
+    """Write a pyramid, in chunks and shards that the arrays' ends cut."""
     pyramid(
         levels()[0],
         folder,
@@ -55,6 +55,7 @@ def write(folder: Path, form: str, compression: str) -> None:
         chunks=(5, 20, 25),
         compression=compression,
         format=form,
+        shards=(10, 40, 50) if form == "zarr3" else None,
     )
 
 
@@ -131,13 +132,16 @@ def picture(shown: Any, base: Array, form: str, level: int = 0) -> np.ndarray:
     return grey
 
 
-@pytest.mark.parametrize(("form", "compression"), [("n5", "gzip"), ("zarr2", "blosc")])
+@pytest.mark.parametrize(
+    ("form", "compression"), [("n5", "gzip"), ("zarr2", "blosc"), ("zarr3", "zstd")]
+)
 def test_a_viewer_shows_each_voxel_of_each_level_where_it_lies(
     tmp_path: Path, form: str, compression: str
 ) -> None:
     write(tmp_path / "served", form, compression)
     base = open_array(tmp_path / "served", "image/s0")
     assert {axis.unit for axis in base.axes} == {"micrometer"}
+    assert base.shards == ((10, 40, 50) if form == "zarr3" else None)
     with looking(tmp_path, "image", form) as shown:
         wanted = in_metres(base, form)
         assert axes_of(shown) == wanted
@@ -154,6 +158,7 @@ def test_a_viewer_shows_each_voxel_of_each_level_where_it_lies(
         ("n5", 0.0, "\N{GREEK SMALL LETTER MU}m"),
         ("n5", 0.0, "\N{LATIN CAPITAL LETTER A WITH RING ABOVE}"),
         ("zarr2", 12.0, "um"),
+        ("zarr3", 12.0, "um"),
     ],
 )
 def test_a_viewer_shows_a_dataset_whatever_its_unit_is_called(

@@ -29,7 +29,7 @@ __all__ = ["main"]
     help="Show the traceback of errors. Also: XARRAY_N5_TRACEBACK=1.",
 )
 def main(*, traceback: bool) -> None:
-    """List, copy, verify and draw N5, Zarr v2 and HDF5 data.
+    """List, copy, verify and draw N5, Zarr and HDF5 data.
 
     A URL is a local path or any URL of fsspec: s3://bucket/a.n5, https://host/a.zarr. The path of
     a node is part of it, or the next argument. Exit codes: 0 for success; 1 if the command failed

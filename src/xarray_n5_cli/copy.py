@@ -78,7 +78,7 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
     callback=_dialect,
     metavar="NAME",
     help="How axes are described in DST, such as ngff or cosem; same: as in SRC. By default, "
-    "pyramids become OME-NGFF 0.4 in Zarr v2. May be given several times.",
+    "pyramids become OME-NGFF 0.4 in Zarr v2, and 0.5 in Zarr v3. May be given several times.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
 @multisets_option()
@@ -104,13 +104,14 @@ def copy(
 ) -> None:
     """Copy the array or the group at SRC, with everything in it, to DST.
 
-    The name of DST selects its format: *.zarr is Zarr v2, *.h5 HDF5, anything else N5. Axes read
-    the same in every format, pyramids are pyramids for the readers of each, and copying back
-    restores the attributes. An interrupted copy is resumed with --resume.
+    The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.h5 HDF5,
+    anything else N5. Axes read the same in every format, pyramids are pyramids for the readers of
+    each, and copying back restores the attributes. An interrupted copy is resumed with --resume.
 
     \b
     Examples:
       xarray-n5 copy cells.n5 cells.zarr
+      xarray-n5 copy big.n5 big.zarr --format zarr3 --shards 512,512,512
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """

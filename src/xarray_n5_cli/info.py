@@ -35,11 +35,11 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **openi
     """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.
 
     The JSON object has the keys url, path, kind ("array" or "group"), format and attributes; a
-    group's also children; an array's also shape, dtype, bytes, chunks, chunk_count, compression,
-    unfinished (whether a write is incomplete), axes (name, kind, unit, scale, offset, labels; in
-    C order), affine and sources. Of a project of BigDataViewer, given by its XML, they are url,
-    kind ("project"), format, container, setups, timepoints, missing, names, world and images. These
-    keys do not change between versions.
+    group's also children; an array's also shape, dtype, bytes, chunks, chunk_count, shards and
+    shard_count (null if chunks are not in shards), compression, unfinished (whether a write is
+    incomplete), axes (name, kind, unit, scale, offset, labels; in C order), affine and sources. Of
+    a project of BigDataViewer, given by its XML, they are url, kind ("project"), format, container,
+    setups, timepoints, missing, names, world and images. These keys do not change between versions.
 
     \b
     Examples:
@@ -133,7 +133,9 @@ def _array(array: Array) -> dict[str, Any]:
         "dtype": str(array.dtype),
         "bytes": array.nbytes,
         "chunks": array.chunks,
-        "chunk_count": array.grid.size,
+        "chunk_count": array.nchunks,
+        "shards": array.shards,
+        "shard_count": None if array.shards is None else array.grid.size,
         "compression": to_json(array.compression),
         "unfinished": is_unfinished(array),
         "axes": axes,

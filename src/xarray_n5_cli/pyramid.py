@@ -135,7 +135,8 @@ def pyramid(
             return
     for name, level in done.children.items():
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
-        echo(f"{name}: {plural(chunks, 'chunk')}, {format_bytes(nbytes)}")
+        thing = "shard" if asked["shards"] is not None else "chunk"
+        echo(f"{name}: {plural(chunks, thing)}, {format_bytes(nbytes)}")
 
 
 def _is_complete(

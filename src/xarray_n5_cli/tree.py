@@ -46,7 +46,7 @@ def tree(
 ) -> None:
     """Draw the groups and arrays at URL.
 
-    Each array has its shape, type, chunks and compression, and "unfinished" if a write is
+    Each array has its shape, type, chunks, shards and compression, and "unfinished" if a write is
     incomplete; below it are its axes with the distance between two samples, the position of the
     first one, and the dialect that describes them. A directory that is not a container is drawn 2
     deep, unless --depth is given. Of a project of BigDataViewer, given by its XML, images and their
@@ -135,7 +135,7 @@ class _Drawing:
         from xarray_n5.arrays.access import is_unfinished
         from xarray_n5.arrays.repr import times
 
-        size = f"{times(array.shape)} {array.dtype}, chunks {times(array.chunks)}"
+        size = f"{times(array.shape)} {array.dtype}, {chunk_shapes(array)}"
         text = f"{size}, {compression_name(array)}"
         text += ", unfinished" if is_unfinished(array) else ""
         if not self.chunks:
@@ -147,13 +147,21 @@ class _Drawing:
             return f"{text}, {format_error(str(error))}"
 
 
+def chunk_shapes(array: Array) -> str:
+    """Return the shape of an array's chunks, and of its shards if it has any."""
+    from xarray_n5.arrays.repr import times
+
+    shards = "" if array.shards is None else f", shards {times(array.shards)}"
+    return f"chunks {times(array.chunks)}{shards}"
+
+
 def compression_name(array: Array) -> str:
     """Return the name of an array's compression."""
     return str(array.compression.name)
 
 
 def _stored(array: Array) -> str:
-    """Return the number of stored chunks and their size."""
+    """Return the number of stored chunks, or of shards, and their size."""
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.access import io_of
@@ -163,7 +171,8 @@ def _stored(array: Array) -> str:
     for index, found in io.container.list_chunk_info(io.path, io.metadata):
         if index in array.grid:
             count, size = count + 1, size + found.size
-    return f"{count} of {array.grid.size} chunks stored, {format_bytes(size)}"
+    things = "chunks" if array.shards is None else "shards"
+    return f"{count} of {array.grid.size} {things} stored, {format_bytes(size)}"
 
 
 def _axes(array: Array) -> Iterator[str]:

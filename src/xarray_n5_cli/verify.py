@@ -36,7 +36,8 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
 
     A chunk that was never stored is "missing", which is not damage. With --json each array has its
     path, chunks (their number in each state), damaged (keys and states), stray files, unfinished
-    writes, digests (whether there are any), and the error if it cannot be read. The exit code is 1
+    writes, digests (whether there are any), the error if it cannot be read, and the shape of its
+    shards, which are counted instead of chunks where there are any. The exit code is 1
     if a chunk is damaged, a write is unfinished, an array cannot be read, or there is none.
 
     \b
@@ -69,7 +70,7 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
     from xarray_n5.arrays.array import Array
 
     report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
-    report |= {"unfinished": [], "digests": False, "error": None}
+    report |= {"unfinished": [], "digests": False, "error": None, "shards": None}
     if not isinstance(found.node, Array):
         return report | {"error": format_error(found.problem)}
     try:
@@ -100,6 +101,7 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
         "stray": about["stray"],
         "unfinished": about["unfinished"],
         "digests": about["digests"],
+        "shards": array.shards,
     }
 
 
@@ -125,6 +127,8 @@ def _counts(report: dict[str, Any]) -> str:
         if report[key]
     ]
     more += ["digests kept"] if report["digests"] else []
+    if report["shards"] is not None:
+        counts += " (shards)"
     return "; ".join([counts or "no chunks", *more])
 
 

@@ -88,13 +88,19 @@ class ArrayInfo:
     def _shards(self) -> str:
         shards = self.shards or self.chunks
         count = math.prod(-(-n // s) for n, s in zip(self.shape, shards, strict=True))
-        return f"{times(shards)}, {amount(count, math.prod(shards) * self.dtype.itemsize)}"
+        shard = math.prod(shards) * self.dtype.itemsize
+        return f"{times(shards)}, {amount(count, shard, 'shard')}"
 
     @property
     def summary(self) -> str:
         """The facts in a line."""
-        facts = f"{self.dtype}, {times(self.shape)} in chunks of {times(self.chunks)}"
-        return facts + (", unfinished" if self.unfinished else "")
+        return f"{self.dtype}, {self.size}" + (", unfinished" if self.unfinished else "")
+
+    @property
+    def size(self) -> str:
+        """The shapes of the array, of its chunks, and of its shards if there are such."""
+        size = f"{times(self.shape)} in chunks of {times(self.chunks)}"
+        return size if self.shards is None else f"{size}, shards of {times(self.shards)}"
 
     def __repr__(self) -> str:
         return as_text(self.title, self.rows)
@@ -155,8 +161,7 @@ class GroupInfo:
                 rows.append((f"{name}/", "group"))
             else:
                 state = ", unfinished" if child.unfinished else ""
-                size = f"{times(child.shape)} in chunks of {times(child.chunks)}"
-                rows.append((name, f"{child.dtype}, {size}, {child.compression}{state}"))
+                rows.append((name, f"{child.dtype}, {child.size}, {child.compression}{state}"))
         if self.more:
             rows.append(("...", f"{self.more} more"))
         if self.attributes:

@@ -46,13 +46,13 @@ def times(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes)) or "one number"
 
 
-def amount(count: int, nbytes: int) -> str:
-    """Return the number of chunks and the size of one in words.
+def amount(count: int, nbytes: int, thing: str = "chunk") -> str:
+    """Return the number of chunks, or of shards, and the size of one in words.
 
     >>> amount(1, 2048), amount(24, 131072)
     ('1 chunk of 2.00 kiB', '24 chunks of 128.00 kiB')
     """
-    return f"{count} chunk{'s' * (count != 1)} of {format_bytes(nbytes)}"
+    return f"{count} {thing}{'s' * (count != 1)} of {format_bytes(nbytes)}"
 
 
 def show_geometry(geometry: Geometry) -> tuple[str, list[tuple[str, str]]]:

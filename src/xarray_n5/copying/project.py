@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.projects.open import OpenProject
@@ -15,7 +16,9 @@ from xarray_n5.datasets.select import level_by_number
 from xarray_n5.datasets.tree import groups_of
 from xarray_n5.datasets.write import write
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
+from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
+from xarray_n5.writing.compression import with_fallback
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.projects.find import ProjectFile
     from xarray_n5.writing.request import WriteOptions
     from xarray_n5.writing.transaction import Transaction
+
+_SAME = (None, None, "same")
+"""The options of chunks, shards and compression that change nothing."""
 
 
 def level_of_project(
@@ -74,15 +80,10 @@ def plan_project(
         group=group or None,
         storage_options=storage_options,
     )
-    encoding = {
-        key: value
-        for key, value in (("chunks", options.chunks), ("compression", options.compression))
-        if value is not None and value != "same"
-    }
     encodings: dict[str, Any] = {
-        node.path: {name: dict(encoding) for name in node.data_vars}
+        node.path: {name: _encoding(each, how, options) for name, each in node.data_vars.items()}
         for node in tree.subtree
-        if encoding and node.data_vars
+        if node.data_vars and (options.chunks, options.shards, options.compression) != _SAME
     }
     if options.dialect not in {None, "same"}:
         how = replace(how, dialect=options.dialect)
@@ -92,6 +93,25 @@ def plan_project(
         if how.resume and how.mode != "w" and _is_complete(tree, how, path):
             return None
         raise
+
+
+def _encoding(variable: xr.DataArray, how: WriteOptions, options: CopyOptions) -> dict[str, Any]:
+    """Return the encoding of a variable: as the user chose, and else as it was stored."""
+    stored = variable.encoding
+    chunks = stored.get("chunks") if options.chunks is None else options.chunks
+    encoding = {"chunks": chunks, "shards": options.shards}
+    if options.compression != "same":
+        encoding["compression"] = options.compression
+    elif "n5_compression" in stored:
+        metadata = ArrayMetadata(
+            shape=variable.shape,
+            chunks=(1,) * variable.ndim,
+            dtype=variable.dtype,
+            compression=resolve(stored["n5_compression"]),
+        )
+        found = with_fallback(how.format, metadata, None, str(variable.name))
+        encoding["compression"] = found.compression
+    return {key: value for key, value in encoding.items() if value is not None}
 
 
 def _is_complete(tree: xr.DataTree, how: WriteOptions, path: str) -> bool:

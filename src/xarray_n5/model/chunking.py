@@ -192,8 +192,12 @@ def shard_shape(
         if shards != "auto":
             raise MetadataError(f"shards is {shards!r}; give a shape, one number or 'auto'")
         return group_chunks(chunks, shape, itemsize, _SHARD)
-    pairs = list(zip(shards, chunks, strict=False))
-    if len(shards) != len(chunks) or any(one < 1 or one % each for one, each in pairs):
+    if len(shards) != len(chunks):
+        raise MetadataError(
+            f"shards is {tuple(shards)}; the shape {tuple(shape)} needs {len(shape)} numbers"
+        )
+    pairs = list(zip(shards, chunks, strict=True))
+    if any(one < 1 or one % each for one, each in pairs):
         nearest = tuple(max(1, round(one / each)) * each for one, each in pairs)
         raise MetadataError(
             f"shards of {tuple(shards)} do not hold a whole number of chunks of {tuple(chunks)} "
