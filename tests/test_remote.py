@@ -246,7 +246,7 @@ def test_a_tree_is_read_a_level_at_a_time(form: str) -> None:
     nodes = 300 + 6 + 6 * 10 + 1
     if form == "n5":
         assert fs.counts["GET"] == 2 * nodes  # the document, and the hint at a write
-    assert fs.counts["GET"] <= 4 * nodes + 1
+    assert fs.counts["GET"] <= 4 * nodes + 2
     assert fs.counts["LIST"] == 6 + 6 * 10 + 1
     assert fs.rounds < nodes / 4  # a handful, unless the machine is very busy
 

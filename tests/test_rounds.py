@@ -172,7 +172,7 @@ def test_opening_takes_two_rounds_in_every_format(form: str) -> None:
     fs.latency = 0.005
     for read in (
         lambda: open_array(store, "g/a"),
-        lambda: xr.open_dataset(store, engine="n5", group="g/a"),
+        lambda: xr.open_dataset(store, engine="n5", group="g/a"),  # type: ignore[arg-type]
     ):
         fs.reset()
         read()

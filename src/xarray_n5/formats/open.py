@@ -159,7 +159,7 @@ def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFor
     candidates = [_keyed(name)] if name else keyed_formats()
     for number, form in enumerate(candidates):
         if number == 1:
-            _request(store, path, candidates[1:])
+            _request(store, [path, path.rpartition("/")[0], ""], candidates[1:])
         documents = get_documents(store, path, form)
         if documents:
             return form, documents
@@ -226,22 +226,21 @@ def _look_ahead(store: Store, path: str, name: str | None) -> Store:
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
-    _request(kept, path, [_keyed(name)], beside=kept is store)
+    around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
+    _request(kept, around, [_keyed(name)], [join(path, UNFINISHED)])
     return kept
 
 
-def _request(store: Store, path: str, forms: Sequence[KeyedFormat], *, beside: bool = True) -> None:
-    """Request the documents that reading a node takes, at once; `beside` also those of its group.
-
-    A store that keeps nothing, or whose requests cost little, is left alone.
-    """
+def _request(
+    store: Store, paths: Sequence[str], forms: Sequence[KeyedFormat], hints: Sequence[str] = ()
+) -> None:
+    """Request the documents of nodes, and `hints`, at once, where a store keeps them."""
     if not isinstance(store, CachedStore) or store.concurrency == 1:
         return
-    around = [path, "", *([path.rpartition("/")[0]] if beside else ())]
     names = [each for form in forms for each in form.documents]
-    keys = list(dict.fromkeys(join(node, each) for node in around for each in names))
+    keys = list(dict.fromkeys(join(path, each) for path in paths for each in names))
     with suppress(PermissionError):  # who may not read the root may read what is below
         try:
-            store.get_many([*keys, join(path, UNFINISHED)])
+            store.get_many([*keys, *hints])
         except OSError:  # what only hints at a write must not be in the way
             store.get_many(keys)
