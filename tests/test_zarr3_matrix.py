@@ -283,8 +283,8 @@ CANNOT_READ: Mapping[str, tuple[str, ...]] = {
 """What the others do not read, by the beginnings of the names of cases."""
 
 CANNOT_WRITE: Mapping[str, tuple[str, ...]] = {
-    "zarr": (*_UNHASHABLE, ".*-scalar-.*-(end|start)-"),
-    "zarrs": (*CANNOT_READ["zarrs"], ".*-scalar-.*-(end|start)-"),
+    "zarr": (*_UNHASHABLE, ".*-scalar-.*-(end|start|nested)-"),
+    "zarrs": (*CANNOT_READ["zarrs"], ".*-scalar-.*-(end|start|nested)-"),
     "tensorstore": CANNOT_READ["tensorstore"],
 }
 """What the others do not write."""
