@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import xarray_n5
 from tests.exhaustive import cases
 from tests.killing import BLOCKS, SHAPE, store_project
 from tests.projects import Setup, diagonal, project_xml, values, write_project
-from tests.test_projects import NAMES, TURN, WORLDS, grid, steps_of
+from tests.test_projects import NAMES, TURN, WORLDS, grid, run, steps_of
 from xarray_n5 import MetadataError, NodeExistsError
 
 if TYPE_CHECKING:
@@ -633,3 +634,102 @@ def test_pybdv_reads_every_view_equal(tmp_path: Path) -> None:
                 key = get_key(is_h5=False, timepoint=time, setup_id=setup, scale=level)
                 expected = tree[f"s{level}"]["project"].isel(t=t, channel=channel, tile=tile)
                 np.testing.assert_array_equal(file[key][:], expected)
+
+
+# Pyramids and copies
+
+
+def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
+    array = image().chunk(channel=1)
+    report = xarray_n5.pyramid(
+        array,
+        tmp_path / "out.n5",
+        project=tmp_path / "out.xml",
+        chunks=4,
+        factors=[2, (1, 2, 2)],
+    )
+    assert len(report["setup1/timepoint0"].children) == 3
+    tree = opened(tmp_path / "out.xml")
+    assert [dict(tree[f"s{n}"].sizes)["x"] for n in range(3)] == [10, 5, 2]
+    np.testing.assert_array_equal(tree["s0"]["out"][0], image())
+    means = array.astype(float).coarsen(z=2, y=2, x=2).mean()
+    np.testing.assert_array_equal(tree["s1"]["out"][0], np.rint(means))
+    for dim in "zyx":
+        np.testing.assert_allclose(tree["s1"][dim], means[dim])
+    again = image().assign_coords(t=3)
+    xarray_n5.pyramid(
+        again,
+        tmp_path / "out.n5",
+        project=tmp_path / "out.xml",
+        chunks=4,
+        factors=[2, (1, 2, 2)],
+        mode="a",
+    )
+    assert opened(tmp_path / "out.xml")["s2"].t.values.tolist() == [0, 3]
+
+
+def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:
+    for _ in range(2):
+        report = xarray_n5.pyramid(
+            image(), tmp_path / "a.n5", project=tmp_path / "a.xml", levels=1, resume=True
+        )
+        assert len(report["setup0/timepoint0"].children) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"method": "nearest"}, "use 'mode' for labels"),
+        ({"partial": True}, "partial and project= exclude each other"),
+        ({"path": "a"}, "path and project= exclude each other"),
+        ({"url": None}, "give the url of their container"),
+    ],
+)
+def test_pyramids_that_are_not_for_projects_are_refused(
+    tmp_path: Path, options: dict[str, Any], match: str
+) -> None:
+    given = {"url": tmp_path / "a.n5", "project": tmp_path / "a.xml", **options}
+    with pytest.raises(ValueError, match=match):
+        xarray_n5.pyramid(image(), **given)
+    with pytest.raises(ValueError, match="mode"):
+        xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")
+
+
+@pytest.mark.parametrize("kind", PROJECTS)
+def test_copies_of_projects_are_projects(tmp_path: Path, kind: str) -> None:
+    source = PROJECTS[kind](tmp_path)
+    (tmp_path / "b").mkdir()
+    copied = tmp_path / "b/project.xml"
+    run("copy", source, tmp_path / "b/x.n5", "--project", copied, "--chunks", "2,8,8")
+    check_same(opened(source), opened(copied))
+    assert opened(copied).leaves[0]["project"].encoding["chunks"][-3:] == (2, 8, 8)
+    for _ in range(2):
+        found = run("copy", source, tmp_path / "b/x.n5", "--project", copied, "--resume")
+        assert "nothing to resume" in found
+
+
+def test_images_are_copied_into_projects(tmp_path: Path) -> None:
+    xarray_n5.pyramid(image(), tmp_path / "a.zarr", "cells", factors=[(1, 1, 2, 2)])
+    report = xarray_n5.copy(
+        tmp_path / "a.zarr", tmp_path / "b.n5", source_path="cells", project=tmp_path / "b.xml"
+    )
+    assert len(report["setup1/timepoint0"].children) == 2
+    tree = opened(tmp_path / "b.xml")
+    np.testing.assert_array_equal(tree["s0"]["b"][0], image())
+    assert tree["s1"].x.attrs["units"] == "um"
+    image()[0].n5.to_n5(tmp_path / "c.n5", "raw")
+    xarray_n5.copy(
+        tmp_path / "c.n5", tmp_path / "d.n5", source_path="raw/image", project=tmp_path / "d.xml"
+    )
+    np.testing.assert_array_equal(xr.open_dataset(tmp_path / "d.xml")["d"][0, 0], image()[0])
+    with pytest.raises(ValueError, match="dtype and project= exclude each other"):
+        xarray_n5.copy(tmp_path / "c.n5", tmp_path / "e.n5", project=tmp_path / "e.xml", dtype="f4")
+
+
+def test_the_command_line_writes_pyramids_as_projects(tmp_path: Path) -> None:
+    image().n5.to_n5(tmp_path / "c.n5")
+    command = ["pyramid", tmp_path / "c.n5/image", tmp_path / "d.n5", "--levels", 1]
+    said = run(*command, "--project", tmp_path / "d.xml").splitlines()
+    assert said[0].startswith("setup0/timepoint0/s0: 1 chunk")
+    assert len(said) == 4
+    assert opened(tmp_path / "d.xml")["s1"].sizes["channel"] == 2

@@ -8,7 +8,7 @@ import click
 
 from xarray_n5_cli.arguments import files, for_url, multisets_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, redact, report_errors
-from xarray_n5_cli.options import computing, storing, workers_of
+from xarray_n5_cli.options import as_project, computing, storing, workers_of
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
@@ -80,6 +80,7 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
     help="How axes are described in DST, such as ngff or cosem; same: as in SRC. By default, "
     "pyramids become OME-NGFF 0.4 in Zarr v2, and 0.5 in Zarr v3. May be given several times.",
 )
+@as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
 @multisets_option()
 @computing
@@ -113,6 +114,7 @@ def copy(
       xarray-n5 copy cells.n5 cells.zarr
       xarray-n5 copy big.n5 big.zarr --format zarr3 --shards 512,512,512
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
+      xarray-n5 copy dataset.xml part.n5 --project part.xml --level 1
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
     """
     from xarray_n5.copying.array_copy import CopyOptions

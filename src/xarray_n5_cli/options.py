@@ -95,6 +95,17 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def as_project(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option of the XML of a project."""
+    option = click.option(
+        "--project",
+        type=click.Path(),
+        metavar="XML",
+        help="Write a project of BigDataViewer and BigStitcher: DST is its N5, XML describes it.",
+    )
+    return option(command)
+
+
 def computing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the workers."""
     for option in (

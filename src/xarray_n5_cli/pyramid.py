@@ -17,7 +17,7 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, redact, report_errors
-from xarray_n5_cli.options import computing, storing, workers_of
+from xarray_n5_cli.options import as_project, computing, storing, workers_of
 from xarray_n5_cli.verify import plural
 
 
@@ -58,11 +58,12 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 @storing
 @click.option(
     "--mode",
-    type=click.Choice(["w-", "w"]),
+    type=click.Choice(["w-", "w", "a"]),
     default="w-",
     show_default=True,
-    help="w-: the levels must not exist. w: replace them.",
+    help="w-: the levels must not exist. w: replace them. a: add views to a --project.",
 )
+@as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
 @multisets_option()
 @order_option()
@@ -93,6 +94,7 @@ def pyramid(
     Examples:
       xarray-n5 pyramid em.n5/em/s0
       xarray-n5 pyramid cells.n5/raw views.zarr/cells --chunks 32
+      xarray-n5 pyramid raw.zarr/0 dataset.n5 --project dataset.xml
       xarray-n5 pyramid em.n5/labels/s0 --method mode --factors 1,2,2 --factors 2
     """
     from dask.diagnostics.progress import ProgressBar
@@ -133,10 +135,16 @@ def pyramid(
                 raise
             echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
             return
-    for name, level in done.children.items():
+    levels = done.children.items() if asked["project"] is None else _views(done)
+    for name, level in levels:
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
         thing = "shard" if asked["shards"] is not None else "chunk"
         echo(f"{name}: {plural(chunks, thing)}, {format_bytes(nbytes)}")
+
+
+def _views(done: Any) -> list[tuple[str, Any]]:
+    """Return the reports of all views by their paths."""
+    return [(node.path.strip("/"), node) for node in done.subtree if node.has_data]
 
 
 def _is_complete(

@@ -36,6 +36,7 @@ def copy(
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    project: object = None,
 ) -> xr.DataTree | xr.Dataset:
     """Copy an array, or a group with everything in it, into a container of any format.
 
@@ -82,6 +83,9 @@ def copy(
         `mode` is "w".
     source_options, storage_options : mapping, optional
         Options of the fsspec filesystems of `source` and of `destination`.
+    project : str or path, optional
+        The path or URL of an XML file: the images become views of a project of BigDataViewer and
+        BigStitcher, as with ``tree.n5.to_n5(..., project=)``.
 
     Returns
     -------
@@ -117,6 +121,7 @@ def copy(
         dtype=dtype,
         dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
         label_multisets=label_multisets,
+        project=project,
     )
     return begin_copy(
         source,

@@ -61,6 +61,8 @@ class CopyOptions:
     """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"
     """What Paintera's label multisets are copied as; "error" refuses them."""
+    project: object = None
+    """The XML of a project that the copy becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
 from xarray_n5.arrays.open import open_group, open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
+from xarray_n5.copying.as_project import open_tree, plan_as_project
 from xarray_n5.copying.attributes import lists_of, of_group
 from xarray_n5.copying.project import level_of_project, plan_project
 from xarray_n5.copying.pyramids import copied_pyramids
@@ -118,6 +119,10 @@ def begin_copy(
         resume=resume,
     )
     place = new_path(how.path(path), how.container.documents)
+    if options.project is not None:
+        read = {"storage_options": source_options, "label_multisets": multisets}
+        tree = open_tree(source, source_path, **read)
+        return Copy(plan_as_project(tree, how, place, options, without, storage_options))
     if file is not None:
         return Copy(plan_project(file, source_path, how, place, options, without, source_options))
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)

@@ -32,7 +32,7 @@ def pyramid(
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
-    mode: Literal["w-", "w"] = "w-",
+    mode: Literal["w-", "w", "a"] = "w-",
     dialect: str | Iterable[str] | None = None,
     format: str | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
@@ -41,6 +41,7 @@ def pyramid(
     checksums: bool = False,
     fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
+    project: object = None,
 ) -> xr.DataTree:
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
@@ -85,6 +86,7 @@ def pyramid(
     mode
         "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
         attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
+        With `project`, "a" adds views to it.
     dialect
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
         in N5, and those of xarray and OME-NGFF in Zarr.
@@ -94,6 +96,10 @@ def pyramid(
         As in :func:`~xarray_n5.to_n5`.
     resume
         Resume this pyramid, if it was interrupted; see :func:`~xarray_n5.to_n5`.
+    project
+        The path or URL of an XML file: each view of the image, by t, channel, tile, angle and
+        illumination, becomes a pyramid along z, y, x (the axes of `factors`) in a project of
+        BigDataViewer and BigStitcher, as with ``ds.n5.to_n5(..., project=)``.
 
     Returns
     -------
@@ -112,10 +118,13 @@ def pyramid(
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
+    from xarray_n5.pyramids.project import write_project_pyramid
     from xarray_n5.writing.request import WriteOptions
 
     check_option("method", method, *get_args(Method))
-    check_option("mode", mode, "w-", "w")
+    check_option("mode", mode, "w-", "w", *(() if project is None else ("a",)))
+    if project is not None:
+        _check_project(url, path, method, dialect, shards, partial=partial)
     if url is None:
         base = stored_base(
             source,
@@ -144,7 +153,37 @@ def pyramid(
         checksums=checksums,
         fsync=fsync,
     )
+    if project is not None:
+        return write_project_pyramid(
+            source,
+            base,
+            project,
+            how,
+            factors=factors,
+            levels=levels,
+            method=method,
+            compression=compression,
+            storage_options=storage_options,
+        )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
     return plan_pyramid(
         base, how.path(path), steps, method, compression, how, partial=partial
     ).write()
+
+
+def _check_project(
+    url: object, path: str, method: Method, dialect: object, shards: object, *, partial: bool
+) -> None:
+    """Raise if options are given that are not for projects."""
+    if url is None:
+        raise ValueError("the views of a project are written anew: give the url of their container")
+    given = {"path": path or None, "dialect": dialect, "shards": shards, "partial": partial or None}
+    if refused := [name for name, value in given.items() if value is not None]:
+        raise ValueError(
+            f"{' and '.join(refused)} and project= exclude each other: a project has its own layout"
+        )
+    if method == "nearest":
+        raise ValueError(
+            "method='nearest' keeps the first sample of a window, where BigDataViewer takes it to "
+            "lie in the middle: use 'mode' for labels, or 'mean'"
+        )

@@ -55,12 +55,7 @@ class Transaction:
     def compute(self) -> xr.DataTree:
         """Compute the writes and end them here, where no lost worker can have ended them."""
         reports = self._run(self._lazy(_unchanged))
-        tree = _end(reports, self.marker, self._markers, closing=self.closing)
-        for marker in (
-            (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
-        ):
-            remember(marker)
-        return tree
+        return self._finish(reports)
 
     def compute_in_turn(self) -> xr.DataTree:
         """Compute the writes level by level, where each reads what the one before wrote."""
@@ -71,7 +66,16 @@ class Transaction:
         for plans in stages.values():
             part = replace(self, plans=plans)
             reports |= part._run(part._lazy(_unchanged))  # noqa: SLF001
-        return _end(reports, self.marker, self._markers, closing=self.closing)
+        return self._finish(reports)
+
+    def _finish(self, reports: Mapping[str, Report]) -> xr.DataTree:
+        """End the writes, and remember that if wanted."""
+        tree = _end(reports, self.marker, self._markers, closing=self.closing)
+        for marker in (
+            (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
+        ):
+            remember(marker)
+        return tree
 
     def delayed(self) -> DelayedReport:
         """Write what is in memory, and return what computes the other writes and ends them."""

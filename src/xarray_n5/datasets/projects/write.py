@@ -80,7 +80,7 @@ def _image(
     name: str, described: Described, chosen: Sequence[Mapping[str, Any]], how: WriteOptions
 ) -> ViewImage:
     factors = factors_of_levels(name, described.levels)
-    stored = [_Stored.of(array, own) for array, own in zip(described.levels, chosen, strict=True)]
+    stored = [Storage.of(array, own) for array, own in zip(described.levels, chosen, strict=True)]
 
     def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
         del finer
@@ -91,15 +91,15 @@ def _image(
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """How the views of a level are stored."""
+class Storage:
+    """How the views of a level are stored: their chunks along z, y, x, and the compression."""
 
     chunks: Any
     compression: Any
     explicit: bool
 
     @classmethod
-    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> _Stored:
+    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> Storage:
         """Return the user's choice, or how the image was stored where it was opened from."""
         shape = tuple(array.sizes[axis] for axis in AXES)
         known = array.encoding
@@ -128,7 +128,7 @@ def request_of(
     path: str,
     how: WriteOptions,
     factors: Sequence[int],
-    stored: _Stored,
+    stored: Storage,
 ) -> WriteRequest:
     """Return the request to write a level of a view."""
     if not is_dask_collection(data.variable) and "preferred_chunks" in data.encoding:
