@@ -112,8 +112,9 @@ class Zarr3:
         members = members or {"zarr_format": 3, "node_type": "group"}
         before, changed = members.get("attributes") or {}, dict(attributes)
         if members.get("node_type") == "array":
-            names = changed.pop(NAMES, None)
-            members.pop("dimension_names", None)
+            names, known = changed.pop(NAMES, None), members.pop("dimension_names", None)
+            if known is not None and names == _filled(known):
+                names = known
             if zarr3_layout.are_names(names, len(members.get("shape", ()))):
                 members["dimension_names"] = names
             elif names is not None:
@@ -238,10 +239,8 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
             f"{where}: 'dimension_names' is {str(names)[:200]}; expected {len(shape)} strings or "
             "nulls"
         )
-    if names and None not in names:
-        attributes.setdefault(NAMES, names)
-    elif names == []:
-        attributes.setdefault(NAMES, [])
+    if names is not None and (not names or any(names)):
+        attributes.setdefault(NAMES, _filled(names))
     found = ArrayMetadata(
         shape=shape,
         chunks=chunks,
@@ -287,6 +286,11 @@ def _attributes(members: Mapping[str, Any], where: str) -> dict[str, Any]:
     if found is not None and not isinstance(found, dict):
         raise MetadataError(f"{where}: 'attributes' is {str(found)[:200]}; expected an object")
     return dict(found or {})
+
+
+def _filled(names: Sequence[str | None]) -> list[str]:
+    """Return a name for each dimension, also for those that have none."""
+    return [f"dim_{number}" if name is None else name for number, name in enumerate(names)]
 
 
 def _is_named(key: str, members: Mapping[str, Any]) -> bool:
