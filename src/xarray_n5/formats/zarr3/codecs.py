@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -81,10 +81,19 @@ class _Blosc:
         return self.blosc.decode(data, size)
 
 
-def parse(
-    codecs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, where: str, depth: int = 0
-) -> Pipeline:
-    """Return the chain of codecs for chunks of a shape.
+class Elements(NamedTuple):
+    """What a chain of codecs is given to encode."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill: Any
+    """The value of elements that are not stored."""
+    depth: int = 0
+    """The number of shards around."""
+
+
+def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
+    """Return a chain of codecs.
 
     Raises
     ------
@@ -93,7 +102,11 @@ def parse(
     UnknownCompressionError
         If a codec is not known.
     """
-    if not isinstance(codecs, list) or not 0 < len(codecs) <= _MOST_CODECS or depth > _MOST_DEPTH:
+    if (
+        not isinstance(codecs, list)
+        or not 0 < len(codecs) <= _MOST_CODECS
+        or given.depth > _MOST_DEPTH
+    ):
         raise MetadataError(f"{where}: 'codecs' is {str(codecs)[:200]}; expected a list of codecs")
     with _naming(codecs, where):
         steps = [named(each) for each in codecs if not _may_be_ignored(each)]
@@ -102,20 +115,20 @@ def parse(
         raise MetadataError(
             f"{where}: {len(made)} codecs make bytes of an array; expected one, such as 'bytes'"
         )
-    order = list(range(len(shape)))
+    order = list(range(len(given.shape)))
     for name, members in steps[: made[0]]:
         with _naming(name, where):
             order = [order[axis] for axis in _permutation(name, members, len(order), where)]
     name, members = steps[made[0]]
-    inside = tuple(shape[axis] for axis in order)
+    inside = given._replace(shape=tuple(given.shape[axis] for axis in order))
     with _naming(name, where):
-        serializer = _serializer(name, members, inside, dtype, fill, where, depth)
+        serializer = _serializer(name, members, inside, where)
     compressors = []
     for name, members in steps[made[0] + 1 :]:
         with _naming(name, where):
             compressors.append(_compressor(name, members, where))
     changed = tuple(order) if order != sorted(order) else None
-    return Pipeline(shape, dtype, changed, serializer, tuple(compressors))
+    return Pipeline(given.shape, given.dtype, changed, serializer, tuple(compressors))
 
 
 @contextlib.contextmanager
@@ -146,17 +159,10 @@ def _permutation(name: str, members: Mapping[str, Any], ndim: int, where: str) -
     return tuple(order)
 
 
-def _serializer(
-    name: str,
-    members: Mapping[str, Any],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    fill: Any,
-    where: str,
-    depth: int,
-) -> Serializer:
+def _serializer(name: str, members: Mapping[str, Any], given: Elements, where: str) -> Serializer:
     if name == "sharding_indexed":
-        return _sharding(members, shape, dtype, fill, where, depth)
+        return _sharding(members, given, where)
+    shape, dtype = given.shape, given.dtype
     varying = name.startswith("vlen-")
     if varying != dtype.hasobject:
         raise MetadataError(f"it does not encode elements of {dtype}")
@@ -169,15 +175,12 @@ def _serializer(
     return Fixed(dtype.newbyteorder("<" if endian == "little" else ">"), shape)
 
 
-def _sharding(
-    members: Mapping[str, Any],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    fill: Any,
-    where: str,
-    depth: int,
-) -> Sharding:
-    sides, location = members["chunk_shape"], members.get("index_location", "end")
+def _sharding(members: Mapping[str, Any], given: Elements, where: str) -> Sharding:
+    shape, sides, location = (
+        given.shape,
+        members["chunk_shape"],
+        members.get("index_location", "end"),
+    )
     check_choice("index_location", location, ("start", "end"))
     proper = isinstance(sides, list) and len(sides) == len(shape)
     if not proper or not all(type(n) is int and n > 0 for n in sides):
@@ -187,12 +190,13 @@ def _sharding(
     counts = tuple(size // side for size, side in zip(shape, sides, strict=True))
     if math.prod(counts) > _MOST_INNER:
         raise MetadataError(f"a shard has {math.prod(counts)} inner chunks, at most {_MOST_INNER}")
-    inner = parse(members["codecs"], tuple(sides), dtype, fill, where, depth + 1)
-    whole = np.dtype(np.uint64)
-    index = parse(members["index_codecs"], (*counts, 2), whole, 0, where, depth + 1)
+    depth = given.depth + 1
+    inner = parse(members["codecs"], given._replace(shape=tuple(sides), depth=depth), where)
+    places = Elements((*counts, 2), np.dtype(np.uint64), 0, depth)
+    index = parse(members["index_codecs"], places, where)
     if not index.sizes[-1].exact:
         raise MetadataError("'index_codecs' compress; the size of an index must be known")
-    return Sharding(shape, inner, index, location == "start", fill)
+    return Sharding(shape, inner, index, location == "start", given.fill)
 
 
 def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:

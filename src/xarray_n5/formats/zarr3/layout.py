@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.zarr3.codecs import codecs_for, compression_of, parse
+from xarray_n5.formats.zarr3.codecs import Elements, codecs_for, compression_of, parse
 from xarray_n5.formats.zarr3.sharding import Sharding
 from xarray_n5.formats.zarr3.types import (
     BYTES,
@@ -74,7 +74,7 @@ def pipeline_of(metadata: ArrayMetadata) -> Pipeline:
 @functools.lru_cache(maxsize=256)
 def _pipeline(codecs: str, fill: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Pipeline:
     value = parse_fill(json.loads(fill), dtype, "")
-    return parse(json.loads(codecs), shape, dtype, value, "")
+    return parse(json.loads(codecs), Elements(shape, dtype, value), "")
 
 
 def described(
@@ -92,7 +92,7 @@ def described(
     dtype = parse_type(members.get("data_type"), where)
     fill = parse_fill(members.get("fill_value"), dtype, where)
     codecs = members.get("codecs")
-    pipeline = parse(codecs, metadata.chunks, dtype, fill, where)
+    pipeline = parse(codecs, Elements(metadata.chunks, dtype, fill), where)
     keys, separator = _keys(members.get("chunk_key_encoding"), where)
     attributes = dict(metadata.attributes)
     mask = attributes.get(MASK)
