@@ -71,7 +71,7 @@ def describe(
     MetadataError
         If these are not the views of a project.
     """
-    datasets = [_named(level) for level in levels]
+    datasets = [_with_values(_named(level)) for level in levels]
     arrays = [_image(each, name) for each in datasets]
     dims = [str(dim) for dim in arrays[0].dims if dim not in AXES]
     _check_dims(arrays[0], dims)
@@ -111,6 +111,12 @@ def _named(dataset: xr.Dataset) -> xr.Dataset:
     """Return a Dataset whose dimensions have the names of a project's."""
     renamed = {a: b for a, b in _ALIASES.items() if a in dataset.dims and b not in dataset.dims}
     return dataset.rename(renamed) if renamed else dataset
+
+
+def _with_values(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset whose coordinates are in memory, read at once."""
+    facts = [name for name in dataset.data_vars if name in _BESIDE]
+    return dataset.assign_coords(dataset.set_coords(facts).coords.to_dataset().compute().coords)
 
 
 def _image(dataset: xr.Dataset, where: str) -> xr.DataArray:
