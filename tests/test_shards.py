@@ -392,6 +392,26 @@ def test_a_damaged_chunk_hides_no_other(place: Path) -> None:
     assert verify(place, deep=True).state.values[1, 0] == "undecodable"
 
 
+def test_damaged_and_missing_shards_are_written_again(place: Path) -> None:
+    url = place.parent
+    source = da.from_array(VALUES, chunks=SHARDS, name="source")
+    options: dict[str, Any] = {**LAYOUT, "mode": "w", "checksums": True}
+    to_n5(source, url, "a", **options)
+    before = {file: file.read_bytes() for file in (place / "c").rglob("*") if file.is_file()}
+    data = bytearray(shard(place).read_bytes())
+    data[20] ^= 1
+    shard(place).write_bytes(data)
+    (place / "c/0/1").unlink()
+    wanted = np.full((4, 3), "ok", object)
+    wanted[1, 0], wanted[0, 1] = "undecodable", "missing"
+    assert (verify(url, "a").state.values == wanted).all()
+    assert xarray_n5.repair(url, "a", missing=True).attrs["repaired"] == 1
+    to_n5(source, url, "a", **options | {"mode": "w-"}, resume=True)
+    assert set(verify(url, "a").state.values.ravel()) == {"ok"}
+    after = {file: file.read_bytes() for file in (place / "c").rglob("*") if file.is_file()}
+    assert after == before
+
+
 def test_a_missing_shard_reads_as_the_fill_value(place: Path) -> None:
     shard(place).unlink()
     array = open_array(place)
