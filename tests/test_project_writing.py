@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import dask
 import dask.array as da
+import fsspec
 import numpy as np
 import pytest
 import xarray as xr
@@ -733,3 +736,66 @@ def test_the_command_line_writes_pyramids_as_projects(tmp_path: Path) -> None:
     assert said[0].startswith("setup0/timepoint0/s0: 1 chunk")
     assert len(said) == 4
     assert opened(tmp_path / "d.xml")["s1"].sizes["channel"] == 2
+
+
+# Places, and several writers
+
+
+def test_a_project_may_be_on_any_filesystem() -> None:
+    for xml, target in (
+        ("memory://projects/a.xml", "a.n5"),
+        ("memory://projects/xml/b.xml", "memory:///projects/b.n5"),
+    ):
+        place = f"memory://projects/{xml[-5]}.n5"
+        for t in (0, 1):
+            image().assign_coords(t=t).n5.to_n5(place, project=xml, mode="a")
+        text = fsspec.filesystem("memory").cat(xml).decode()
+        assert f">{target}</n5>" in text
+        found = xr.open_dataset(xml, engine="n5")
+        np.testing.assert_array_equal(found[xml[-5]].sel(t=1), image())
+
+
+def test_the_path_of_a_container_is_relative_to_the_xml_if_it_can_be(tmp_path: Path) -> None:
+    for xml, place in (("a/x.xml", "a/b/x.n5"), ("c/d/y.xml", "c/y.n5")):
+        image().n5.to_n5(tmp_path / place, project=tmp_path / xml)
+        assert "image" not in xr.open_dataset(tmp_path / xml, engine="n5", level=0)
+    first, second = ((tmp_path / name).read_text("utf-8") for name in ("a/x.xml", "c/d/y.xml"))
+    assert '<n5 type="relative">b/x.n5</n5>' in first
+    assert f'<n5 type="absolute">{tmp_path}/c/y.n5</n5>' in second
+
+
+def test_several_writers_add_their_time_points(tmp_path: Path) -> None:
+    def add(t: int) -> None:
+        one = image(channel=["a", "b"]).assign_coords(t=t)
+        with dask.config.set(scheduler="sync"):
+            one.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "out.xml", mode="a")
+
+    add(0)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(1, 9)))
+    found = xr.open_dataset(tmp_path / "out.xml", engine="n5")
+    assert found.t.values.tolist() == list(range(9))
+    assert (found["out"] == image().values).all()
+
+
+def test_what_only_the_xml_knows_is_stored_again(tmp_path: Path) -> None:
+    text = project_xml(grid(), steps_of(grid()), names=NAMES)
+    text = text.replace("<Tile><id>5</id>", "<Tile><id>5</id><location>1.0 2.0 3.0</location>")
+    text = text.replace("<tile>5</tile>", "<tile>5</tile><displaysettings>2</displaysettings>")
+    tree = opened(write_project(tmp_path, grid(), text))
+    tree.copy(deep=True).n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml")
+    found = ET.parse(tmp_path / "b/project.xml")  # noqa: S314 - our own
+    assert found.findtext(".//Attributes/Tile[id='5']/location") == "1.0 2.0 3.0"
+    assert found.findtext(".//ViewSetup[id='0']/attributes/displaysettings") == "2"
+    check_same(tree, opened(tmp_path / "b/project.xml"))
+
+
+def test_views_are_read_when_they_are_written_and_not_before(tmp_path: Path) -> None:
+    source = gridded(tmp_path)
+    tree = opened(source)
+    for chunk in (tmp_path / "x.n5").glob("setup3/timepoint1/s0/0/0/0"):
+        chunk.write_bytes(b"damaged")
+    later = tree.n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml", compute=False)
+    with pytest.raises(xarray_n5.ChunkError):
+        later.compute()
+    assert not (tmp_path / "b/project.xml").exists()

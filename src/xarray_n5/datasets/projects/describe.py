@@ -313,7 +313,7 @@ class _Setups:
     def _text(self, name: str, position: Mapping[str, int]) -> str | None:
         if name not in self.dataset.coords:
             return None
-        found = str(_value(self.dataset, name, position))
+        found = str(_value(self.dataset, name, position)).strip()
         try:
             return checked(found) or None
         except ValueError as error:

@@ -64,6 +64,10 @@ def write_project(
     target = ProjectTarget.at(project, how, storage_options)
     before = target.project if how.mode != "w-" else None
     trees = images_of_tree(source) if isinstance(source, xr.DataTree) else {"": {"/": source}}
+    trees = {
+        name: {path: _in_blocks(level) for path, level in levels.items()}
+        for name, levels in trees.items()
+    }
     taken: dict[int, ViewSetup] = {}
     images = []
     for name, levels in trees.items():
@@ -74,6 +78,16 @@ def write_project(
         images.append(_image(name or "the image", described, chosen, how))
     facts = [[each for levels in trees.values() for each in levels.values()], target.url]
     return write_views(images, target, how, *facts)
+
+
+def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset whose images are read when they are written, if they were opened lazily."""
+    found = {}
+    for name, array in dataset.data_vars.items():
+        sides = array.encoding.get("preferred_chunks")
+        if sides and not is_dask_collection(array.variable):
+            found[name] = array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})
+    return dataset.assign(found) if found else dataset
 
 
 def _image(
@@ -131,8 +145,6 @@ def request_of(
     stored: Storage,
 ) -> WriteRequest:
     """Return the request to write a level of a view."""
-    if not is_dask_collection(data.variable) and "preferred_chunks" in data.encoding:
-        data = data.chunk()  # read when it is written
     compression = resolve(stored.compression)
     if not stored.explicit:
         metadata = ArrayMetadata(

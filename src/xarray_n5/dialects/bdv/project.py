@@ -76,11 +76,15 @@ class Project:
     """The ids of the time points, sorted."""
     missing: frozenset[View] = frozenset()
     """Views that the microscope, or the program, left out."""
-    registrations: Mapping[View, Registration] = field(default_factory=dict)
+    registrations: Mapping[View, Registration] = field(default_factory=dict, repr=False)
     document: bytes = field(default=b"", repr=False)
     """The XML."""
     sections: tuple[Section, ...] = field(default=(), repr=False)
     """The sections of the XML, by their bytes."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Project:
+        """Return the project itself: it never changes, and Datasets that are copied refer to it."""
+        return self
 
     @cached_property
     def world(self) -> World:
