@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from tests.browser import browsing, needs_chromium, serving, viewer
-from xarray_n5 import Axis, open_array, pyramid
+from xarray_n5 import Axis, copy, open_array, pyramid
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def levels() -> list[np.ndarray]:
     return found
 
 
+SHARDS = (10, 40, 50)
+
+
 def write(folder: Path, form: str, compression: str) -> None:
     """Write a pyramid, in chunks and shards that the arrays' ends cut."""
     pyramid(
@@ -55,7 +58,7 @@ def write(folder: Path, form: str, compression: str) -> None:
         chunks=(5, 20, 25),
         compression=compression,
         format=form,
-        shards=(10, 40, 50) if form == "zarr3" else None,
+        shards=SHARDS if form == "zarr3" else None,
     )
 
 
@@ -141,13 +144,26 @@ def test_a_viewer_shows_each_voxel_of_each_level_where_it_lies(
     write(tmp_path / "served", form, compression)
     base = open_array(tmp_path / "served", "image/s0")
     assert {axis.unit for axis in base.axes} == {"micrometer"}
-    assert base.shards == ((10, 40, 50) if form == "zarr3" else None)
+    assert base.shards == (SHARDS if form == "zarr3" else None)
     with looking(tmp_path, "image", form) as shown:
         wanted = in_metres(base, form)
         assert axes_of(shown) == wanted
         assert list(axes_of(shown)) == list(wanted)
         for level, data in enumerate(levels()):
             seen = picture(shown, base, form, level)
+            np.testing.assert_array_equal(seen, data[PLANE].repeat(2, axis=0))
+
+
+def test_a_viewer_shows_an_n5_that_became_sharded_ome_zarr(tmp_path: Path) -> None:
+    write(tmp_path / "cells.n5", "n5", "zstd")
+    copy(tmp_path / "cells.n5", tmp_path / "served", format="zarr3", shards=SHARDS)
+    before = open_array(tmp_path / "cells.n5", "image/s0")
+    base = open_array(tmp_path / "served", "image/s0")
+    assert (base.chunks, base.shards) == ((5, 20, 25), SHARDS)
+    with looking(tmp_path, "image", "zarr3") as shown:
+        assert axes_of(shown) == in_metres(before, "zarr3")
+        for level, data in enumerate(levels()):
+            seen = picture(shown, before, "zarr3", level)
             np.testing.assert_array_equal(seen, data[PLANE].repeat(2, axis=0))
 
 
