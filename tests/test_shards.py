@@ -187,6 +187,27 @@ def test_automatic_shards_are_multiples_of_chunks() -> None:
     assert (made.chunks, made.shards) == ((64,) * 3, (512,) * 3)
 
 
+def test_shards_without_chunks_hold_blocks_or_what_divides_them(tmp_path: Path) -> None:
+    blocks = da.from_array(VALUES, chunks=(3, 4))
+    to_n5(blocks, tmp_path / "a", format="zarr3", shards=SHARDS)
+    assert (open_array(tmp_path / "a").chunks, open_array(tmp_path / "a").shards) == (
+        CHUNKS,
+        SHARDS,
+    )
+    to_n5(blocks + 1, tmp_path / "a", mode="r+", shards=SHARDS)
+    np.testing.assert_array_equal(open_array(tmp_path / "a")[...], VALUES + 1)
+    with pytest.raises(MetadataError, match=r"such as \(6, 16\)"):
+        to_n5(blocks, tmp_path / "b", format="zarr3", shards=(6, 15))
+    to_n5(VALUES, tmp_path / "b", format="zarr3", shards=SHARDS)
+    assert open_array(tmp_path / "b").shards == SHARDS
+    options: dict[str, Any] = {"shape": (4000,) * 3, "dtype": "u2", "format": "zarr3"}
+    made = create_array(MemoryStore(), shards=512, **options)
+    assert (made.chunks, made.shards) == ((128,) * 3, (512,) * 3)
+    to_n5(VALUES, tmp_path / "c.n5", chunks=(5, 5))
+    xarray_n5.copy(tmp_path / "c.n5", tmp_path / "c", format="zarr3", chunks="auto", shards=(7, 9))
+    np.testing.assert_array_equal(open_array(tmp_path / "c")[...], VALUES)
+
+
 # Arrays
 
 

@@ -16,7 +16,7 @@ from xarray_n5.arrays.write_axes import describe
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats.open import open_container
-from xarray_n5.model.chunking import auto_chunks, shard_shape
+from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import new_path
@@ -104,7 +104,8 @@ def create_array(
         `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
     shards
         The shape of shards, files that hold several chunks: multiples of `chunks` along each axis,
-        or "auto" for at most 256 MiB of elements. For Zarr v3.
+        or "auto" for at most 256 MiB of elements. For Zarr v3. Chunks that are "auto" are chosen so
+        that these hold a whole number of them.
     compression
         A name, the JSON object of ``attributes.json``, a compression, or None for raw.
     axes
@@ -186,7 +187,8 @@ class ArrayRequest:
         shape, dtype = as_sizes("shape", self.shape), as_dtype(self.dtype, where)
         elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
         sides = chunk_shape(self.chunks, shape, elements=elements, aspect_ratio=ratio)
-        stored, inner = with_shards(sides, self.shards, shape, dtype)
+        automatic = isinstance(self.chunks, str)
+        stored, inner = with_shards(sides, self.shards, shape, dtype, automatic=automatic)
         return ArrayMetadata(
             shape=shape,
             chunks=stored,
@@ -248,12 +250,21 @@ def with_shards(
     shards: Sequence[int] | int | Literal["auto"] | None,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
+    *,
+    automatic: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of a stored file, and that of the chunks in it, if it is a shard."""
+    """Return the shape of a stored file, and that of the chunks in it, if it is a shard.
+
+    Chunks that are `automatic` yield to shards that do not hold a whole number of them.
+    """
     if shards is None:
         return chunks, None
-    wanted = shards if isinstance(shards, str) else as_sizes("shards", shards, len(shape))
-    return shard_shape(wanted, chunks, shape, dtype.itemsize), chunks
+    if isinstance(shards, str):
+        return shard_shape(shards, chunks, shape, dtype.itemsize), chunks
+    sides = as_sizes("shards", shards, len(shape))
+    if automatic and len(sides) == len(chunks) and all(0 < side < 1 << 31 for side in sides):
+        chunks = chunks_in_shards(chunks, sides)
+    return shard_shape(sides, chunks, shape, dtype.itemsize), chunks
 
 
 def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:

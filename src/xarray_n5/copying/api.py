@@ -54,7 +54,7 @@ def copy(
     mode : {"w-", "a", "w"}, default: "w-"
         "w-" raises if anything exists at `path`; "a" adds nodes to the groups that exist; "w" also
         replaces arrays of the same paths. Nodes of other paths stay.
-    format : {"n5", "zarr2", "hdf5"}, optional
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         By default that of `destination`, or that of a new container's name.
     level : int or str, optional
         A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
@@ -71,8 +71,8 @@ def copy(
         Another data type; values must fit into it.
     dialect : str or sequence of str, optional
         The dialects that describe axes in the copy. By default, a pyramid gets those that readers
-        of another format expect (OME-NGFF 0.4 in Zarr v2), and all else keeps its attributes;
-        "same" keeps those of pyramids, too.
+        of another format expect (OME-NGFF 0.4 in Zarr v2, 0.5 in Zarr v3), and all else keeps its
+        attributes; "same" keeps those of pyramids, too.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         What Paintera's label multisets are copied as, as in :func:`open_array`; "error" refuses
         them.

@@ -303,11 +303,11 @@ def _chunks(
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return the shape of a stored file, and that of the chunks in it, if it is a shard."""
     shards: Any = options.shards
-    if options.chunks is not None:
-        chunks = chunk_shape(options.chunks, shape)
-    elif np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST:
-        chunks = chunk_shape("auto", shape)
+    large = np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST
+    automatic = isinstance(options.chunks, str) or (options.chunks is None and large)
+    if options.chunks is not None or large:
+        chunks = chunk_shape("auto" if options.chunks is None else options.chunks, shape)
     else:
         chunks = array.chunks
         shards = array.shards if shards is None and form.holds_shards else shards
-    return with_shards(chunks, shards, shape, dtype)
+    return with_shards(chunks, shards, shape, dtype, automatic=automatic)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.errors import AlignmentError, MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 _SHARD = 1 << 28
@@ -204,6 +204,26 @@ def shard_shape(
             f"along each axis; choose multiples of the chunks, such as {nearest}"
         )
     return tuple(shards)
+
+
+def chunks_in_shards(chunks: Sequence[int], shards: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of chunks nearest to `chunks` of which shards hold a whole number.
+
+    >>> chunks_in_shards((102, 102, 102), (512, 30, 509))
+    (128, 30, 509)
+    """
+    return tuple(map(_nearest_divisor, shards, chunks))
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    return min(_divisors(number), key=lambda each: abs(math.log(each / wanted)))
+
+
+def _divisors(number: int) -> Iterator[int]:
+    for each in range(1, math.isqrt(number) + 1):
+        if number % each == 0:
+            yield each
+            yield number // each
 
 
 def group_chunks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dask.base import tokenize
 
@@ -273,11 +273,26 @@ def _sides(
     """
     source = request.source
     if request.chunks is not None or request.shards is not None:
-        chunks = chunk_shape("auto" if request.chunks is None else request.chunks, source.shape)
-        return with_shards(chunks, request.shards, source.shape, source.dtype)
+        chunks = _chunks(request, target)
+        automatic = isinstance(chunks, str)
+        sides = chunk_shape(chunks, source.shape)
+        return with_shards(sides, request.shards, source.shape, source.dtype, automatic=automatic)
     if target is not None and request.keeps_array:
         return target.grid.chunks, io_of(target).metadata.inner
-    return tuple(max(1, *sizes) for sizes in source.chunks), None
+    return _blocks(source), None
+
+
+def _chunks(request: WriteRequest, target: Array | None) -> Any:
+    """Return the chunks that are requested, or that shards are made of: a shape, or "auto"."""
+    if request.chunks is not None:
+        return request.chunks
+    if target is not None and request.keeps_array:
+        return target.chunks
+    return "auto" if request.in_memory else _blocks(request.source)
+
+
+def _blocks(source: da.Array) -> tuple[int, ...]:
+    return tuple(max(1, *sizes) for sizes in source.chunks)
 
 
 def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
