@@ -46,8 +46,12 @@ ASIDE = {"hangar": 2}
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-COMMANDS = sorted((SOURCE.parent / "xarray_n5_cli").rglob("*.py"))
-"""The command line, which stands beside the package and above all of it."""
+COMMANDS = sorted(
+    path
+    for name in ("xarray_n5_cli", "xarray_n5_napari")
+    for path in (SOURCE.parent / name).rglob("*.py")
+)
+"""The command line and napari's reader, which are beside the package and above all of it."""
 
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
@@ -197,7 +201,8 @@ def test_files_stay_small(path: Path) -> None:
 
 def modules() -> list[str]:
     """The names of all modules of the package, and of the command line."""
-    places = {"xarray_n5.": SOURCE, "xarray_n5_cli.": SOURCE.parent / "xarray_n5_cli"}
+    beside = ("xarray_n5_cli", "xarray_n5_napari")
+    places = {"xarray_n5.": SOURCE, **{f"{name}.": SOURCE.parent / name for name in beside}}
     return [
         found.name
         for prefix, place in places.items()

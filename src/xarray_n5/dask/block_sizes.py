@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dask import config
 from dask.array import PerformanceWarning
@@ -16,7 +16,7 @@ from xarray_n5.model.chunking import group_chunks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.arrays.array import Array
+    import numpy as np
 
 _AUTO = (1 << 25) - 1
 """The most bytes of a block that ``chunks="auto"`` chooses, by doubling: 16 MiB to just below 32.
@@ -32,7 +32,35 @@ _MOST_BLOCKS = 1 << 24
 """The most blocks along an axis: dask keeps the size of each."""
 
 
-def choose(chunks: Any, array: Array) -> tuple[tuple[int, ...], ...]:
+class Chunked(Protocol):
+    """What is stored in chunks."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its values."""
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk."""
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shape of a shard, if there are such."""
+
+    @property
+    def url(self) -> str:
+        """Its location."""
+
+
+def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
     """Return the sizes of Dask's blocks along each axis."""
     asked = _by_axis(array.chunks if chunks is None else chunks, array.ndim)
     if len(asked) == array.ndim:
@@ -55,7 +83,7 @@ def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:
     return tuple(chunks) if isinstance(chunks, (tuple, list)) else (chunks,) * ndim
 
 
-def _grouped(asked: tuple[Any, ...], array: Array) -> tuple[Any, ...]:
+def _grouped(asked: tuple[Any, ...], array: Chunked) -> tuple[Any, ...]:
     """Return whole multiples of the stored chunks where bytes or "auto" are requested."""
     strings = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
     if not strings:
@@ -70,7 +98,7 @@ def _grouped(asked: tuple[Any, ...], array: Array) -> tuple[Any, ...]:
     return tuple(grouped[i] if i in strings else each for i, each in enumerate(asked))
 
 
-def _units(array: Array, strings: Mapping[int, str]) -> tuple[int, ...]:
+def _units(array: Chunked, strings: Mapping[int, str]) -> tuple[int, ...]:
     """Return what blocks are whole multiples of: shards, if they are not too large, or chunks."""
     if array.shards is None or set(strings.values()) != {"auto"}:
         return array.chunks
@@ -87,7 +115,7 @@ def _longest(sizes: Any, length: int) -> int:
     return max(1, longest)
 
 
-def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Array) -> None:
+def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> None:
     """Warn of blocks that cut stored chunks, and of many small ones."""
     for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
         inner = sizes[:1] if len(sizes) > 1 and side_of(sizes) is not None else sizes[:-1]
@@ -98,11 +126,21 @@ def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Array) -> None:
                 f"read several times; choose multiples of {side}",
                 PerformanceWarning,
             )
-    count = math.prod(map(len, blocks))
-    nbytes = math.prod(map(max, blocks)) * array.dtype.itemsize
-    if count > _MANY and nbytes < _SMALL:
+    if are_many_small(blocks, array):
+        count, nbytes = _count_and_size(blocks, array)
         warn(
             f"{array.url} becomes {count} tasks of {nbytes} bytes at most, each of which costs "
             'more than it reads; chunks="auto" reads several stored chunks in each',
             PerformanceWarning,
         )
+
+
+def are_many_small(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> bool:
+    """Return whether blocks are so many and so small that tasks cost more than they read."""
+    count, nbytes = _count_and_size(blocks, array)
+    return count > _MANY and nbytes < _SMALL
+
+
+def _count_and_size(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> tuple[int, int]:
+    """Return how many blocks there are, and the bytes of the largest one."""
+    return math.prod(map(len, blocks)), math.prod(map(max, blocks)) * array.dtype.itemsize

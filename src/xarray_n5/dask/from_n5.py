@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.chunk_io import Missing
     from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.dialects.protocol import AttributeOrder
 
 
@@ -127,18 +128,30 @@ def _lazy(
     if skip_missing:
         # What is listed later may be something else: so is the name.
         return read_stored(source, blocks, name or f"{named}-{uuid.uuid4().hex[:8]}")
+    return as_blocks(source, blocks, named, inline_array=inline_array, asarray=asarray)
+
+
+def as_blocks(
+    source: Chunked,
+    blocks: tuple[tuple[int, ...], ...],
+    name: str,
+    *,
+    inline_array: bool = True,
+    asarray: bool = True,
+) -> da.Array:
+    """Return what is indexed by slices as a dask array of such blocks, one task for each."""
     if inline_array and not ARRAY_EXPRESSIONS:
         options = {} if asarray else {"asarray": False, "lock": False}
         where = slices_of(blocks)
-        return in_one_layer(named, getter, source, where, blocks, array.dtype, **options)
+        return in_one_layer(name, getter, source, where, blocks, source.dtype, **options)
     built: da.Array = da.from_array(
         source,
         chunks=blocks,
-        name=named,
+        name=name,
         inline_array=inline_array,
         asarray=asarray,
         fancy=True,
         lock=False,
-        meta=np.empty((0,) * array.ndim, array.dtype),
+        meta=np.empty((0,) * source.ndim, source.dtype),
     )
     return built

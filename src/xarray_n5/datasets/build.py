@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
 
 
+AXIS_UNITS = "axis_units"
+"""The key in the encoding of variables that an affine matrix places: the units of all axes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetOptions:
     """The options of the xarray engine: how arrays become variables."""
@@ -225,9 +229,17 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
             "n5_compression": to_json(array.compression),
             "dtype": lazy.dtype,
             "dialect": dict(source.geometry.sources),
+            **_units_of_matrix(source.geometry),
         },
     )
     return variable.isel(dict.fromkeys(axes, 0)) if axes and not source.dims else variable
+
+
+def _units_of_matrix(geometry: Geometry) -> dict[str, Any]:
+    """Return the units of axes that only a matrix places: they have no coordinates to hold them."""
+    if geometry.affine is None:
+        return {}
+    return {AXIS_UNITS: [axis.unit for axis in geometry.axes]}
 
 
 def _attributes(source: _Source) -> dict[str, Any]:

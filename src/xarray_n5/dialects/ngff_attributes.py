@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.metadata import Attributes
 
-_IMAGES, _OME, _OMERO = "multiscales", "ome", "omero"
+_IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
 
 KEYS = frozenset({_IMAGES, _OME})
 """Attributes that may hold images."""
@@ -23,7 +23,12 @@ def images_of(attributes: Attributes) -> list[Any]:
 
 def omero_of(attributes: Attributes) -> Any:
     """Return the channels that attributes describe, if any."""
-    return _holder(attributes).get(_OMERO)
+    return _holder(attributes, _OMERO).get(_OMERO)
+
+
+def is_label_image(attributes: Attributes) -> bool:
+    """Return whether attributes say that an image is one of labels."""
+    return isinstance(_holder(attributes, _LABEL).get(_LABEL), dict)
 
 
 def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[str, Any]:
@@ -62,9 +67,10 @@ def without_images(attributes: Attributes, *, omero: bool = False) -> dict[str, 
     return found
 
 
-def _holder(attributes: Attributes) -> Attributes:
+def _holder(attributes: Attributes, wanted: str = _IMAGES) -> Attributes:
+    """Return what holds images or a `wanted` member, which is beside the images."""
     ome = attributes.get(_OME)
-    return ome if isinstance(ome, dict) and _IMAGES in ome else attributes
+    return ome if isinstance(ome, dict) and {_IMAGES, wanted} & ome.keys() else attributes
 
 
 def _bare(images: Sequence[Any]) -> list[Any]:

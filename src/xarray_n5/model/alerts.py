@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ODD = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Errors from reading invalid values, which are ignored with a warning."""
 
-_INSIDE = frozenset({"xarray_n5", "xarray_n5_engine", "xarray", "dask"})
+_INSIDE = frozenset({"xarray_n5", "xarray_n5_engine", "xarray_n5_napari", "xarray", "dask"})
 """Packages whose lines are not the user's."""
 
 

@@ -140,15 +140,13 @@ def new_base(
     elif axes is None:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
-    sides, shape, dtype = _chunks(source, chunks, blocks), blocks.shape, blocks.dtype
-    chosen = chunk_shape("auto", shape) if sides is None else sides
-    stored, inner = with_shards(chosen, shards, shape, dtype, automatic=sides is None)
+    sides = _chunks(source, chunks, blocks)
     return BaseLevel(
         geometry=_complete(axes, blocks.ndim),
-        shape=shape,
-        dtype=dtype,
-        chunks=stored if inner is None else inner,
-        shards=None if inner is None else stored,
+        shape=blocks.shape,
+        dtype=blocks.dtype,
+        chunks=sides,
+        shards=_shards(sides, shards, blocks.shape, blocks.dtype),
         token=blocks.name,
         compression=_compression(source),
         blocks=blocks,
@@ -180,13 +178,8 @@ def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geomet
     return Geometry(plain)
 
 
-def _chunks(
-    source: Any, chunks: Sequence[int] | int | None, blocks: da.Array
-) -> tuple[int, ...] | None:
-    """Return the chunk shape: the user's, that in which the source is or was stored, its blocks.
-
-    None if there is none of these.
-    """
+def _chunks(source: Any, chunks: Sequence[int] | int | None, blocks: da.Array) -> tuple[int, ...]:
+    """Return the chunk shape: the user's, that in which the source is or was stored, its blocks."""
     if chunks is not None:
         return chunk_shape(chunks, blocks.shape)
     if isinstance(source, Array):
@@ -197,7 +190,7 @@ def _chunks(
             return tuple(max(1, side) for side in kept)
     if is_dask_collection(source):
         return tuple(max(1, *sizes) for sizes in blocks.chunks)
-    return None
+    return chunk_shape("auto", blocks.shape)
 
 
 def _shards(

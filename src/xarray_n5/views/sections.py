@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from xarray_n5.arrays.access import io_of, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
@@ -15,9 +13,12 @@ from xarray_n5.datasets.images import combined_images
 from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.metadata import Content
+from xarray_n5.views.labels import is_labels, type_in_paintera
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
     from xarray_n5.model.axes import Axis, Geometry
 
@@ -36,7 +37,7 @@ class Section:
     stored: bool = True
     """Whether any of its chunks is stored."""
     is_labels: bool = False
-    """Whether the values are labels, by the metadata of Paintera or the type uint64."""
+    """Whether the values are labels; see :func:`is_labels`."""
 
 
 class Drawable(Protocol):
@@ -109,7 +110,7 @@ def section(
     ValueError
         If the array has fewer than two axes, no samples, or no such axis or index.
     """
-    node, painted = _data_of_paintera(node)
+    node, described = _data_of_paintera(node)
     levels = _levels(node)
     base = levels[0]
     if base.ndim < 2:  # noqa: PLR2004 - rows and columns
@@ -139,20 +140,19 @@ def section(
         title=_title(array, own, cut, place),
         # Different values cannot all be the fill value.
         stored=bool((values != values.flat[0]).any()) or _has_chunks(array, place),
-        is_labels=values.dtype == np.uint64 or (painted and not _is_votes(array)),
+        is_labels=is_labels(values.dtype, {} if _is_votes(array) else described),
     )
 
 
 def _data_of_paintera(
     node: Array | Group | Sequence[Drawable],
-) -> tuple[Array | Group | Sequence[Drawable], bool]:
-    """Return the array or pyramid of a dataset of Paintera, and whether it is of labels."""
+) -> tuple[Array | Group | Sequence[Drawable], Mapping[str, Any]]:
+    """Return the array or pyramid of a dataset of Paintera, and the attributes that describe it."""
     if not isinstance(node, Group):
-        return node, False
-    match node.attrs.get("painteraData"):
-        case {"type": kind}:
-            return nodes_of(node, ["data"]).get("data", node), kind == "label"
-    return node, False
+        return node, {}
+    if type_in_paintera(node.attrs) is None:
+        return node, node.attrs
+    return nodes_of(node, ["data"]).get("data", node), node.attrs
 
 
 def _is_votes(array: Drawable) -> bool:

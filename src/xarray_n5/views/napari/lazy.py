@@ -1,0 +1,78 @@
+"""Variables as Dask arrays whose blocks are stored chunks."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.dask.block_sizes import are_many_small, choose
+from xarray_n5.dask.from_n5 import as_blocks
+from xarray_n5.graph import label
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import dask.array as da
+    import numpy as np
+    import xarray as xr
+
+
+@dataclass(frozen=True)
+class _Lazy:
+    """A variable that is read when it is indexed."""
+
+    variable: xr.Variable
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None
+    url: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.variable.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.variable.ndim
+
+    def __getitem__(self, key: tuple[slice, ...]) -> np.ndarray:
+        """Return the values at an index."""
+        return self.variable[key].to_numpy()
+
+
+def as_dask(array: xr.DataArray, selection: Mapping[str, int | slice]) -> da.Array:
+    """Return a part of an opened array as a Dask array of stored chunks.
+
+    If there are so many small ones that their tasks cost more than they read, a block is several
+    whole ones, as of :func:`from_n5` with ``chunks="auto"``.
+
+    Parameters
+    ----------
+    array
+        An array as the engine opens it.
+    selection
+        An index or a slice by dimension.
+    """
+    variable, facts = array.variable, array.encoding
+    part = variable.isel(dict(selection))
+    lazy = _Lazy(
+        part,
+        part.dtype,
+        _sides(variable, facts.get("chunks"), part) or part.shape,
+        _sides(variable, facts.get("shards"), part),
+        str(facts.get("source", "")),
+    )
+    blocks = choose(None, lazy)
+    if are_many_small(blocks, lazy):
+        blocks = choose("auto", lazy)
+    name = f"{label('napari', str(array.name))}-{uuid.uuid4().hex}"
+    return as_blocks(lazy, blocks, name)
+
+
+def _sides(whole: xr.Variable, sides: Any, part: xr.Variable) -> tuple[int, ...] | None:
+    """Return the lengths of chunks along the dimensions of a part, if they are known."""
+    if sides is None or len(sides) != whole.ndim:
+        return None
+    by_dim = dict(zip(whole.dims, sides, strict=True))
+    return tuple(by_dim[dim] for dim in part.dims)
