@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import xarray_n5
-from tests.test_cli import PROGRAM, ROOT, printed, run, started
+from tests.test_cli import PROGRAM, ROOT, printed, run
 from tests.test_killing import files
 from xarray_n5 import Axis, open_array, to_n5
 
@@ -25,6 +25,25 @@ SHAPE = (8, 32, 32)
 VALUES = np.random.default_rng(3).integers(0, 4000, SHAPE).astype("u2")
 
 SHARDS = ("--format", "zarr3", "--shards", "8,16,16")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+
+from dask.callbacks import Callback
+from xarray_n5_cli import main
+
+
+def kill(*_):
+    if len(list(Path(sys.argv[3]).glob("em/raw/c/*/*/[0-9]*"))) >= 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+with Callback(posttask=kill):
+    main(prog_name="xarray-n5")
+"""
+"""The program, killed when it has written eight shards."""
 
 
 @pytest.fixture
@@ -109,10 +128,9 @@ def test_a_copy_into_shards_that_was_killed_goes_on(tmp_path: Path) -> None:
     options = ("--format", "zarr3", "--shards", 8)
     printed("copy", source, whole, *options)
     copying = ("copy", source, place, *options, "--workers", 1)
-    with started(*copying, start_new_session=True) as program:
-        while program.poll() is None and len(stored(place)) < 8:
-            pass
-        os.killpg(program.pid, signal.SIGKILL)
+    command = [sys.executable, "-c", KILLED, *map(str, copying)]
+    killed = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
+    assert killed.returncode == -signal.SIGKILL
     kept = {file: file.stat().st_mtime_ns for file in stored(place)}
     assert 8 <= len(kept) < 128
     found = run(*copying)

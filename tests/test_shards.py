@@ -203,6 +203,8 @@ def test_shards_without_chunks_hold_blocks_or_what_divides_them(tmp_path: Path) 
     options: dict[str, Any] = {"shape": (4000,) * 3, "dtype": "u2", "format": "zarr3"}
     made = create_array(MemoryStore(), shards=512, **options)
     assert (made.chunks, made.shards) == ((128,) * 3, (512,) * 3)
+    xarray_n5.pyramid(VALUES, tmp_path / "p.zarr", "p", levels=1, format="zarr3", shards=SHARDS)
+    assert open_array(tmp_path / "p.zarr", "p/s0").shards == SHARDS
     to_n5(VALUES, tmp_path / "c.n5", chunks=(5, 5))
     xarray_n5.copy(tmp_path / "c.n5", tmp_path / "c", format="zarr3", chunks="auto", shards=(7, 9))
     np.testing.assert_array_equal(open_array(tmp_path / "c")[...], VALUES)

@@ -140,13 +140,15 @@ def new_base(
     elif axes is None:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
-    sides = _chunks(source, chunks, blocks)
+    sides, shape, dtype = _chunks(source, chunks, blocks), blocks.shape, blocks.dtype
+    chosen = chunk_shape("auto", shape) if sides is None else sides
+    stored, inner = with_shards(chosen, shards, shape, dtype, automatic=sides is None)
     return BaseLevel(
         geometry=_complete(axes, blocks.ndim),
-        shape=blocks.shape,
-        dtype=blocks.dtype,
-        chunks=sides,
-        shards=_shards(sides, shards, blocks.shape, blocks.dtype),
+        shape=shape,
+        dtype=dtype,
+        chunks=stored if inner is None else inner,
+        shards=None if inner is None else stored,
         token=blocks.name,
         compression=_compression(source),
         blocks=blocks,
@@ -178,8 +180,13 @@ def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geomet
     return Geometry(plain)
 
 
-def _chunks(source: Any, chunks: Sequence[int] | int | None, blocks: da.Array) -> tuple[int, ...]:
-    """Return the chunk shape: the user's, that in which the source is or was stored, its blocks."""
+def _chunks(
+    source: Any, chunks: Sequence[int] | int | None, blocks: da.Array
+) -> tuple[int, ...] | None:
+    """Return the chunk shape: the user's, that in which the source is or was stored, its blocks.
+
+    None if there is none of these.
+    """
     if chunks is not None:
         return chunk_shape(chunks, blocks.shape)
     if isinstance(source, Array):
@@ -190,7 +197,7 @@ def _chunks(source: Any, chunks: Sequence[int] | int | None, blocks: da.Array) -
             return tuple(max(1, side) for side in kept)
     if is_dask_collection(source):
         return tuple(max(1, *sizes) for sizes in blocks.chunks)
-    return chunk_shape("auto", blocks.shape)
+    return None
 
 
 def _shards(
