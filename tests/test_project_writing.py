@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -467,7 +468,10 @@ def test_new_setups_get_ids_that_are_free(stitched: Path) -> None:
     tree.n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="a")
     with pytest.raises(ValueError, match="differ in shape, type or voxel size"):
         xr.open_dataset(stitched, engine="n5", level=0)
-    assert xr.open_dataset(stitched, engine="n5", level=0, setup=4)["project"][0].mean() == 3
+    one = xr.open_dataset(stitched, engine="n5", level=0, setup=4)
+    assert one["project"][0].mean() == 3
+    assert (float(one.x[1]), one.x.attrs["units"]) == (0.5, "um")  # as of the other views
+    assert one.affine.attrs["world_unit"] == "calibration"
 
 
 CONFLICTS: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], str]] = {
@@ -799,3 +803,48 @@ def test_views_are_read_when_they_are_written_and_not_before(tmp_path: Path) -> 
     with pytest.raises(xarray_n5.ChunkError):
         later.compute()
     assert not (tmp_path / "b/project.xml").exists()
+
+
+def indented(text: str) -> str:
+    root = ET.fromstring(text.encode())  # noqa: S314 - our own
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode")
+
+
+STYLES: dict[str, Callable[[str], str]] = {
+    "one line": lambda text: text.replace("\n", ""),
+    "indented": indented,
+    "line ends of Windows": lambda text: indented(text).replace("\n", "\r\n"),
+    "tabs": lambda text: indented(text).replace("  ", "\t"),
+    "no list of missing views": lambda text: text.replace("<MissingViews />", ""),
+    "no registrations": lambda text: re.sub("<ViewReg.*</ViewRegistrations>", "", text),
+    "empty registrations": lambda text: re.sub(
+        "<ViewReg.*</ViewRegistrations>", "<ViewRegistrations/>", text
+    ),
+    "no names": lambda text: re.sub("<Attributes.*</Attributes>", "", text),
+    "comments": lambda text: indented(text).replace("</", "<!-- </SpimData> ' \" --></"),
+    "another encoding": lambda text: text.replace("UTF-8", "ISO-8859-1").replace("RFP", "R&#228;P"),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_xml_of_any_style_is_updated(tmp_path: Path, style: str) -> None:
+    text = STYLES[style](project_xml(grid(), steps_of(grid()), names=NAMES, more="<A><b/></A>"))
+    path = write_project(tmp_path, grid(), text)
+    path.write_bytes(text.encode())
+    old = opened(path).load()
+    new = later(path, 7)
+    for _ in range(2):
+        new.n5.to_n5(tmp_path / "x.n5", project=path, mode="a")
+        found, written = opened(path), path.read_bytes()
+    for name, node in old.children.items():
+        kept, expected = found[name].to_dataset().sel(t=[0, 1]).load(), node.to_dataset()
+        if "registrations" in style:  # there were none, and new views have them
+            np.testing.assert_array_equal(kept["project"], expected["project"])
+        else:
+            xr.testing.assert_identical(kept, expected)
+    assert found["s0"].t.values.tolist() == [0, 1, 7]
+    if style == "line ends of Windows":
+        assert written.count(b"\n") == written.count(b"\r\n")
+    if style in {"indented", "tabs"}:
+        assert written.decode() == STYLES[style](written.decode())

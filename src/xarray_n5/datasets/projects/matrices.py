@@ -70,6 +70,8 @@ class Placement:
         if before is not None and before.registrations and before.world.basis != "unknown":
             world, basis = before.world.scale[::-1], before.world.basis
             wanted = before.world.unit
+        if size is not None and (factor := _converted(unit, wanted)) != 1:
+            size, unit = tuple(side * factor for side in size), wanted
         if (factor := _converted(of_places, wanted)) != 1:
             matrices = matrices * factor
         return cls(

@@ -120,7 +120,7 @@ class Edits:
 
     def replace(self, span: Span, text: str) -> None:
         """Replace an element."""
-        self.changes.append((span.start, span.stop, self._lines(text, span.start)))
+        self.changes.append((span.start, span.stop, _lines(text, self._indent(span.start))))
 
     def remove(self, span: Span) -> None:
         """Remove an element, and its line if there is nothing else on it."""
@@ -130,7 +130,7 @@ class Edits:
     def after(self, span: Span, text: str) -> None:
         """Insert an element after another one, indented as that is."""
         indent = self._indent(span.start)
-        self.changes.append((span.stop, span.stop, indent + self._lines(text, span.start)))
+        self.changes.append((span.stop, span.stop, indent + _lines(text, indent)))
 
     def inside(self, span: Span, texts: list[str]) -> None:
         """Add elements to another one, after its last child."""
@@ -141,11 +141,8 @@ class Edits:
                 self.after(span.children[-1], text)
             return
         outer = self._indent(span.start)
-        inner = outer + b"  " if outer else b""
-        lines = b"".join(
-            inner + each.encode("ascii", "xmlcharrefreplace").replace(b"\n", inner or b"\n")
-            for each in texts
-        )
+        inner = outer + (b"\t" if b"\t" in outer else b"  ") if outer else b""
+        lines = b"".join(inner + _lines(each, inner) for each in texts)
         if span.is_single_tag:
             opening = self.document[span.start : span.stop].removesuffix(b"/>").rstrip() + b">"
             whole = opening + lines + outer + b"</" + span.tag.encode() + b">"
@@ -172,8 +169,10 @@ class Edits:
                 return end + blank
         return b""
 
-    def _lines(self, text: str, position: int) -> bytes:
-        """Return text whose lines are indented as the line at a position."""
-        data = text.encode("ascii", "xmlcharrefreplace")
-        indent = self._indent(position)
-        return data.replace(b"\n", indent) if indent else data
+
+def _lines(text: str, indent: bytes) -> bytes:
+    """Return text whose lines are indented, by tabs where the document is."""
+    data = text.encode("ascii", "xmlcharrefreplace")
+    if b"\t" in indent:
+        data = re.sub(rb"(?m)^ +", lambda blank: b"\t" * (len(blank[0]) // 2), data)
+    return data.replace(b"\n", indent) if indent else data
