@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +31,12 @@ _OPTIONS = (
     "--no-first-run",
 )
 
+_OWN = re.compile(
+    r"\w+ (https?://)?(accounts|clients2|content-autofill|optimizationguide-pa|update)"
+    r"\.google(apis)?\.com\W"
+)
+"""Requests by which Chromium calls its maker, whatever page is shown."""
+
 viewer = pytest.mark.viewer
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="Chromium is not installed; ci/viewer installs it"
@@ -38,9 +44,9 @@ needs_chromium = pytest.mark.skipif(
 
 
 @contextmanager
-def browsing(url: str, folder: Path) -> Iterator[None]:
+def browsing(url: str, folder: Path, *options: str) -> Iterator[None]:
     """Show a page for as long as the block runs; the browser keeps its things in `folder`."""
-    command = [*_command(folder), "--window-size=800,600", url]
+    command = [*_command(folder), *options, "--window-size=800,600", url]
     with subprocess.Popen(  # noqa: S603
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -62,6 +68,29 @@ def screenshot(
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     shot = (f"--screenshot={target}", "--window-size={},{}".format(*size), scheme)
     _run([*_command(folder), *shot, page.as_uri()])
+
+
+@contextmanager
+def watching() -> Iterator[tuple[str, list[str]]]:
+    """An option by which requests of pages to other machines end here, and those requests."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_one_request(self) -> None:
+            line = self.rfile.readline(1000).decode("latin-1")
+            if line and not _OWN.match(line):
+                seen.append(line)
+            self.close_connection = True
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            # Pages of this machine are not requested by way of proxies.
+            yield f"--proxy-server=127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import shutil
 import struct
 import sys
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import xarray as xr
 import xarray_n5
 from tests.containers import write_document
 from tests.killing import begin
-from tests.projects import FACTORS, Setup, project_xml, write_n5, write_project
+from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.stores import LocalStore
@@ -389,6 +390,24 @@ def there_are_too_many_blocks() -> None:
     xarray_n5.from_n5("new.n5", "a", skip_missing=True)
 
 
+def a_variable_cannot_be_seen() -> None:
+    raw, when = (xr.Variable(("y", "x"), np.zeros((4, 6), kind)) for kind in ("u1", "M8[ns]"))
+    see(xr.Dataset({"raw": raw, "when": when}))
+
+
+def a_view_has_lost_its_registration() -> None:
+    turn = np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0]])
+    steps: Any = {(t, 0): [("", turn), ("calibration", diagonal((4, 1, 1)))] for t in (0, 1)}
+    path = write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)], steps))
+    see(xr.open_dataset(path, engine="n5", level=0)["project"])
+
+
+def see(shown: xr.Dataset | xr.DataArray) -> None:
+    """Show something, if Neuroglancer is installed; it warns before."""
+    with suppress(errors.MissingPackageError), shown.n5.view():
+        pass
+
+
 def a_block_is_larger_than_the_chunks() -> None:
     array("new.n5/a")
     chunk("new.n5/a/0/0/0", 0, 4, 3, 3, data=bytes(36))
@@ -540,6 +559,8 @@ WARNINGS: list[Callable[[], None]] = [
     blocks_of_dask_cut_chunks,
     there_are_many_small_tasks,
     there_are_too_many_blocks,
+    a_variable_cannot_be_seen,
+    a_view_has_lost_its_registration,
     a_block_is_larger_than_the_chunks,
     a_container_is_newer,
     a_type_is_not_n5s,

@@ -138,6 +138,12 @@ def test_a_tree_has_a_node_for_each_level(tiled: Path) -> None:
         xr.testing.assert_identical(one.load(), tree[f"s{level}"].to_dataset().load())
 
 
+def test_a_single_sample_of_a_view_is_read(tiled: Path) -> None:
+    image = xr.open_dataset(tiled, engine="n5", level=0)["project"]
+    expected = values((1, 3), 0, (6, 12, 16))[2, 3, 4]
+    assert int(image[1, 1, 1, 2, 3, 4]) == expected
+
+
 def test_channels_and_tiles_that_form_a_grid_are_dimensions(tiled: Path) -> None:
     ds = xr.open_dataset(tiled, engine="n5", level=0)
     assert ds.channel.values.tolist() == [0, 1]

@@ -4,6 +4,7 @@ Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`, 
 `n5` to xarray's objects.
 """
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from xarray_n5.codecs import register_compression
 from xarray_n5.copying.api import copy
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.dask.to_n5 import to_n5
-from xarray_n5.datasets import accessor as _accessor  # noqa: F401 - registers itself
 from xarray_n5.dialects import register_dialect
 from xarray_n5.errors import (
     AlignmentError,
@@ -47,9 +47,11 @@ from xarray_n5.integrity.repair import repair
 from xarray_n5.integrity.verify import verify
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.pyramids.api import pyramid
+from xarray_n5.views import accessors as _accessors  # noqa: F401 - register themselves
 
 if TYPE_CHECKING:
     from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
+    from xarray_n5.views.neuroglancer.api import view
 
 __all__ = [
     "AlignmentError",
@@ -95,20 +97,25 @@ __all__ = [
     "to_hangar",
     "to_n5",
     "verify",
+    "view",
 ]
 
 __version__ = version("xarray-n5")
 
-_OF_HANGAR = ("HangarWriter", "from_hangar", "hangar_records", "to_hangar")
+_ON_FIRST_USE = {
+    **dict.fromkeys(
+        ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5.hangar.api"
+    ),
+    "view": "xarray_n5.views.neuroglancer.api",
+}
+"""Names and the modules that they are imported from on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what reads and writes Hangar's files on first use."""
-    if name not in _OF_HANGAR:
+    """Import what reads and writes Hangar's files, and what shows data, on first use."""
+    if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from xarray_n5.hangar import api
-
-    return getattr(api, name)
+    return getattr(import_module(_ON_FIRST_USE[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line: list, copy, verify and draw containers.
+"""The command line: list, copy, verify, draw and show containers.
 
 Each command is a file. Commands import the package, which takes a second, only when they run, so
 that shells complete words at once.
@@ -16,6 +16,7 @@ from xarray_n5_cli.pyramid import pyramid
 from xarray_n5_cli.repair import repair
 from xarray_n5_cli.tree import tree
 from xarray_n5_cli.verify import verify
+from xarray_n5_cli.view import view
 
 __all__ = ["main"]
 
@@ -29,7 +30,7 @@ __all__ = ["main"]
     help="Show the traceback of errors. Also: XARRAY_N5_TRACEBACK=1.",
 )
 def main(*, traceback: bool) -> None:
-    """List, copy, verify and draw N5, Zarr and HDF5 data.
+    """List, copy, verify, draw and show N5, Zarr and HDF5 data.
 
     A URL is a local path or any URL of fsspec: s3://bucket/a.n5, https://host/a.zarr. The path of
     a node is part of it, or the next argument. Exit codes: 0 for success; 1 if the command failed
@@ -37,5 +38,5 @@ def main(*, traceback: bool) -> None:
     """
 
 
-for _command in (tree, info, copy, pyramid, verify, repair, preview, completion):
+for _command in (tree, info, copy, pyramid, verify, repair, preview, view, completion):
     main.add_command(_command)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.datasets.array_accessor import DataArrayAccessor
 from xarray_n5.datasets.suggestions import refuse_unknown
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import numpy as np
+    import xarray as xr
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from xarray_n5.writing.transaction import Transaction
 
 
-@xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
 class DatasetAccessor:
     """The geometry of a Dataset, and storing it."""
 
@@ -217,7 +215,6 @@ class DatasetAccessor:
         return _finish(transaction, compute=compute)
 
 
-@xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
 class DataTreeAccessor:
     """Storing a DataTree."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 
 if TYPE_CHECKING:
     import numpy as np
+    import xarray as xr
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
@@ -21,10 +20,10 @@ _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
 
 
-@xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
 class DataArrayAccessor:
     """The geometry of a DataArray, and storing it.
 
+    >>> import xarray as xr
     >>> image = xr.DataArray([[1, 2]], {"x": ("x", [4.0, 8.0], {"units": "nm"})}, ("y", "x"))
     >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
     [('y', None, None), ('x', 'nm', 4.0)]

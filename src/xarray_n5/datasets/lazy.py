@@ -103,7 +103,7 @@ class LazyStack(BackendArray):
             elif self.missing == "error":
                 raise self._missing(at)
         kept = [size for each in chosen for size in each.shape]
-        result = result.reshape(*kept, *sizes)
+        result = result.reshape((*kept, *sizes))
         if not self.transposed:
             return result
         return result.transpose(*range(len(kept), result.ndim), *reversed(range(len(kept))))

@@ -1,0 +1,1 @@
+"""Images in Neuroglancer, served from this process."""

@@ -1,0 +1,96 @@
+"""`view`: show a container in Neuroglancer."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import click
+
+from xarray_n5_cli.arguments import (
+    files,
+    for_url,
+    multisets_option,
+    order_option,
+    split_url,
+    storage_option,
+)
+from xarray_n5_cli.errors import echo, report_errors
+
+
+@click.command()
+@click.argument("url", shell_complete=files)
+@click.argument("path", default="")
+@click.option(
+    "--labels/--no-labels",
+    default=None,
+    help="Show segmentations; default for uint64 and for what metadata describes as labels.",
+)
+@click.option(
+    "--link/--serve",
+    default=None,
+    help="Link N5 or Zarr from Neuroglancer's public page, or serve it from here; default for "
+    "public URLs is --link.",
+)
+@click.option("--browser/--no-browser", default=True, help="Open a browser.")
+@click.option(
+    "--address", default="127.0.0.1", show_default=True, help="The address to serve it at."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port; by default a free one."
+)
+@click.option("--seconds", type=click.FloatRange(0), help="Stop after so many seconds.")
+@multisets_option("argmax")
+@order_option()
+@storage_option()
+@report_errors
+def view(
+    url: str,
+    path: str,
+    *,
+    labels: bool | None,
+    link: bool | None,
+    browser: bool,
+    address: str,
+    port: int,
+    seconds: float | None,
+    options: dict[str, Any],
+    label_multisets: str,
+    attribute_order: str,
+) -> None:
+    """Show the images at URL in Neuroglancer, in a browser.
+
+    Every array with two dimensions or more is a layer, a pyramid or an image of a project of
+    BigDataViewer is one for each channel. The URL of the viewer is printed; it is served until
+    Ctrl-C. N5 and Zarr on public servers are linked from Neuroglancer's public page instead.
+
+    \b
+    Examples:
+      xarray-n5 view cells.n5
+      xarray-n5 view dataset.xml --no-browser --port 8080
+    """
+    import xarray_n5
+
+    container, inner = split_url(url, path)
+    opening: dict[str, Any] = {"label_multisets": label_multisets}
+    if attribute_order != "auto":
+        opening["attribute_order"] = attribute_order
+    shown = xarray_n5.view(
+        container,
+        inner,
+        labels=labels,
+        link=link,
+        address=address,
+        port=port,
+        storage_options=for_url(container, options),
+        **opening,
+    )
+    with shown:
+        echo(shown.url)
+        if browser:
+            click.launch(shown.url)
+        if shown.running:
+            try:
+                threading.Event().wait(seconds)
+            except KeyboardInterrupt:
+                echo("stopped", err=True)
