@@ -340,6 +340,8 @@ def test_channels_have_names_and_colours(served: Any) -> None:
     assert "#ff00ff" in state["layers"][1]["shader"]
     assert list(state["dimensions"]) == ["x", "y", "z"]
     channels = [{"color": "FF8000", "label": "DAPI"}, {"color": "0080ff", "label": "GFP"}]
+    stack.attrs["omero"] = {"channels": [{"color": "(); //"}, {"color": "green"}]}
+    assert served(stack)[1]["layers"][0]["shader"] == state["layers"][0]["shader"]
     stack.attrs["omero"] = {"channels": channels}
     _, state = served(stack)
     assert "#ff8000" in state["layers"][0]["shader"]
@@ -372,9 +374,9 @@ def test_views_that_lie_elsewhere_are_layers_with_transforms(tmp_path: Path, ser
         for t in (0, 1)
         for each in setups
     }
-    names = {"tile": {0: "left", 1: "right"}}
+    names = {"tile": {0: "left"}}
     _, state = served(write_project(tmp_path, setups, project_xml(setups, steps, names=names)))
-    assert [each["name"] for each in state["layers"]] == ["project left", "project right"]
+    assert [each["name"] for each in state["layers"]] == ["project left", "project tile 1"]
     transforms = [each["source"]["transform"] for each in state["layers"]]
     rows = np.diag([1, 2, 0.5, 0.5])
     rows = np.concatenate([rows, np.zeros((4, 1))], axis=1)

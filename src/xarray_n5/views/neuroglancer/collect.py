@@ -11,6 +11,7 @@ import xarray as xr
 from xarray_n5.datasets.select import names_of_levels
 from xarray_n5.errors import printable
 from xarray_n5.model.alerts import warn
+from xarray_n5.views.labels import is_labels as are_labels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -78,11 +79,7 @@ def is_labels(source: Source, labels: bool | Collection[str] | None) -> bool:
         if chosen and kind == "f":
             raise ValueError(f"{source.name!r} is of {source.array.dtype}; labels are integers")
         return chosen
-    painted = source.attributes.get("painteraData")
-    described = isinstance(painted, dict) and painted.get("type") == "label"
-    return source.array.dtype == "uint64" or (
-        kind in "biu" and (described or "image-label" in source.attributes)
-    )
+    return are_labels(source.array.dtype, source.attributes)
 
 
 def _of_tree(node: xr.DataTree, path: str, around: Mapping[Any, Any]) -> Iterator[Source]:

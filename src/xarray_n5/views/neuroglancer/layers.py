@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ _LAYERS = 100
 _SPACE = 3
 
 _POINTS = np.concatenate([np.zeros((1, _SPACE)), np.eye(_SPACE)])
+
+_HEX = re.compile("[0-9a-fA-F]{6}")
 
 _COLORS = {
     1: ("#ffffff",),
@@ -231,7 +234,7 @@ def _title(source: Source, chosen: dict[Any, int]) -> str:
         named = [dataset[name] for name in (f"{dim}_name", dim) if name in dataset.coords]
         values = [each for each in named if each.dims == (dim,)]
         text = str(values[0].values[at]) if values else str(at)
-        is_word = bool(values) and values[0].dtype.kind in "UOT"
+        is_word = bool(values) and values[0].dtype.kind in "UOT" and not text.isdigit()
         parts.append(text if is_word else f"{dim} {text}")
     return " ".join(parts)
 
@@ -244,7 +247,7 @@ def _color(source: Source, chosen: dict[Any, int]) -> str | None:
             match source.attributes.get("omero"):
                 case {"channels": list(channels)} if len(channels) == size:
                     color = channels[at].get("color") if isinstance(channels[at], dict) else None
-                    if isinstance(color, str) and len(color) == 6 and color.isalnum():  # noqa: PLR2004
+                    if isinstance(color, str) and _HEX.fullmatch(color):
                         return f"#{color.lower()}"
             colors = _COLORS.get(size, _MORE)
             return colors[at % len(colors)]
