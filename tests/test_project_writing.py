@@ -285,6 +285,22 @@ def test_a_stack_without_coordinates_is_one_setup(tmp_path: Path) -> None:
     assert found.x.values.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_images_that_differ_are_tiles_of_their_own(tmp_path: Path) -> None:
+    one, other = image()[0], image()[1, :4]
+    tree = xr.DataTree.from_dict(
+        {name: each.drop_vars("channel").to_dataset() for name, each in (("a", one), ("b", other))}
+    )
+    tree.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "out.xml")
+    found = opened(tmp_path / "out.xml")
+    assert list(found.children) == ["setup0", "setup1"]
+    assert [found[f"setup{n}/s0"].tile.item() for n in (0, 1)] == [0, 1]
+    np.testing.assert_array_equal(found["setup1/s0"]["out"][0], other)
+    row = image().drop_vars("channel").rename(channel="setup")
+    row.n5.to_n5(tmp_path / "row.n5", project=tmp_path / "row.xml")
+    ds = xr.open_dataset(tmp_path / "row.xml", engine="n5", setups="flat")
+    assert (ds.setup.values.tolist(), ds.tile.values.tolist()) == ([0, 1], [0, 1])
+
+
 def test_origins_place_tiles(tmp_path: Path) -> None:
     tiles = xr.concat([image()[0], image()[1]], "tile").drop_vars("channel")
     tiles = tiles.assign_coords(origin_x=("tile", [0.0, 2.7], {"units": "um"}))
@@ -472,6 +488,9 @@ def test_new_setups_get_ids_that_are_free(stitched: Path) -> None:
     assert one["project"][0].mean() == 3
     assert (float(one.x[1]), one.x.attrs["units"]) == (0.5, "um")  # as of the other views
     assert one.affine.attrs["world_unit"] == "calibration"
+    # It is a tile of its own, and others keep their names.
+    assert (one.channel_name.item(), one.tile.item()) == ("GFP", 0)
+    assert xr.open_dataset(stitched, engine="n5", level=0, setup=0).channel_name == "GFP"
 
 
 CONFLICTS: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], str]] = {
