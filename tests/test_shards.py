@@ -6,6 +6,7 @@ import random
 import struct
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -28,10 +29,10 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Range
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from distributed import Client
 
@@ -341,6 +342,53 @@ def test_a_shard_that_is_written_meanwhile_is_read_anew(place: Path) -> None:
     assert own[0, 0] == 5
 
 
+class _Replaced(LocalStore):
+    """A directory in which another program replaces a shard after the first request."""
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        found = super().get_ranges(ranges)
+        root = Path(self.root)
+        if (root / "other.zarr").exists():
+            (root / "other.zarr/c/0").replace(root / "a.zarr/c/0")
+            (root / "other.zarr").rename(root / "done")
+        return found
+
+
+def _two(folder: Path) -> np.ndarray:
+    """Store two arrays whose chunks decode from any bytes; return the values of the other one."""
+    values = np.arange(1, 65, dtype="u2")
+    other = np.where(values > 32, values + 1000, 0).astype("u2")  # which begins later in the file
+    for name, data in (("a.zarr", values), ("other.zarr", other)):
+        made = create_array(
+            folder / name,
+            shape=(64,),
+            chunks=4,
+            shards=64,
+            dtype="u2",
+            compression=None,
+            format="zarr3",
+        )
+        made[...] = data
+    return other
+
+
+def test_a_shard_that_another_program_replaced_is_not_read_by_its_old_index(tmp_path: Path) -> None:
+    other = _two(tmp_path)
+    by_part, by_whole = open_array(tmp_path / "a.zarr"), open_array(tmp_path / "a.zarr")
+    assert by_part[36] == by_whole[...][36] == 37
+    (tmp_path / "other.zarr/c/0").replace(tmp_path / "a.zarr/c/0")
+    for array in (by_part, by_whole):
+        np.testing.assert_array_equal(array[36:44], other[36:44])
+        assert array[3] == 0
+
+
+def test_a_shard_that_is_replaced_between_two_requests_is_read_anew(tmp_path: Path) -> None:
+    other = _two(tmp_path)
+    array = open_array(_Replaced(str(tmp_path)), "a.zarr")
+    np.testing.assert_array_equal(array[36:44], other[36:44])
+    assert not (tmp_path / "other.zarr").exists()
+
+
 # Damage
 
 
@@ -451,8 +499,6 @@ def test_a_missing_shard_reads_as_the_fill_value(place: Path) -> None:
 
 
 def test_parts_of_files_are_read_as_slices(tmp_path: Path) -> None:
-    from xarray_n5.stores import Range
-
     fs = Far()
     stores = [LocalStore(str(tmp_path)), MemoryStore(), FsspecStore(fs, "b/x")]
     data = bytes(range(200))

@@ -155,6 +155,10 @@ def test_a_shard_of_countless_chunks_is_refused(tmp_path: Path) -> None:
         ({"storage_transformers": [{"name": "x"}]}, "storage transformer"),
         ({"chunk_grid": {"name": "rectilinear"}}, "'rectilinear' is not supported"),
         ({"chunk_key_encoding": {"name": "fanout"}}, "fanout"),
+        (
+            {"chunk_key_encoding": {"name": "v2", "configuration": {"separator": ["/"]}}},
+            "chunk_key_encoding",
+        ),
         ({"data_type": "float8_e4m3"}, "float8_e4m3"),
         ({"data_type": {"name": "numpy.datetime64", "configuration": {"unit": "q"}}}, "'q'"),
         ({"fill_value": "NaN"}, "fill_value"),
@@ -170,6 +174,12 @@ def test_what_is_not_understood_is_refused_by_name(
     (tmp_path / "zarr.json").write_text(document([B], [4], [4], **members))
     with pytest.raises(MetadataError, match=message):
         open_array(tmp_path)
+
+
+def test_a_mask_that_the_type_cannot_hold_is_an_attribute_like_others(tmp_path: Path) -> None:
+    attributes = {"_FillValue": 10**400}
+    (tmp_path / "zarr.json").write_text(document([B], [4], [4], attributes=attributes))
+    assert open_array(tmp_path).attrs["_FillValue"] == 10**400
 
 
 def test_what_need_not_be_understood_is_ignored(tmp_path: Path) -> None:

@@ -18,26 +18,30 @@ _MOST = 1 << 25
 
 
 class Indices:
-    """The indices of shards that an array has read, the latest ones. It is pickled empty."""
+    """The indices of shards that an array has read, the latest ones. It is pickled empty.
+
+    An index is kept with the stamp that its file had before, and is not that of another file.
+    """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Index, np.ndarray] = OrderedDict()
+        self._kept: OrderedDict[Index, tuple[np.ndarray, object]] = OrderedDict()
         self._nbytes = 0
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
         return Indices, ()
 
-    def get(self, shard: Index) -> np.ndarray | None:
-        """Return the index of a shard, if it is known."""
+    def get(self, shard: Index, stamp: object) -> np.ndarray | None:
+        """Return the index of a shard, if it is known of the file that has this stamp."""
         with self._lock:
-            return self._kept.get(shard)
+            index, before = self._kept.get(shard, (None, None))
+        return index if stamp == before else None
 
-    def add(self, shard: Index, index: np.ndarray) -> None:
-        """Keep the index of a shard; forget the oldest ones."""
+    def add(self, shard: Index, index: np.ndarray, stamp: object) -> None:
+        """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
         with self._lock:
             self._remove(shard)
-            self._kept[shard] = index
+            self._kept[shard] = index, stamp
             self._nbytes += index.nbytes
             while self._nbytes > _MOST and len(self._kept) > 1:
                 self._remove(next(iter(self._kept)))
@@ -50,4 +54,4 @@ class Indices:
 
     def _remove(self, shard: Index) -> None:
         found = self._kept.pop(shard, None)
-        self._nbytes -= 0 if found is None else found.nbytes
+        self._nbytes -= 0 if found is None else found[0].nbytes

@@ -39,6 +39,8 @@ class _Part:
     """Where the shard's part of the selection lies in the result."""
     whole: bool
     """Whether the file is read as a whole."""
+    stamp: object
+    """The stamp of its file before it is read; None where a store has none."""
     index: np.ndarray | None = None
     """Where its chunks are; None where the shard is not stored."""
     known: bool = False
@@ -78,18 +80,20 @@ def _batches(
     io: ChunkIO, sharding: Sharding, chosen: Iterable[tuple[Piece, ...]]
 ) -> Iterator[list[_Part]]:
     """Iterate over the parts that are read together: one, or as many as are worth it."""
-    grid = sharding.grid
+    grid, store = sharding.grid, io.container.store
     inner = math.prod(grid.chunks) * io.metadata.dtype.itemsize
     batch: list[_Part] = []
     nbytes = 0
     for parts in chosen:
         pieces = list(product(*grid.project([each.inside for each in parts])))
+        shard = tuple(each.chunk for each in parts)
         batch.append(
             _Part(
-                shard=tuple(each.chunk for each in parts),
+                shard=shard,
                 pieces=pieces,
                 targets=tuple(each.target for each in parts),
                 whole=2 * len(pieces) > grid.size,
+                stamp=store.stamp(io.key(shard)),
             )
         )
         nbytes += inner * len(pieces)
@@ -129,7 +133,7 @@ def _of_whole(
     view = memoryview(data)
     with _naming(io, part.shard):
         index = sharding.read_index(view)
-    io.indices.add(part.shard, index)
+    io.indices.add(part.shard, index, part.stamp)
     for piece in part.pieces:
         at = tuple([each.chunk for each in piece])
         with _naming(io, part.shard):
@@ -140,7 +144,7 @@ def _of_whole(
 def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
     """Give parts the indices of their shards: those that are not known are requested together."""
     for part in parts:
-        part.index = io.indices.get(part.shard)
+        part.index = io.indices.get(part.shard, part.stamp)
         part.known = part.index is not None
     unknown = [part for part in parts if not part.known]
     size = sharding.index_nbytes
@@ -152,7 +156,7 @@ def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
             continue
         with _naming(io, part.shard):
             part.index = sharding.read_index(memoryview(data))
-        io.indices.add(part.shard, part.index)
+        io.indices.add(part.shard, part.index, part.stamp)
 
 
 def _of_ranges(
@@ -173,8 +177,14 @@ def _of_ranges(
     wanted.sort(key=lambda each: (each.part.shard, each.start))
     runs = list(_runs(wanted))
     several = _ranges(io, [(r[0].part.shard, r[0].start, max(e.stop for e in r)) for r in runs])
+    stamp = io.container.store.stamp
     for run, data in zip(runs, several, strict=True):
+        part = run[0].part
+        replaced = stamp(io.key(part.shard)) != part.stamp
         for each in run:
+            if replaced:  # bytes of one file, by the index of another
+                yield part, each.piece, _anew(io, sharding, each)
+                continue
             first = run[0].start
             own = b"" if data is None else data[each.start - first : each.stop - first]
             yield each.part, each.piece, _decoded(io, sharding, each, own)
@@ -193,6 +203,11 @@ def _decoded(io: ChunkIO, sharding: Sharding, each: _Wanted, data: bytes) -> np.
     except ChunkError:
         if not each.part.known:
             raise
+    return _anew(io, sharding, each)
+
+
+def _anew(io: ChunkIO, sharding: Sharding, each: _Wanted) -> np.ndarray | None:
+    """Return a chunk of the whole shard as it is now."""
     io.indices.forget([each.part.shard])
     shard = io.load(each.part.shard)
     return None if shard is None else shard[sharding.grid.slices(each.at)]

@@ -165,6 +165,10 @@ class Store(ABC):
         """Return a value that changes whenever `key` is written; None if missing or unknown."""
         return self.get(key)
 
+    def stamp(self, key: str) -> object:  # noqa: ARG002
+        """Return a value that changes with each write of `key`; None where it takes a request."""
+        return None
+
     # Directories
 
     def is_folder(self, prefix: str) -> bool:

@@ -91,6 +91,9 @@ class Layer(Store):
     def etag(self, key: str) -> object:
         return self.store.etag(key)
 
+    def stamp(self, key: str) -> object:
+        return self.store.stamp(key)
+
     def is_folder(self, prefix: str) -> bool:
         return self.store.is_folder(prefix)
 

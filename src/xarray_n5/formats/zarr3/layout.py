@@ -99,7 +99,7 @@ def described(
     if mask is not None:
         try:
             mask = decode_mask(mask, dtype)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             mask = None
         else:
             del attributes[MASK]
@@ -207,7 +207,7 @@ def _keys(value: Any, where: str) -> tuple[str, str]:
     except ValueError:
         name, members = str(value), {}
     separator = members.get("separator", _SEPARATORS.get(name))
-    if name not in _SEPARATORS or separator not in {".", "/"}:
+    if name not in _SEPARATORS or separator not in (".", "/"):
         raise MetadataError(
             f"{where}: 'chunk_key_encoding' is {str(value)[:200]}; 'default' and 'v2', with the "
             "separators '/' and '.', are known"

@@ -298,6 +298,14 @@ class LocalStore(Store):
         found = self._stat(key)
         return None if found is None else (found.st_mtime_ns, found.st_size)
 
+    def stamp(self, key: str) -> object:
+        """Return what identifies the file and changes with it; None if there is none."""
+        try:
+            found = os.stat(self._path(key))  # noqa: PTH116 - whose target is not opened
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
 
 @lru_cache(maxsize=64)
 def _limited(store: LocalStore, nbytes: int) -> LocalStore:
