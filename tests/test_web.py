@@ -18,6 +18,7 @@ import pytest
 
 from xarray_n5 import N5Error, RequestError, from_n5, open_array
 from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,6 +166,38 @@ def test_an_answer_that_is_not_the_whole_file_is_an_error(status: int) -> None:
 
     with serving(answer) as site, pytest.raises(RequestError, match=f"answers {status}"):
         open_array(f"{site.url}/c.n5", "a")[...]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "sent", "fits"),
+    [
+        (4, 8, "bytes 4-7/99", True),
+        (4, 8, "bytes 4-7/*", True),
+        (4, 8, "bytes 4-6/7", True),
+        (4, 8, "", True),
+        (4, 8, "bytes 0-3/99", False),
+        (4, 8, "bytes 4-9/99", False),
+        (-4, None, "bytes 95-98/99", True),
+        (-4, None, "bytes 0-2/3", True),
+        (-4, None, "bytes 0-3/99", False),
+        (-4, None, "bytes 90-98/99", False),
+    ],
+)
+def test_another_part_of_a_file_than_the_requested_one_is_an_error(
+    start: int, stop: int | None, sent: str, fits: bool
+) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply(206, CHUNK[:4], **({"Content_Range": sent} if sent else {}))
+
+    with serving(answer) as site:
+        store = open_store(f"{site.url}/c.n5")
+        expected = (
+            contextlib.nullcontext()
+            if fits
+            else pytest.raises(RequestError, match="expected 'byte")
+        )
+        with expected:
+            assert store.get_ranges([Range("a", start, stop)]) == [CHUNK[:4]]
 
 
 def test_packed_answers_are_unpacked() -> None:

@@ -37,6 +37,12 @@ _OTHERWISE, _PARTIAL = 3, 206
 
 _GONE = frozenset({404, 410})
 
+_SENT = re.compile(r"bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+"""A header ``Content-Range``."""
+
+_WANTED = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+"""A header ``Range``."""
+
 _HARMLESS = frozenset({"range", "accept", "accept-encoding"})
 """Headers that are sent to every host."""
 
@@ -184,10 +190,33 @@ def _is_same(first: URL, here: URL) -> bool:
 
 def _check_status(response: ClientResponse, options: Mapping[str, Any]) -> None:
     """Raise if a response that is not an error is not the file either."""
-    ranged = "range" in {name.lower() for name in options.get("headers") or {}}
-    if response.status // 100 == _OTHERWISE or (response.status == _PARTIAL and not ranged):
+    headers = {name.lower(): str(value) for name, value in (options.get("headers") or {}).items()}
+    wanted = headers.get("range")
+    if response.status // 100 == _OTHERWISE or (response.status == _PARTIAL and wanted is None):
         response.close()
         raise WebError(f"the server answers {response.status}, which is not the whole file")
+    sent = response.headers.get("Content-Range", "")
+    if response.status == _PARTIAL and wanted is not None and not _is_part(sent, wanted):
+        response.close()
+        raise WebError(f"the server answers {sent[:80]!r}, expected {wanted!r}")
+
+
+def _is_part(sent: str, wanted: str) -> bool:
+    """Return whether a response begins where a range does, and does not end after it.
+
+    >>> _is_part("bytes 8-15/99", "bytes=8-15"), _is_part("bytes 0-7/99", "bytes=8-15")
+    (True, False)
+    """
+    part, range_ = _SENT.fullmatch(sent), _WANTED.fullmatch(wanted)
+    if part is None or range_ is None:
+        return True  # which not every server says
+    first, last, size = (None if each in {None, "*"} else int(each) for each in part.groups())
+    start, stop = (int(each) if each else None for each in range_.groups())
+    if first is None or last is None:
+        return True
+    if start is None:  # the last bytes
+        return size is None or (last == size - 1 and size - first <= (stop or 0))
+    return first == start and (stop is None or last <= stop)
 
 
 def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
