@@ -787,6 +787,21 @@ def test_the_path_of_a_container_is_relative_to_the_xml_if_it_can_be(tmp_path: P
     assert f'<n5 type="absolute">{tmp_path}/c/y.n5</n5>' in second
 
 
+@pytest.mark.parametrize("name", ["a b.n5", "a&b<c>].n5", "..a.n5", "a%20ü.n5", "s3:a.n5"])
+def test_containers_of_any_name_are_found_from_the_xml(tmp_path: Path, name: str) -> None:
+    image().n5.to_n5(tmp_path / name, project=tmp_path / "dataset.xml")
+    root = ET.parse(tmp_path / "dataset.xml").getroot()  # noqa: S314 - our own
+    found = name if ":" not in name else str(tmp_path / name)  # which would look like a URL
+    assert texts(root, ".//ImageLoader/n5") == [found]
+    assert xr.open_dataset(tmp_path / "dataset.xml", engine="n5").sizes["x"] == 10
+
+
+def test_a_container_whose_name_readers_would_trim_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match="white space"):
+        image().n5.to_n5(tmp_path / " a.n5", project=tmp_path / "dataset.xml")
+    assert not list(tmp_path.iterdir())
+
+
 def test_several_writers_add_their_time_points(tmp_path: Path) -> None:
     def add(t: int) -> None:
         one = image(channel=["a", "b"]).assign_coords(t=t)

@@ -72,6 +72,11 @@ class ProjectTarget:
         if how.store.with_fsync() == how.store:  # it waits until data are on disk
             folder = folder.with_fsync()
         place = _place_of(folder, how.container.store)
+        if place.target != place.target.strip():
+            raise MetadataError(
+                f"{store.url}: programs ignore white space around the path of a container, as in "
+                f"{place.target!r}; name the container otherwise"
+            )
         document = folder.with_limit(MOST_BYTES).get(store.name)
         found = None if document is None else _read(document, store.url)
         target = cls(folder, store.name, store.url, place, found)
@@ -150,8 +155,10 @@ def _place_of(folder: Store, container: Store) -> Place:
             path = os.path.relpath(os.path.realpath(store.root), os.path.realpath(folder.root))
         except ValueError:  # another drive
             path = os.pardir
-        if not path.startswith(os.pardir):
-            return Place(path.replace(os.sep, "/"), relative=True)
+        if path != os.pardir and not path.startswith(os.pardir + os.sep):
+            place = Place(path.replace(os.sep, "/"), relative=True)
+            if not place.is_uri:  # as a name with a colon may look
+                return place
         return Place(store.root, relative=False)
     base, url = folder.url.rstrip("/") + "/", store.url
     if url.startswith(base):
