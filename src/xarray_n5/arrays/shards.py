@@ -72,8 +72,13 @@ def read_shards(
         raise TypeError(f"{io.url} has no shards")  # none that metadata.inner says so
     for batch in _batches(io, sharding, chosen):
         for part, piece, block in _blocks(io, sharding, batch):
-            where = tuple(map(_within, part.targets, (each.target for each in piece)))
-            copy(block, where, tuple(each.inside for each in piece))
+            # Lists, not generators: this is done for each of millions of chunks.
+            targets = [each.target for each in piece]
+            copy(
+                block,
+                tuple(map(_within, part.targets, targets)),
+                tuple([each.inside for each in piece]),
+            )
 
 
 def _batches(
@@ -134,11 +139,10 @@ def _of_whole(
     with _naming(io, part.shard):
         index = sharding.read_index(view)
     io.indices.add(part.shard, index, part.stamp)
-    for piece in part.pieces:
-        at = tuple([each.chunk for each in piece])
-        with _naming(io, part.shard):
-            block = sharding.decode_inner(at, sharding.bytes_of(index, at, view))
-        yield part, piece, block
+    with _naming(io, part.shard):
+        for piece in part.pieces:
+            at = tuple([each.chunk for each in piece])
+            yield part, piece, sharding.decode_inner(at, sharding.bytes_of(index, at, view))
 
 
 def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:

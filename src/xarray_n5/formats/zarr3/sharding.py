@@ -110,7 +110,7 @@ class Sharding:
         ValueError
             If the index states a size that no such chunk can have.
         """
-        start, nbytes = map(int, where[index])
+        start, nbytes = where[index].tolist()
         if start == nbytes == EMPTY:
             return None
         size = self.inner.sizes[-1]
