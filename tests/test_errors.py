@@ -28,6 +28,7 @@ from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, writ
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.stores import LocalStore
+from xarray_n5.views.napari.read import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -527,6 +528,12 @@ def times_of_a_project_are_no_ids() -> None:
     times.n5.to_n5("image.n5", project="image.xml")
 
 
+def napari_shows_a_part() -> None:
+    for number in range(34):
+        array(f"many.n5/a{number:02}")
+    read_layers(str(Path("many.n5").resolve()))
+
+
 def a_level_of_a_project_lies_elsewhere() -> None:
     whole = project_image(x=np.arange(8.0))
     levels = {"s0": whole, "s1": whole[..., ::2]}
@@ -577,6 +584,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_view_of_a_project_is_damaged,
     times_of_a_project_are_no_ids,
     a_level_of_a_project_lies_elsewhere,
+    napari_shows_a_part,
 ]
 
 
