@@ -71,6 +71,8 @@ class Server:
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     """What stands above each answer."""
+    connections: set[asyncio.Transport] = field(default_factory=set)
+    """Those over which requests came."""
 
     def reset(self) -> None:
         """Count anew."""
@@ -84,6 +86,8 @@ class Server:
 
         self.counts[request.method] += 1
         self.asked.append(request.path_qs)
+        if request.transport is not None:
+            self.connections.add(request.transport)
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         try:
@@ -143,6 +147,9 @@ def serving(
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for connection in server.connections:
+            connection.abort()  # of whom nothing was heard any more
+        server.connections.clear()
         await asyncio.sleep(0.01)
 
     runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
