@@ -1,7 +1,8 @@
-"""The main job, on the sample: open a volume, clean it, write it in parallel, look at it."""
+"""Open the sample volume, remove its haze, write the result in parallel, and plot both."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
-from dask.diagnostics import ProgressBar
 from matplotlib.colors import PowerNorm
 
 import xarray_n5
@@ -28,48 +28,57 @@ def main() -> None:
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
 
-    print(f"A light-sheet volume that TensorStore wrote, {SAMPLE.relative_to(ROOT)}:\n")
+    print(f"1. Open {SAMPLE.relative_to(ROOT)}, a light-sheet volume written by TensorStore")
     cells = xr.open_dataset(SAMPLE, engine="n5", chunks={})
-    print(cells)
-
-    cleaned = without_haze(cells["raw"])
+    for name, array in cells.items():
+        print(f"   {name}: {sides(array.shape)} {array.dtype}, {chunks_of(array)}")
+    for name, positions in cells.coords.items():
+        first, second, last = positions.to_numpy()[[0, 1, -1]]
+        print(f"   {name}: {first:g} to {last:g} µm, every {second - first:g} µm")
 
     target = OUTPUT / "cleaned.n5"
-    print(f"\nThe haze is removed, and the result written to {target.relative_to(ROOT)}:")
-    with ProgressBar(dt=0.5):
+    print(f"\n2. Remove the haze with Dask, and write {target.relative_to(ROOT)} in parallel")
+    cleaned = without_haze(cells["raw"]).rename("cleaned")
+    with xarray_n5.ProgressBar():
         written = xarray_n5.to_n5(
-            cleaned.data,
-            target,
-            "cleaned",
-            chunks=(16, 64, 64),
-            compression="zstd",
-            axes=xarray_n5.open_array(SAMPLE, "raw").axes,
-            compute=False,
-        ).compute()
+            cleaned, target, "cleaned", chunks=(16, 64, 64), compression="zstd"
+        )
     again = xr.open_dataset(target, engine="n5", chunks={})["cleaned"]
-    xr.testing.assert_equal(again, cleaned)
-    sides = " x ".join(map(str, again.encoding["chunks"]))
-    count, kilobytes = written.bytes.size, int(written.bytes.sum()) / 1000
-    print(f"{count} chunks of {sides}, {kilobytes:.0f} kB in all, were written.")
-    print("Read back, they equal what was computed.")
+    print(f"   cleaned: {sides(again.shape)} {again.dtype}, {chunks_of(again)}")
+    print(f"   {int(written['bytes'].sum()) / 1e6:.1f} MB, compressed by zstd")
 
-    print("\nIts brightest values along z:\n")
+    print("\n3. Read it back")
+    xr.testing.assert_equal(again, cleaned)
+    print("   values and coordinates are those that were computed")
+    print("   maximum along z:\n")
     print(as_text(again.max("z")))
 
     picture = OUTPUT / "example.png"
     save_picture(cells, again, picture)
-    print(f"\nThe picture is {picture.relative_to(ROOT)}")
+    print(f"\nThe same in colour, before and after: {picture.relative_to(ROOT)}")
+
+
+def sides(shape: tuple[int, ...]) -> str:
+    """Return a shape as "48 x 160 x 200"."""
+    return " x ".join(map(str, shape))
+
+
+def chunks_of(array: xr.DataArray) -> str:
+    """Return the number and the shape of an array's stored chunks."""
+    shape = array.encoding["chunks"]
+    count = math.prod(-(-size // side) for size, side in zip(array.shape, shape, strict=True))
+    return f"{count} chunks of {sides(shape)}"
 
 
 def without_haze(raw: xr.DataArray) -> xr.DataArray:
-    """Return the volume less its noise and its smooth background, lazily."""
+    """Subtract the smooth background from a denoised volume, lazily."""
     sharp = blurred(raw.astype("float32"), z=0.5, y=1.0, x=1.0)
     haze = blurred(sharp, y=8.0, x=8.0)
     return (sharp - haze).clip(0)
 
 
 def blurred(volume: xr.DataArray, **sigmas: float) -> xr.DataArray:
-    """Return the volume under a Gaussian, its sigmas in samples; each block sees its neighbours."""
+    """Convolve the volume with a Gaussian; `sigmas` are in samples, and blocks overlap."""
     reach = {volume.get_axis_num(axis): round(3 * sigma) for axis, sigma in sigmas.items()}
 
     def blur(block: np.ndarray) -> np.ndarray:
@@ -89,7 +98,7 @@ def blurred(volume: xr.DataArray, **sigmas: float) -> xr.DataArray:
 
 
 def as_text(image: xr.DataArray) -> str:
-    """Return a picture made of letters, which are about twice as high as they are wide."""
+    """Return an image as ASCII art; letters are about twice as high as they are wide."""
     means = image.coarsen(y=6, x=3, boundary="trim").mean().to_numpy()
     shades = np.array(list(" .:-=+*#%@"))
     brightness = (means / means.max()) ** 0.7 * (shades.size - 1)
@@ -97,7 +106,7 @@ def as_text(image: xr.DataArray) -> str:
 
 
 def save_picture(cells: xr.Dataset, cleaned: xr.DataArray, path: Path) -> None:
-    """Draw the volume before and after, from above and from the side, in micrometres."""
+    """Plot maximum projections of the volume before and after, in micrometres."""
     mpl.use("Agg")
     figure, axes = plt.subplots(
         *(2, 2), figsize=(9, 7.6), height_ratios=(80, 96), sharex=True, layout="constrained"
@@ -105,16 +114,16 @@ def save_picture(cells: xr.Dataset, cleaned: xr.DataArray, path: Path) -> None:
     for column, volume in zip(axes.T, (cells["raw"], cleaned), strict=True):
         show(volume.max("z"), column[0])
         show(volume.max("y"), column[1])
-    axes[0, 0].set_title("as stored, brightest along z")
-    axes[0, 1].set_title("haze removed, brightest along z")
-    axes[1, 0].set_title("as stored, brightest along y")
-    axes[1, 1].set_title("haze removed, brightest along y")
+    axes[0, 0].set_title("as stored, maximum along z")
+    axes[0, 1].set_title("haze removed, maximum along z")
+    axes[1, 0].set_title("as stored, maximum along y")
+    axes[1, 1].set_title("haze removed, maximum along y")
     figure.savefig(path, dpi=110)
 
 
 def show(image: xr.DataArray, axes: Axes) -> None:
-    """Draw an image where it lies, as wide and as high as it is."""
-    # The fainter half gets more of the colours, or the membranes would be black.
+    """Plot an image in its coordinates, with equal scales."""
+    # The gamma brightens the membranes, which would be black.
     norm = PowerNorm(0.6, vmin=0)
     image.plot.imshow(ax=axes, cmap="magma", norm=norm, yincrease=False)
     axes.set_aspect("equal")

@@ -56,7 +56,7 @@ COMMANDS = sorted(
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
-    *("chunk_map", "copy", "pyramid", "repair", "verify", "view"),
+    *("ProgressBar", "chunk_map", "copy", "pyramid", "repair", "verify", "view"),
     *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }

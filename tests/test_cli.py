@@ -14,7 +14,7 @@ import threading
 import uuid
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -34,6 +34,9 @@ from xarray_n5.views.sections import section
 from xarray_n5_cli import main
 from xarray_n5_cli.arguments import split_url
 from xarray_n5_cli.errors import report_errors
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 ROOT = Path(__file__).parent.parent
 
@@ -385,7 +388,7 @@ def test_what_becomes_no_pyramid_is_told(
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
-def test_a_terminal_sees_how_far_a_copy_is(tmp_path: Path) -> None:
+def test_a_copy_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     command = [*PROGRAM, "copy", CELLS, str(tmp_path / "b.n5")]
     with (
@@ -402,6 +405,30 @@ def test_a_terminal_sees_how_far_a_copy_is(tmp_path: Path) -> None:
         assert program.wait() == 0
     assert b"48/48" in text
     assert b"kiB/s" in text or b"MiB/s" in text
+
+
+def test_commands_compute_on_a_live_cluster(tmp_path: Path, cluster: Client) -> None:
+    there = ("--scheduler", cluster.scheduler_info()["address"])
+    printed("copy", CELLS, tmp_path / "b.zarr", *there)
+    copied = verify(tmp_path / "b.zarr", "raw")
+    assert (copied["state"] == "ok").all()
+    assert "nothing to resume" in printed("copy", CELLS, tmp_path / "b.zarr", *there, "--resume")
+    assert "s1: " in printed("pyramid", f"{CELLS}/raw", tmp_path / "c.n5/raw", *there)
+    raw = open_array(CELLS, "raw")[...]
+    for url, path in ((tmp_path / "b.zarr", "raw"), (tmp_path / "c.n5", "raw/s0")):
+        np.testing.assert_array_equal(open_array(url, path)[...], raw)
+    tasks = cluster.run_on_scheduler(
+        lambda dask_scheduler: sum(
+            prefix.name.startswith("write_n5") for prefix in dask_scheduler.task_prefixes.values()
+        )
+    )
+    assert tasks, "the cluster wrote nothing"
+
+
+def test_a_cluster_excludes_local_workers(tmp_path: Path) -> None:
+    found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://a:1", "--workers", 2)
+    assert found.exit_code == 2
+    assert "omit --workers and --processes" in found.stderr
 
 
 def test_processes_copy(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from xarray_n5.integrity.verify import verify
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.pyramids.api import pyramid
 from xarray_n5.views import accessors as _accessors  # noqa: F401 - register themselves
+from xarray_n5.writing.progress import ProgressBar
 
 if TYPE_CHECKING:
     from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
@@ -71,6 +72,7 @@ __all__ = [
     "NodeNotFoundError",
     "OneWriterError",
     "PathError",
+    "ProgressBar",
     "ReadOnlyError",
     "RefusedError",
     "RequestError",

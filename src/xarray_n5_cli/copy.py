@@ -142,5 +142,5 @@ def copy(
         if begun.ended:
             echo(f"nothing to resume: {redact(dst)} is complete")
             return
-        with progress(begun.chunks):
+        with progress():
             begun.compute()

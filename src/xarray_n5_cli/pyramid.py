@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from typing import Any, Literal
 
 import click
@@ -97,12 +95,12 @@ def pyramid(
       xarray-n5 pyramid raw.zarr/0 dataset.n5 --project dataset.xml
       xarray-n5 pyramid em.n5/labels/s0 --method mode --factors 1,2,2 --factors 2
     """
-    from dask.diagnostics.progress import ProgressBar
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.open import open_array
     from xarray_n5.errors import NodeExistsError
     from xarray_n5.pyramids.api import pyramid as write
+    from xarray_n5_cli.progress import progress
 
     place, source_path = split_url(src)
     source_options = for_url(place, options)
@@ -126,8 +124,7 @@ def pyramid(
         raise click.UsageError("--attribute-order needs DST: SRC itself keeps its lists")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
-    shown = ProgressBar(out=sys.stderr) if sys.stderr.isatty() else contextlib.nullcontext()
-    with workers_of(workers, scheduler, processes=processes), shown:
+    with workers_of(workers, scheduler, processes=processes), progress():
         try:
             done = write(source, **asked)
         except NodeExistsError:

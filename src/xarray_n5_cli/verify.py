@@ -47,11 +47,13 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     """
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5_cli.progress import task_progress
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
     walk = Walk.at(container, inner, for_url(container, options), whole=True)
-    reports = [_report(found, deep=deep) for found in walk.arrays()]
+    with task_progress():
+        reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:

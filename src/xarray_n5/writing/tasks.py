@@ -20,6 +20,7 @@ from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.writing.block_check import check_block
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.pending import Done, Pending
+from xarray_n5.writing.progress import report_written
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def write_block(
         if write.journal and rows:
             check()
             write.marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
+        report_written(write.marker.token, receipts)
         return receipts
 
 

@@ -13,6 +13,7 @@ from xarray_n5.graph import reduce_all
 from xarray_n5.model.paths import join
 from xarray_n5.writing.completed import remember
 from xarray_n5.writing.finish import end
+from xarray_n5.writing.progress import expect
 from xarray_n5.writing.tasks import run, write_lazily
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class Transaction:
 
     def compute(self) -> xr.DataTree:
         """Compute the writes and end them here, where no lost worker can have ended them."""
+        expect(self.plans.values())
         reports = self._run(self._lazy(_unchanged))
         return self._finish(reports)
 
     def compute_in_turn(self) -> xr.DataTree:
         """Compute the writes level by level, where each reads what the one before wrote."""
+        expect(self.plans.values())
         stages: dict[str, dict[str, WritePlan]] = {}
         for name, plan in self.plans.items():
             stages.setdefault(name.rpartition("/")[2], {})[name] = plan
@@ -104,6 +107,7 @@ class Transaction:
 
     def _compute_part(self) -> dict[str, Report]:
         """Compute and end these writes; whoever resumes the others finds these named."""
+        expect(self.plans.values())
         reports: dict[str, Report] = self._run(self._lazy(_unchanged))
         written = [marker.path for marker, _ in self._markers]
         self.marker.begin({**(self.marker.facts() or {}), "written": written})
@@ -130,6 +134,7 @@ def resume_end(
 
 def compute_alone(plan: WritePlan) -> Report:
     """Compute one write that has begun and is part of no transaction, and end it here."""
+    expect([plan])
     write = replace(plan.write, part=True)
     report: Report = run(write_lazily(plan.source, write, plan.before), [write])
     end(write)

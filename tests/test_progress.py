@@ -1,0 +1,97 @@
+"""The progress bar of writes, on each of Dask's schedulers."""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from distributed import Client
+
+import xarray_n5
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+X = np.arange(64, dtype="u2").reshape(8, 8)
+
+
+@contextmanager
+def scheduler(name: str, cluster: Client) -> Iterator[None]:
+    """Compute with a scheduler of Dask's; "distributed" is a live cluster of two processes."""
+    if name == "distributed":
+        with Client(cluster.scheduler_info()["address"]):  # type: ignore[no-untyped-call]
+            yield
+    else:
+        with dask.config.set(scheduler=name, num_workers=2):
+            yield
+
+
+def write_array(place: Path) -> None:
+    xarray_n5.to_n5(da.from_array(X, chunks=4), place, "a", chunks=(2, 4))
+
+
+def write_tree(place: Path) -> None:
+    data = xr.DataTree.from_dict({"/inner": xr.Dataset({"a": (("y", "x"), X)})})
+    data.n5.to_n5(place, encoding={"/inner": {"a": {"chunks": (2, 4)}}})
+
+
+def write_pyramid(place: Path) -> None:
+    xarray_n5.pyramid(X, place, "a", chunks=(4, 4), factors=2, levels=1)
+
+
+WRITES = {"to_n5": (write_array, 8), "tree": (write_tree, 8), "pyramid": (write_pyramid, 5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        *(("threads", write) for write in WRITES),
+        ("processes", "to_n5"),
+        ("distributed", "to_n5"),
+        ("distributed", "pyramid"),
+    ],
+)
+def test_a_progress_bar_counts_chunks_on_every_scheduler(
+    tmp_path: Path, cluster: Client, name: str, write: str
+) -> None:
+    function, chunks = WRITES[write]
+    out = io.StringIO()
+    with scheduler(name, cluster), xarray_n5.ProgressBar(out=out) as bar:
+        function(tmp_path / "a.n5")
+    assert (bar.written, bar.total) == (chunks, chunks)
+    last = out.getvalue().rstrip().rpartition("\r")[2]
+    assert last.startswith(f"[{'#' * 30}] {chunks}/{chunks} chunks, ")
+
+
+def test_a_resumed_write_shows_the_chunks_that_are_left(tmp_path: Path) -> None:
+    calls = iter(range(8))
+
+    def negative(block: np.ndarray) -> Any:
+        if next(calls) == 5:
+            raise ValueError("no more")
+        return np.negative(block)
+
+    blocks = da.from_array(X, chunks=(2, 4), name="x").map_blocks(
+        negative, dtype=X.dtype, meta=X[:0, :0], name="y"
+    )
+    with dask.config.set(scheduler="sync"):
+        bars = [xarray_n5.ProgressBar(out=io.StringIO()) for _ in range(2)]
+        with pytest.raises(ValueError, match="no more"), bars[0]:
+            xarray_n5.to_n5(blocks, tmp_path / "a.n5", "a", chunks=(2, 4), resume=True)
+        calls = iter(range(5))
+        with bars[1]:
+            xarray_n5.to_n5(blocks, tmp_path / "a.n5", "a", chunks=(2, 4), resume=True)
+    assert [(bar.written, bar.total) for bar in bars] == [(5, 8), (3, 3)]
+
+
+def test_no_bar_is_drawn_where_nothing_is_written() -> None:
+    with xarray_n5.ProgressBar(out=(out := io.StringIO())):
+        da.ones(4).sum().compute()
+    assert out.getvalue() == ""
