@@ -52,8 +52,8 @@ def test_texts_say_where_samples_lie() -> None:
     axes = (Axis(name="c", labels=("A", "B")), Axis(scale=2.0), Axis(name="x", unit="nm", offset=3))
     assert [str(axis) for axis in axes] == [
         "c: A, B",
-        "(no name): 0 + 2 i (no unit)",
-        "x: 3 + 1 i nm",
+        "(no name): start 0, step 2 (no unit)",
+        "x: start 3, step 1 nm",
     ]
     assert str(Axis(name="c", labels=("a",) * 99)).endswith("a, ...")
     assert str(Axis(name="y")) == "y: no coordinates"

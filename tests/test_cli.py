@@ -93,7 +93,10 @@ def test_a_tree_is_drawn() -> None:
     _, *lines = printed("tree", CELLS, "--chunks").splitlines()
     assert lines[0].endswith("16 of 24 chunks stored, 12.18 kiB")
     assert "nuclei  48 x 160 x 200 uint8, chunks 32 x 64 x 64, gzip" in lines[0]
-    assert lines[3].strip() == "z 2 um, y 0.5 um, x 0.5 um  (tensorstore)"
+    assert (
+        lines[3].strip()
+        == "z: start 0, step 2 µm; y: start 0, step 0.5 µm; x: start 0, step 0.5 µm  (tensorstore)"
+    )
 
 
 def test_a_tree_is_as_deep_as_is_asked_for() -> None:
@@ -146,7 +149,7 @@ def test_a_tree_is_drawn_in_ascii_where_there_is_nothing_else() -> None:
 
 
 def test_facts_are_told_to_people_and_to_programs() -> None:
-    assert "48 x 160 x 200, uint8" in printed("info", CELLS, "raw")
+    assert "48 x 160 x 200\n" in printed("info", CELLS, "raw")
     facts = json.loads(printed("info", f"{CELLS}/raw", "--json"))
     assert list(facts) == [
         *("url", "path", "kind", "format", "shape", "dtype", "bytes", "chunks", "chunk_count"),

@@ -165,7 +165,7 @@ def test_shards_are_shown_beside_chunks(big: Path, tmp_path: Path) -> None:
     facts = json.loads(printed("info", big, "em/s0", "--json"))
     assert (facts["chunk_count"], facts["shards"], facts["shard_count"]) == (128, None, None)
     group = repr(xarray_n5.open_group(place, "em"))
-    assert "8 x 32 x 32 in chunks of 4 x 4 x 4, shards of 8 x 16 x 16" in group
+    assert "8 x 32 x 32 uint16, chunks 4 x 4 x 4, shards 8 x 16 x 16" in group
 
 
 def test_damaged_shards_are_named_and_mended(big: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_sections_of_shards_are_drawn(big: Path, tmp_path: Path) -> None:
     printed("copy", big, place, *SHARDS)
     for container, picture in zip((big, place), pictures, strict=True):
         said = printed("preview", container, "em", "-o", picture, "--pixels", 64)
-        assert said == f"{picture}: em/s0, z = 4 (2 um)\n"
+        assert said == f"{picture}: em/s0, z = 4 (2 µm)\n"
     one, other = (picture.read_bytes() for picture in pictures)
     assert one == other
 

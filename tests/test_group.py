@@ -506,7 +506,7 @@ def test_what_is_shown_in_notebooks_is_text_and_never_markup(tmp_path: Path) -> 
         assert odd not in html
         assert "&lt;b&gt;bold" in html
         assert odd in repr(shown)
-    assert "0 + 2 i nm" in repr(array)
+    assert "start 0, step 2 nm" in repr(array)
     assert "attributes" in repr(group)
 
 

@@ -28,6 +28,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
+from xarray_n5.model.units import shown_unit
 from xarray_n5.stores import FsspecStore
 from xarray_n5_cli import main
 
@@ -575,8 +576,8 @@ def test_all_ways_to_open_a_layout_agree(tmp_path: Path, make: Any) -> None:
             assert "offset" not in each.attrs
         texts = []
         for axis, unit, scale, offset in axes:
-            texts.append(f"{axis} {scale:g} {unit}" + (f" from {offset:g}" if offset else ""))
-        assert ", ".join(texts) in drawn
+            texts.append(f"{axis}: start {offset:g}, step {scale:g} {shown_unit(unit)}")
+        assert "; ".join(texts) in drawn
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr", "h5"])
@@ -850,7 +851,7 @@ def test_commands_agree_about_a_fusion(tmp_path: Path) -> None:
         return found.output
 
     drawn = said("tree", str(place))
-    assert drawn.count("z 2.5 (no unit) from -12.5, y 2 (no unit) from 20.5") == 6
+    assert drawn.count("z: start -12.5, step 2.5 (no unit); y: start 20.5, step 2 (no unit)") == 6
     assert "2 x 3 x 6 x 8 x 12 (t, c, z, y, x), levels s0, s1" in said("info", str(place))
     assert "stray" not in said("verify", str(place))
     assert set(verify(place).children) >= {"ch0tp0", "ch2tp1"}
@@ -1119,7 +1120,9 @@ def test_commands_take_the_order_of_lists(tmp_path: Path) -> None:
         assert found.exit_code == 0, found.output
         return found.stdout
 
-    assert "z 40 nm, y 8 nm, x 4 nm" in said("tree", place.parent)
+    assert "z: start 0, step 40 nm; y: start 0, step 8 nm; x: start 0, step 4 nm" in said(
+        "tree", place.parent
+    )
     axes = json.loads(said("info", place, "--json"))["axes"]
     assert [axis["scale"] for axis in axes] == [40.0, 8.0, 4.0]
     assert "z = 2 (80 nm)" in said("preview", place, "-o", tmp_path / "a.png")

@@ -738,10 +738,13 @@ def test_a_project_is_drawn_as_a_tree(tiled: Path) -> None:
         "├── s0  2 x 2 x 2 x 6 x 12 x 16 uint16, chunks 1 x 1 x 1 x 4 x 8 x 8, gzip, "
         "64 of 64 chunks stored"
     )
-    assert lines[2] == "│       t, channel, tile, z 2 um, y 0.5 um, x 0.5 um  (bdv)"
-    assert (
-        lines[-1]
-        == "        t, channel, tile, z 4 um from 1, y 2 um from 0.75, x 2 um from 0.75  (bdv)"
+    assert lines[2] == (
+        "│       t; channel; tile; "
+        "z: start 0, step 2 µm; y: start 0, step 0.5 µm; x: start 0, step 0.5 µm  (bdv)"
+    )
+    assert lines[-1].strip() == (
+        "t; channel; tile; z: start 1, step 4 µm; y: start 0.75, step 2 µm; "
+        "x: start 0.75, step 2 µm  (bdv)"
     )
     assert len(lines) == 7
     assert len(run("tree", tiled, "--depth", 0).splitlines()) == 1
@@ -768,7 +771,7 @@ def test_a_project_is_described(tiled: Path) -> None:
         "setups        4: 0, 1, 2, 3",
         "timepoints    2: 0, 1",
         "channel       2: 0 GFP, 1 RFP",
-        "world         a unit is 0.5 um (calibration)",
+        "world         a unit is 0.5 µm (calibration)",
         "image         2 x 2 x 2 x 6 x 12 x 16 (t, channel, tile, z, y, x), levels s0, s1, s2",
     ):
         assert line in text
@@ -794,10 +797,10 @@ def test_missing_views_are_listed(gappy: Path) -> None:
 def test_the_first_view_of_a_project_is_drawn(tiled: Path) -> None:
     picture = tiled.with_name("a.png")
     assert run("preview", tiled, "-o", picture, "--pixels", 16) == (
-        f"{picture}: setup0/timepoint0/s0, z = 3 (6 um)\n"
+        f"{picture}: setup0/timepoint0/s0, z = 3 (6 µm)\n"
     )
     said = run("preview", tiled, "setup3/timepoint1", "-o", picture, "--at", 4, "--pixels", 16)
-    assert said == f"{picture}: setup3/timepoint1/s0, z = 2 (4 um)\n"
+    assert said == f"{picture}: setup3/timepoint1/s0, z = 2 (4 µm)\n"
     assert picture.stat().st_size > 100
 
 

@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
+import xarray as xr
 
 from tests.browser import dom, needs_chromium, screenshot, viewer
 from tests.stores import CountingStore
@@ -87,7 +89,7 @@ def shown(thing: Any) -> Strict:
 
 def test_an_array_is_shown_with_its_axes_and_its_chunks() -> None:
     page = shown(open_array(container(CountingStore()), "volumes/raw/s0"))
-    for text in ("160 x 1100 x 1800", "200 chunks of 4.00 MiB", "0 + 0.5 i um", "maxId"):
+    for text in ("160 x 1100 x 1800", "200 chunks of 4.00 MiB", "start 0, step 0.5 µm", "maxId"):
         assert text in page.text
     assert page.tags.count("svg") == 1
     assert "z 160" in page.text
@@ -97,7 +99,7 @@ def test_a_group_is_a_tree_that_unfolds() -> None:
     page = shown(open_group(container(CountingStore())))
     # Two groups, three arrays, and the attributes of each of these.
     assert page.tags.count("details") == page.tags.count("summary") == 2 + 3 + 3
-    for text in ("volumes/ group of 2", "raw/ group of 1", "s0 uint16, 160 x 1100 x 1800"):
+    for text in ("volumes/ group of 2", "raw/ group of 1", "s0 160 x 1100 x 1800 uint16"):
         assert text in page.text
     assert page.tags.count("svg") == 3
 
@@ -106,11 +108,11 @@ def test_a_tree_is_text_and_html() -> None:
     group = open_group(container(CountingStore()))
     assert repr(group.tree()).splitlines() == [
         "/",
-        "├── line float64, 400 in chunks of 100",
+        "├── line  400 float64, chunks 100, gzip",
         "└── volumes/",
-        "    ├── plane uint8, 90 x 140 in chunks of 50 x 50",
+        "    ├── plane  90 x 140 uint8, chunks 50 x 50, gzip",
         "    └── raw/",
-        "        └── s0 uint16, 160 x 1100 x 1800 in chunks of 32 x 256 x 256",
+        "        └── s0  160 x 1100 x 1800 uint16, chunks 32 x 256 x 256, zstd",
     ]
     assert repr(group.tree(depth=1)).splitlines()[-1] == "└── volumes/ ..."
     assert "raw/ group of 1" in shown(group.tree()).text
@@ -123,6 +125,21 @@ def test_facts_are_values() -> None:
     assert info.geometry is not None
     assert set(group.info.children or ()) == {"line", "volumes"}
     assert repr(group) == repr(group.info)
+
+
+IRREGULAR = xr.Dataset(
+    {"a": ("x", [1, 2, 3])}, {"x": ("x", np.array(["2020", "2021", "2024"], "M8[ns]"))}
+)
+
+
+@pytest.mark.filterwarnings("error")
+def test_accessors_show_the_axes_of_each_variable_without_warnings() -> None:
+    regular = IRREGULAR.assign_coords(x=("x", [3.0, 5.0, 7.0], {"units": "um"}))
+    tree = xr.DataTree.from_dict({"/": IRREGULAR, "/b": regular.rename(a="c", x="z")})
+    assert repr(tree.n5) == f"{IRREGULAR.n5!r}\nb/c\n    z  start 3, step 2 µm"
+    assert repr(regular["a"].n5).endswith("\n    x  start 3, step 2 µm")
+    assert "<strong>b/c</strong>" in tree.n5._repr_html_()
+    assert repr(xr.Dataset().n5) == "no variables"
 
 
 def odd(place: Any) -> Any:
@@ -188,7 +205,7 @@ def test_a_group_below_that_cannot_be_listed_is_shown_all_the_same(tmp_path: Pat
     group = open_group(Guarded(str(tmp_path)))
     page = shown(group)
     assert "volumes/ group, not looked into" in page.text
-    assert "line float64" in page.text
+    assert "line 400 float64" in page.text
 
 
 @pytest.mark.parametrize(

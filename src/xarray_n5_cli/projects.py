@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.projects.find import ProjectFile
     from xarray_n5.datasets.projects.images import Level
     from xarray_n5.dialects.bdv.project import Project
-    from xarray_n5.model.axes import Axis
 
 _SHOWN = 12
 """How many ids are listed."""
@@ -67,7 +66,7 @@ def tree_lines(
 def _levels(
     levels: Mapping[int, Level], indent: str, branches: tuple[str, str, str], *, chunks: bool
 ) -> Iterator[str]:
-    from xarray_n5.arrays.repr import times
+    from xarray_n5.arrays.repr import axes_line, times
 
     branch, last, trunk = branches
     for number, (level, found) in enumerate(levels.items()):
@@ -76,8 +75,7 @@ def _levels(
         size = f"{times(image.shape)} {image.first.dtype}, chunks {times(image.chunks)}"
         stored = f", {_stored(image)}" if chunks else ""
         yield f"{indent}{head}s{level}  {size}, {image.first.compression.name}{stored}"
-        axes = ", ".join(map(_axis, image.named().axes))
-        yield f"{indent}{under}    {axes}  (bdv)"
+        yield f"{indent}{under}    {axes_line(image.named())}  (bdv)"
 
 
 def _stored(image: Image) -> str:
@@ -98,6 +96,7 @@ def _stored(image: Image) -> str:
 def project_text(file: ProjectFile, images: Images) -> str:
     """Return the facts of a project, for people."""
     from xarray_n5.arrays.repr import as_text, times
+    from xarray_n5.model.units import shown_unit
 
     project, world = file.project, file.project.world
     rows = [
@@ -113,7 +112,7 @@ def project_text(file: ProjectFile, images: Images) -> str:
         rows.append((kind, _ids(named)))
     if project.registrations:
         length = " x ".join(f"{number:g}" for number in dict.fromkeys(world.scale))
-        rows.append(("world", f"a unit is {length} {world.unit or '(no unit)'} ({world.basis})"))
+        rows.append(("world", f"a unit is {length} {shown_unit(world.unit)} ({world.basis})"))
     for name, levels in images.items():
         if levels:
             first = next(iter(levels.values())).image
@@ -174,10 +173,3 @@ def _loader(project: Project) -> str:
 def _ids(ids: Sequence[object]) -> str:
     shown = ", ".join([*map(str, ids[:_SHOWN]), *["..."] * (len(ids) > _SHOWN)])
     return f"{len(ids)}: {shown}"
-
-
-def _axis(axis: Axis) -> str:
-    if not axis.placed:
-        return str(axis.name)
-    start = f" from {axis.offset:g}" if axis.offset else ""
-    return f"{axis.name} {axis.step:g} {axis.unit or '(no unit)'}{start}"

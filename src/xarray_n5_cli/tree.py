@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.walk import Found, Walk
-    from xarray_n5.model.axes import Axis
 
 _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", "|   ")}
 """The branches of the tree, in Unicode and in ASCII."""
@@ -177,19 +176,11 @@ def _stored(array: Array) -> str:
 
 def _axes(array: Array) -> Iterator[str]:
     """Iterate over the line of the axes, if a dialect describes them."""
+    from xarray_n5.arrays.repr import axes_line
+
     geometry = array.geometry()
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
     if not dialects:
         return
-    axes = ", ".join(map(_axis, geometry.with_names().axes))
-    matrix = ", affine" if geometry.affine is not None else ""
-    yield f"{axes}{matrix}  ({', '.join(dialects)})"
-
-
-def _axis(axis: Axis) -> str:
-    if axis.labels is not None:
-        return f"{axis.name}: {', '.join(axis.labels[:4])}{', ...' * (len(axis.labels) > 4)}"  # noqa: PLR2004
-    if not axis.placed:
-        return str(axis.name)
-    start = f" from {axis.offset:g}" if axis.offset else ""
-    return f"{axis.name} {axis.step:g} {axis.unit or '(no unit)'}{start}"
+    matrix = "; affine" if geometry.affine is not None else ""
+    yield f"{axes_line(geometry)}{matrix}  ({', '.join(dialects)})"

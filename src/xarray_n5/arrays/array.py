@@ -16,6 +16,7 @@ from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.info import ArrayInfo
 from xarray_n5.arrays.invalidate import prepare
+from xarray_n5.arrays.repr import show_compression
 from xarray_n5.arrays.resize import check_shape, resize
 from xarray_n5.arrays.selection import (
     Indexer,
@@ -183,7 +184,7 @@ class Array:
             dtype=self.dtype,
             chunks=self.chunks,
             shards=self.shards,
-            compression=str(self.compression),
+            compression=show_compression(self.compression),
             attributes=self._io.metadata.attributes,
             geometry=geometry,
             unfinished=unfinished,

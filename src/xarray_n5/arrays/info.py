@@ -29,7 +29,7 @@ SHOWN = 40
 _FEW = 8
 """The number of nodes up to which a group is shown unfolded."""
 
-_HEAD = ("axis", "size", "chunk", "sample i lies at")
+_HEAD = ("axis", "size", "chunk", "coordinates")
 
 Rows: TypeAlias = "list[tuple[str, str]]"
 
@@ -77,7 +77,9 @@ class ArrayInfo:
         state = "unfinished: a write has begun and not ended; other chunks read as fill values"
         chunk = math.prod(self.chunks) * self.dtype.itemsize
         return [
-            ("shape", f"{times(self.shape)}, {self.dtype}, {format_bytes(self.nbytes)}"),
+            ("shape", times(self.shape)),
+            ("dtype", str(self.dtype)),
+            ("size", f"{format_bytes(self.nbytes)} in memory"),
             ("chunks", f"{times(self.chunks)}, {amount(self.nchunks, chunk)}"),
             *([("shards", self._shards)] if self.shards else []),
             ("compression", self.compression),
@@ -94,13 +96,11 @@ class ArrayInfo:
     @property
     def summary(self) -> str:
         """The facts in a line."""
-        return f"{self.dtype}, {self.size}" + (", unfinished" if self.unfinished else "")
-
-    @property
-    def size(self) -> str:
-        """The shapes of the array, of its chunks, and of its shards if there are such."""
-        size = f"{times(self.shape)} in chunks of {times(self.chunks)}"
-        return size if self.shards is None else f"{size}, shards of {times(self.shards)}"
+        shards = "" if self.shards is None else f", shards {times(self.shards)}"
+        name = self.compression.partition(" ")[0]
+        state = ", unfinished" if self.unfinished else ""
+        chunks = f"chunks {times(self.chunks)}{shards}"
+        return f"{times(self.shape)} {self.dtype}, {chunks}, {name}{state}"
 
     def __repr__(self) -> str:
         return as_text(self.title, self.rows)
@@ -160,8 +160,7 @@ class GroupInfo:
             if isinstance(child, GroupInfo):
                 rows.append((f"{name}/", "group"))
             else:
-                state = ", unfinished" if child.unfinished else ""
-                rows.append((name, f"{child.dtype}, {child.size}, {child.compression}{state}"))
+                rows.append((name, child.summary))
         if self.more:
             rows.append(("...", f"{self.more} more"))
         if self.attributes:
@@ -205,7 +204,7 @@ def _lines(info: GroupInfo, indent: str) -> Iterator[str]:
     for number, (name, child) in enumerate(children):
         corner, bar = ("└── ", "    ") if number == last else ("├── ", "│   ")
         if isinstance(child, ArrayInfo):
-            yield f"{indent}{corner}{name} {child.summary}"
+            yield f"{indent}{corner}{name}  {child.summary}"
         else:
             unread = " ..." if child.children is None else ""
             yield f"{indent}{corner}{name}/{unread}"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from dask.utils import format_bytes
 
 from xarray_n5.arrays.repr_html import table, titled
+from xarray_n5.codecs import to_json
 from xarray_n5.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.codec import Compression
 
 
 def as_text(title: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -62,6 +64,30 @@ def show_geometry(geometry: Geometry) -> tuple[str, list[tuple[str, str]]]:
         name, _, where = str(axis).partition(": ")
         rows.append((name, where))
     return f"<xarray_n5.Geometry, {geometry.ndim} axes>", rows + geometry_rows(geometry)
+
+
+def axes_line(geometry: Geometry) -> str:
+    """Return the axes and the positions of their samples in a line.
+
+    >>> from xarray_n5.model.axes import Axis, Geometry
+    >>> axes_line(Geometry((Axis(), Axis(unit="nm", offset=3.0), Axis(unit="um", scale=2.0))))
+    'z; y: start 3, step 1 nm; x: start 0, step 2 µm'
+    """
+    axes = geometry.with_names().axes
+    return "; ".join(str(axis) if axis.placed else str(axis.name) for axis in axes)
+
+
+def show_compression(compression: Compression) -> str:
+    """Return the name of a compression and its parameters, except those that are false.
+
+    >>> from xarray_n5.codecs import resolve
+    >>> show_compression(resolve("gzip")), show_compression(resolve(None))
+    ('gzip (level=6)', 'raw')
+    """
+    members = to_json(compression)
+    name = [members.pop(key) for key in ("type", "id") if key in members][-1]
+    shown = [f"{k}={v}" for k, v in members.items() if v is not None and v is not False]
+    return f"{name} ({', '.join(shown)})" if shown else str(name)
 
 
 def geometry_rows(geometry: Geometry) -> list[tuple[str, str]]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.repr import as_html, as_text, show_geometry
-from xarray_n5.datasets.array_accessor import DataArrayAccessor
+from xarray_n5.datasets.array_accessor import DataArrayAccessor, show_each
 from xarray_n5.datasets.suggestions import refuse_unknown
 
 if TYPE_CHECKING:
@@ -34,12 +33,10 @@ class DatasetAccessor:
 
     def __repr__(self) -> str:
         """Show the geometry of each variable."""
-        shown = [show_geometry(each)[1] for each in self.geometry.values()]
-        return "\n".join(map(as_text, self.geometry, shown))
+        return show_each({"": self._dataset})
 
     def _repr_html_(self) -> str:
-        shown = [show_geometry(each)[1] for each in self.geometry.values()]
-        return "".join(map(as_html, self.geometry, shown))
+        return show_each({"": self._dataset}, html=True)
 
     @property
     def geometry(self) -> Mapping[str, Geometry]:
@@ -220,6 +217,13 @@ class DataTreeAccessor:
 
     def __init__(self, tree: xr.DataTree) -> None:
         self._tree = tree
+
+    def __repr__(self) -> str:
+        """Show the geometry of each variable in the tree."""
+        return show_each({node.path: node.dataset for node in self._tree.subtree})
+
+    def _repr_html_(self) -> str:
+        return show_each({node.path: node.dataset for node in self._tree.subtree}, html=True)
 
     def to_n5(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     import xarray as xr
     from dask.delayed import Delayed
@@ -34,10 +37,10 @@ class DataArrayAccessor:
 
     def __repr__(self) -> str:
         """Show the geometry."""
-        return as_text(*show_geometry(self.geometry))
+        return as_text(*_facts(self._array))
 
     def _repr_html_(self) -> str:
-        return as_html(*show_geometry(self.geometry))
+        return as_html(*_facts(self._array))
 
     @property
     def geometry(self) -> Geometry:
@@ -72,3 +75,21 @@ class DataArrayAccessor:
         """
         stored: xr.DataTree | Delayed = self._dataset().n5.to_n5(url, group, **options)
         return stored
+
+
+def show_each(datasets: Mapping[str, xr.Dataset], *, html: bool = False) -> str:
+    """Return the geometry of each variable as text or HTML; `datasets` are by their path."""
+    show = as_html if html else as_text
+    pieces = [
+        show(f"{path.rstrip('/')}/{name}".lstrip("/") if path else str(name), _facts(array)[1])
+        for path, dataset in datasets.items()
+        for name, array in dataset.data_vars.items()
+    ]
+    return ("" if html else "\n").join(pieces) or "no variables"
+
+
+def _facts(array: xr.DataArray) -> tuple[str, list[tuple[str, str]]]:
+    """Return a title and rows for the geometry, without warnings of irregular coordinates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return show_geometry(DataArrayAccessor(array).geometry)

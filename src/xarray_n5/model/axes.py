@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from xarray_n5.errors import printable
-from xarray_n5.model.units import split_unit, unit_of
+from xarray_n5.model.units import shown_unit, split_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,14 +88,14 @@ class Axis:
         """Show the coordinates of the samples.
 
         >>> print(Axis(name="z", unit="nm", scale=4.0, offset=100.0))
-        z: 100 + 4 i nm
+        z: start 100, step 4 nm
         """
         where = "no coordinates"
         if self.labels is not None:
             more = ["..."] if len(self.labels) > _SHOWN else []
             where = ", ".join([*self.labels[:_SHOWN], *more])
         elif self.placed:
-            where = f"{self.offset:g} + {self.step:g} i {self.unit or '(no unit)'}"
+            where = f"start {self.offset:g}, step {self.step:g} {shown_unit(self.unit)}"
         return printable(f"{self.name or '(no name)'}: {where}")
 
     @property

@@ -143,6 +143,19 @@ def canonical_unit(text: str | None) -> str | None:
     return None if unit is None else unit.symbol
 
 
+def shown_unit(text: str | None) -> str:
+    """Return a unit for people to read, with the letter µ in abbreviations.
+
+    >>> shown_unit("um"), shown_unit("nanometer"), shown_unit(None)
+    ('µm', 'nanometer', '(no unit)')
+    """
+    if text is None:
+        return "(no unit)"
+    prefix = next((each for each in _MICRO if text.strip().startswith(each)), "")
+    known = UNITS.get(text.strip()) if prefix else None
+    return f"\N{MICRO SIGN}{text.strip()[len(prefix) :]}" if known else text
+
+
 def ratio(text: str | None, other: str | None) -> float | None:
     """Return one unit in another one, or None if they cannot be converted.
 

@@ -13,6 +13,7 @@ from xarray_n5.datasets.images import combined_images
 from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.metadata import Content
+from xarray_n5.model.units import shown_unit
 from xarray_n5.views.labels import is_labels, type_in_paintera
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def _sample(
     found = round((at - axis.offset) / axis.step)
     ends = sorted((finest.position(-0.5), finest.position(most - 0.5)))
     if not ends[0] <= at <= ends[1]:
-        unit = finest.unit or "(no unit)"
+        unit = shown_unit(finest.unit)
         raise ValueError(f"{at:g} is outside of {axis.name!r}: {ends[0]:g} to {ends[1]:g} {unit}")
     return min(max(found, 0), size - 1)
 
@@ -239,5 +240,5 @@ def _title(
     if cut is None:
         return name
     axis, sample = axes[cut], place[cut]
-    unit = f" ({axis.position(sample):g} {axis.unit})" if axis.unit else ""  # type: ignore[arg-type]
+    unit = f" ({axis.position(sample):g} {shown_unit(axis.unit)})" if axis.unit else ""  # type: ignore[arg-type]
     return f"{name}, {axis.name} = {sample}{unit}"
