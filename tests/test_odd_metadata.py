@@ -571,7 +571,7 @@ def test_messages_are_short_whatever_a_file_holds(tmp_path: Path) -> None:
 def test_letters_of_all_languages_are_printed_as_they_are(tmp_path: Path) -> None:
     node(tmp_path / "c.n5", **ARRAY, axes=["größe"], units=["µm"], resolution=[2])
     result = CliRunner().invoke(main, ["tree", str(tmp_path / "c.n5")])
-    assert "größe 2 µm" in result.output
+    assert "größe: start 0, step 2 µm" in result.output
 
 
 @pytest.mark.filterwarnings("ignore")
