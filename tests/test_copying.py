@@ -29,6 +29,7 @@ from xarray_n5 import (
     from_n5,
     open_array,
     open_group,
+    repair,
     to_n5,
 )
 from xarray_n5.arrays.access import stored_chunks
@@ -396,6 +397,16 @@ def test_a_tree_that_was_not_finished_is_resumed_but_not_begun_again(tmp_path: P
     copy(url, other, resume=True)
     assert (open_array(other, "em/raw")[...] == X).all()
     assert not list(other.rglob(".*"))
+
+
+def test_a_repaired_copy_is_resumed(tmp_path: Path) -> None:
+    url, other = tree(tmp_path, "n5"), tmp_path / "b.n5"
+    copy(url, other)
+    next(chunk for chunk in other.glob("em/raw/*/*/*")).write_bytes(b"\0")
+    assert repair(other, "em/raw").attrs["repaired"] == 1
+    assert list(copy(url, other, resume=True)["em"]) == ["raw"]
+    assert (open_array(other, "em/raw", missing="error")[...] == X).all()
+    assert not copy(url, other, resume=True).children
 
 
 def test_a_matrix_and_labels_survive(tmp_path: Path) -> None:

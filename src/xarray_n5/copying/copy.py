@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
@@ -54,24 +54,30 @@ class Copy:
     transaction: Transaction | None = None
     """The writes of a group's arrays; None for an array alone."""
     alone: WritePlan | None = None
+    repairs: Mapping[str, WritePlan] = field(default_factory=dict)
+    """The writes of chunks that :func:`xarray_n5.repair` removed, of a copy that had ended."""
 
     @property
     def ended(self) -> bool:
         """Whether the copy to resume had ended."""
-        return self.transaction is None and self.alone is None
+        return self.transaction is None and self.alone is None and not self.repairs
 
     @property
     def chunks(self) -> int:
         """The number of chunks that are still to be written."""
         plans = [] if self.transaction is None else list(self.transaction.plans.values())
         plans += [] if self.alone is None else [self.alone]
+        plans += self.repairs.values()
         return sum(plan.remaining for plan in plans)
 
     def compute(self) -> xr.DataTree | xr.Dataset:
         """Compute and end the copy, and return the report as :func:`xarray_n5.to_n5` does."""
         if self.transaction is not None:
             return self.transaction.compute()
-        return xr.DataTree() if self.alone is None else compute_alone(self.alone)
+        if self.alone is not None:
+            return compute_alone(self.alone)
+        reports = {inner: compute_alone(plan) for inner, plan in self.repairs.items()}
+        return xr.DataTree.from_dict(reports)
 
 
 def level_path(
@@ -134,7 +140,7 @@ def begin_copy(
 
 def _begin_array(array: Array, target: CopyTarget, options: CopyOptions) -> Copy:
     copies = _copy_arrays({"": array}, _geometries({"": array}), {}, target, options)
-    if target.how.resume and target.how.mode != "w" and target.is_complete(copies):
+    if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
         return Copy()
     return Copy(alone=plan_write(target.request("", copies[""])).begin())
 
@@ -170,8 +176,11 @@ def _begin_group(
     began = marker.facts() if how.resume else None
     if began is not None and began.get("done"):
         return Copy(resume_end(marker, began))
-    if how.resume and how.mode != "w" and target.is_complete(copies):
-        return Copy()
+    if how.resume and how.mode != "w" and copies and began is None:
+        left = target.incomplete(copies)
+        if all(target.is_repaired(inner, copies[inner]) for inner in left):
+            plans = {inner: plan_write(target.request(inner, copies[inner])) for inner in left}
+            return Copy(repairs={inner: plan.begin() for inner, plan in plans.items()})
     for inner, each in attributes.items():
         where = how.container.where(join(target.path, inner))
         how.format.check(GroupMetadata(attributes=as_json(each, where)), where)

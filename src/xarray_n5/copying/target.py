@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xarray_n5.arrays.access import io_of, stored_chunks
-from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.arrays.open import open_array
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.errors import N5Error, NodeExistsError
@@ -73,26 +73,34 @@ class CopyTarget:
             check_independent(each.data, replaced)
         return plans
 
-    def is_complete(self, copies: Mapping[str, ArrayCopy]) -> bool:
-        """Return whether all arrays of a copy are stored, without unfinished writes.
+    def incomplete(self, copies: Mapping[str, ArrayCopy]) -> list[str]:
+        """Return the arrays that are not yet as the copy makes them, by their paths in it.
 
         Of each array, one block in the middle is compared: comparing all takes as long as copying.
         """
-        if not copies or unfinished_writes(self.how.store, self.path):
-            return False
-        for inner, each in copies.items():
-            try:
-                array = open_array(self.how.container, join(self.path, inner), mode="r+")
-            except N5Error:
-                return False
-            metadata = each.metadata
-            wanted = (metadata.shape, metadata.chunks, metadata.inner, metadata.dtype)
-            found = io_of(array).metadata
-            if (found.shape, found.chunks, found.inner, found.dtype) != wanted:
-                return False
-            if not is_written(array, sparse=each.sparse) or not _is_same(each, array):
-                return False
-        return True
+        if unfinished_writes(self.how.store, self.path) and "" not in copies:
+            return list(copies)
+        return [inner for inner, each in copies.items() if not self._is_complete(inner, each)]
+
+    def is_repaired(self, inner: str, copy: ArrayCopy) -> bool:
+        """Return whether all that an array lacks are chunks that :func:`repair` removed."""
+        array = self._copied(inner, copy)
+        left = () if array is None else unfinished_writes(io_of(array).store, array.path)
+        return bool(left) and all(each.token == REPAIRED for each in left)
+
+    def _is_complete(self, inner: str, copy: ArrayCopy) -> bool:
+        array = self._copied(inner, copy)
+        return array is not None and is_written(array, sparse=copy.sparse) and _is_same(copy, array)
+
+    def _copied(self, inner: str, copy: ArrayCopy) -> Array | None:
+        """Return the array that exists, if its metadata are those of the copy."""
+        try:
+            array = open_array(self.how.container, join(self.path, inner), mode="r+")
+        except N5Error:
+            return None
+        metadata, found = copy.metadata, io_of(array).metadata
+        wanted = (metadata.shape, metadata.chunks, metadata.inner, metadata.dtype)
+        return array if (found.shape, found.chunks, found.inner, found.dtype) == wanted else None
 
     def _check_group(self, *, resumes: bool) -> None:
         """Raise if the group of a copy cannot be created, or must stay as it is."""
