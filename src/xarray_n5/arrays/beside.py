@@ -66,7 +66,7 @@ def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
     ]
     for name, document in zip(likely, directory.get_many(likely), strict=True):
         with suppress(ValueError):
-            if document and _points_at(read_project(document), container):
+            if document and points_at(read_project(document), container):
                 yield name, document
 
 
@@ -78,7 +78,7 @@ def _around(container: Container) -> Store | None:
     return store if cheap else None
 
 
-def _points_at(project: Project, container: Container) -> bool:
+def points_at(project: Project, container: Container) -> bool:
     """Return whether a project in a container's directory is about the container."""
     place = project.loader.place if project.loader else None
     if place is None:

@@ -116,17 +116,20 @@ class Walk:
             return Found(node.path, None, lost, broken=True)
         return Found(node.path, node)
 
-    def arrays(self) -> Iterator[Found]:
-        """Iterate over all arrays, and over everything that is not a node."""
+    def nodes(self) -> Iterator[Found]:
+        """Iterate over all nodes, a group before those in it, and over everything else."""
 
         def below(found: Found) -> Iterator[Found]:
-            if found.node is None or isinstance(found.node, Array):
-                yield found
-                return
-            for child in self.children(found.node):
-                yield from below(child)
+            yield found
+            if isinstance(found.node, Group):
+                for child in self.children(found.node):
+                    yield from below(child)
 
         yield from below(self.seen(self.root))
+
+    def arrays(self) -> Iterator[Found]:
+        """Iterate over all arrays, and over everything that is not a node."""
+        return (found for found in self.nodes() if not isinstance(found.node, Group))
 
     def _files(self, path: str) -> list[str]:
         """Return the HDF5 files in a directory."""

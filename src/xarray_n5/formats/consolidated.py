@@ -71,7 +71,7 @@ def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) 
             stored = store.get_many([join(group, name) for name in changed])
             after = {name: known[name] for name in known if name not in set(changed)}
             after |= parsed(dict(zip(changed, stored, strict=True)))
-            if json.dumps(known, sort_keys=True) == json.dumps(after, sort_keys=True):
+            if dumped(known) == dumped(after):
                 return
             store.set(key, dump(after, whole))
         if alone:
@@ -104,6 +104,64 @@ def consolidate(store: Store, path: str) -> None:
             found |= parsed({key.removeprefix(path).lstrip("/"): d for key, d in stored.items()})
             level = _inside(store, [node for node in level if not stored[join(node, ".zarray")]])
         store.set(join(path, KEY), dump(dict(sorted(found.items()))))
+
+
+def contradictions(store: Store, path: str) -> list[str]:
+    """Return the documents in which existing consolidated metadata differ from those stored."""
+    document = store.get(join(path, KEY))
+    if document is None:
+        return []
+    try:
+        whole = parse_object(document, KEY, MOST_BYTES)
+        known = {str(key): value for key, value in whole["metadata"].items()}
+    except ODD as error:
+        return [f"{KEY} is corrupt ({error})"]
+    stored = _documents_below(store, path, {name.rpartition("/")[0] for name in known})
+    return differing(known, stored)
+
+
+def differing(known: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+    """Return the sorted names of documents that differ; a missing one is as good as an empty one.
+
+    >>> differing({".zgroup": {"zarr_format": 2}, ".zattrs": {}}, {".zgroup": {"zarr_format": 3}})
+    ['.zgroup']
+    """
+    empty: dict[str, Any] = {}
+    names = sorted({*known, *stored})
+    return [n for n in names if _own(known.get(n, empty)) != _own(stored.get(n, empty))]
+
+
+def _own(document: object) -> str:
+    """Return a document without what it repeats of others; zarr-python 3 has that in v2, too."""
+    if isinstance(document, dict):
+        document = {k: each for k, each in document.items() if k != "consolidated_metadata"}
+    return dumped(document)
+
+
+def dumped(value: object) -> str:
+    """Return a JSON value as a string that is equal for equal values."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _documents_below(store: Store, path: str, nodes: Collection[str]) -> dict[str, Any]:
+    """Return the documents of some nodes, and those of all below a group where that is listed."""
+    found: dict[str, Any] = {}
+    level = [""]
+    while level:
+        found |= _documents_of(store, path, level)
+        groups = [node for node in level if join(node, ".zarray") not in found]
+        try:
+            inside = _inside(store, [join(path, node) for node in groups])
+        except Exception:  # noqa: BLE001 - servers refuse in many ways
+            inside = []
+        level = [node.removeprefix(path).lstrip("/") for node in inside]
+    return found | _documents_of(store, path, [node for node in nodes if node])
+
+
+def _documents_of(store: Store, path: str, nodes: Collection[str]) -> dict[str, Any]:
+    """Return the documents of nodes in a group, by their names in it."""
+    keys = [join(node, name) for node in sorted(nodes) for name in sorted(DOCUMENTS)]
+    return parsed(dict(zip(keys, store.get_many([join(path, key) for key in keys]), strict=True)))
 
 
 def _inside(store: Store, groups: Sequence[str]) -> list[str]:

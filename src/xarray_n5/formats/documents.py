@@ -16,7 +16,7 @@ from xarray_n5.stores import CachedStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
     from xarray_n5.stores.base import Store
 
 _TRIES = 8
@@ -99,6 +99,15 @@ def consolidated_names(store: Store, path: str, form: KeyedFormat) -> tuple[str,
         return None
     names_in = inline.names_in if DOCUMENT in form.documents else consolidated.names_in
     return names_in(store, path)
+
+
+def contradictions(store: Store, path: str, form: Format) -> list[str]:
+    """Return in which documents a group's consolidated metadata differ from those below it."""
+    if not form.consolidates:
+        return []
+    if DOCUMENT in form.documents:
+        return inline.contradictions(store, path)
+    return consolidated.contradictions(store, path)
 
 
 def _write(store: Store, path: str, documents: Documents) -> None:

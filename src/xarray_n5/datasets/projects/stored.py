@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xarray_n5.datasets.projects.layouts import MOST_LEVELS, groups_of
+from xarray_n5.dialects.bdv.layouts import MOST_LEVELS, groups_of
 from xarray_n5.errors import MetadataError, N5Error, PathError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.unfinished import warn_unfinished
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.options import OpenOptions
-    from xarray_n5.datasets.projects.layouts import Layout
+    from xarray_n5.dialects.bdv.layouts import Layout
     from xarray_n5.dialects.bdv.loaders import View
     from xarray_n5.formats.protocol import Container
     from xarray_n5.model.metadata import Attributes

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.formats.consolidated import differing, dumped
 from xarray_n5.formats.zarr3.format import DOCUMENT
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import parse_object
@@ -51,7 +52,7 @@ def _renew(store: Store, group: str, inner: str, *, below: bool) -> None:
             gone = [n for n in known if n == inner or (below and n.startswith(f"{inner}/"))]
             after = {name: each for name, each in known.items() if name not in gone}
             after |= _documents(store, group, [inner])
-            if json.dumps(known, sort_keys=True) == json.dumps(after, sort_keys=True):
+            if dumped(known) == dumped(after):
                 return
             store.set(key, _dump(whole, after))
         if alone:
@@ -62,19 +63,7 @@ def consolidate(store: Store, path: str) -> None:
     """Write the consolidated metadata of a group: the documents of all nodes below it."""
     key = join(path, DOCUMENT)
     with store.exclusive(path):
-        found: dict[str, Any] = {}
-        level = [""]
-        while level:
-            listings = store.list_many([join(path, name) for name in level])
-            inside = [
-                join(group, name)
-                for group, (folders, _) in zip(level, listings, strict=True)
-                for name in folders
-                if not name.startswith(".")
-            ]
-            several = _documents(store, path, inside)
-            found |= several
-            level = [name for name in several if several[name].get("node_type") == "group"]
+        found = _documents_below(store, path)
         document = store.get(key)
         whole = {} if document is None else parse_object(document, key, _MOST_BYTES)
         whole = whole or {"zarr_format": 3, "node_type": "group"}
@@ -89,6 +78,37 @@ def names_in(store: Store, path: str) -> tuple[str, ...] | None:
     below = f"{path}/" if path else ""
     inner = (name.removeprefix(below) for name in known if name.startswith(below))
     return tuple(sorted({name.partition("/")[0] for name in inner}))
+
+
+def contradictions(store: Store, path: str) -> list[str]:
+    """Return the nodes in which existing consolidated metadata differ from those stored."""
+    key = join(path, DOCUMENT)
+    whole, known = _read(store, key)
+    if known is None:
+        return [] if whole or store.get(key) is None else [f"{_MEMBER} is corrupt"]
+    try:
+        stored = _documents_below(store, path)
+    except Exception:  # noqa: BLE001 - where a server lists nothing, only known nodes are compared
+        stored = {}
+    return differing(known, stored | _documents(store, path, list(known)))
+
+
+def _documents_below(store: Store, path: str) -> dict[str, Any]:
+    """Return the documents of all nodes below a group."""
+    found: dict[str, Any] = {}
+    level = [""]
+    while level:
+        listings = store.list_many([join(path, name) for name in level])
+        inside = [
+            join(group, name)
+            for group, (folders, _) in zip(level, listings, strict=True)
+            for name in folders
+            if not name.startswith(".")
+        ]
+        several = _documents(store, path, inside)
+        found |= several
+        level = [name for name in several if several[name].get("node_type") == "group"]
+    return found
 
 
 def _read(store: Store, key: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -1,0 +1,250 @@
+"""Compare a bounded sample of the stored chunks with the metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from xarray_n5.arrays.access import io_of
+from xarray_n5.errors import ChunkError, VarlengthChunkError
+from xarray_n5.formats.unfinished import unfinished
+from xarray_n5.integrity.diagnosis.finding import Finding, listed
+from xarray_n5.integrity.diagnosis.levels import images_of
+from xarray_n5.integrity.diagnosis.survey import is_short
+from xarray_n5.model.metadata import Content
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.model.grid import ChunkGrid, Index
+
+_ARRAYS = 512
+"""The most arrays of which chunks are sampled."""
+
+_CHUNKS = 8
+"""The most chunks of an array whose first bytes are read."""
+
+_DECODED = 2
+"""The most chunks of an array that are decoded."""
+
+_LARGEST, _BUDGET = 1 << 25, 1 << 28
+"""The largest chunk that is decoded, and the most bytes of all that are, in bytes."""
+
+_HEAD = 512
+"""How many of the first bytes of a chunk are read."""
+
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"LZ4Block": "lz4",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+"""The first bytes of compressed streams."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """Some chunks of an array."""
+
+    array: Array
+    stored: set[Index] = field(default_factory=set)
+    """Chunks that were found to be stored."""
+    strays: list[str] = field(default_factory=list)
+    """Keys of chunks that are not on the grid."""
+    listed: bool = False
+    """Whether the chunks were listed; if they were and there are none, the array is empty."""
+    heads: dict[Index, tuple[bytes, int]] = field(default_factory=dict)
+    """The first bytes and the sizes of some chunks."""
+
+    @property
+    def io(self) -> ChunkIO:
+        """The array's chunks."""
+        return io_of(self.array)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known that no chunk is stored."""
+        return self.listed and not self.stored and not self.strays and self.array.size > 0
+
+    def add(self, key: str) -> None:
+        """Add a file in the array's directory, by its key relative to that."""
+        index = self.io.chunk_index(key)
+        if index is None:
+            return
+        if index in self.io.metadata.grid:
+            self.stored.add(index)
+        else:
+            self.strays.append(key)
+
+
+def samples_of(survey: Survey) -> dict[str, Sample]:
+    """Return chunks of arrays by the arrays' paths: one batch of requests for each depth."""
+    step = -(-len(survey.arrays) // _ARRAYS) or 1
+    chosen = islice(survey.arrays.items(), 0, None, step)
+    samples = {path: Sample(array) for path, array in chosen}
+    _list(survey, samples)
+    wanted = [(path, index) for path, each in samples.items() for index in _wanted(each)]
+    for (path, index), head in zip(wanted, _heads(survey, samples, wanted), strict=True):
+        if head is not None:
+            samples[path].heads[index] = head
+            samples[path].stored.add(index)
+    return samples
+
+
+def _list(survey: Survey, samples: dict[str, Sample]) -> None:
+    """Find some stored chunks of each array: the first and the last directory of each depth."""
+    if not survey.container.documents:
+        for sample in samples.values():
+            if is_short(sample.io):
+                container, metadata = sample.io.container, sample.io.metadata
+                sample.stored |= set(container.list_chunks(sample.io.path, metadata))
+                sample.listed = True
+        return
+    level = [(path, "", survey.listings[path]) for path in samples if path in survey.listings]
+    for path, _, _ in level:
+        samples[path].listed = True
+    while level:
+        inner = []
+        for path, folder, (folders, files) in level:
+            for name in files:
+                samples[path].add(join(folder, name))
+            inner += [(path, join(folder, name)) for name in _ends(folders)]
+        found = survey.container.store.list_many([join(*each) for each in inner]) if inner else []
+        level = [(*each, listing) for each, listing in zip(inner, found, strict=True)]
+
+
+def _ends(folders: Sequence[str]) -> list[str]:
+    """Return the first and the last of directories with chunks, or the one called "c"."""
+    numbers = sorted((name for name in folders if name.isdecimal()), key=int)
+    return list(dict.fromkeys([*numbers[:1], *numbers[-1:], *(n for n in folders if n == "c")]))
+
+
+def _wanted(sample: Sample) -> list[Index]:
+    """Return the chunks to look at: some that are stored, and those at the ends of the grid."""
+    stored = sorted(sample.stored)
+    first = [*stored[:1], *stored[-1:], *stored[len(stored) // 2 :][:1]]
+    return list(dict.fromkeys([*first, *_corners(sample.io.metadata.grid)]))[:_CHUNKS]
+
+
+def _corners(grid: ChunkGrid) -> Iterator[Index]:
+    """Iterate over the first chunk, the last one, those at the end of one axis, and the middle."""
+    if not grid.size:
+        return
+    zero, last = (0,) * len(grid.counts), tuple(count - 1 for count in grid.counts)
+    yield zero
+    yield last
+    for axis in range(len(zero)):
+        yield (*zero[:axis], last[axis], *zero[axis + 1 :])
+    yield tuple(count // 2 for count in grid.counts)
+
+
+def _heads(
+    survey: Survey, samples: dict[str, Sample], wanted: Sequence[tuple[str, Index]]
+) -> Iterator[tuple[bytes, int] | None]:
+    """Iterate over the beginnings of chunks, those of all arrays together where that is better."""
+    container = survey.container
+    if container.batch > 1:
+        most = max((sample.io.metadata.most_stored for sample in samples.values()), default=0)
+        keys = (samples[path].io.key(index) for path, index in wanted)
+        yield from container.store.with_limit(most).head_many(keys, _HEAD)
+        return
+    for path, index in wanted:
+        yield from container.head_chunks(path, samples[path].io.metadata, [index], _HEAD)
+
+
+def sampled_chunks(survey: Survey) -> Iterator[Finding]:
+    """Find empty images, stray chunks, and chunks of another shape or compression."""
+    samples = samples_of(survey)
+    yield from _empty_levels(survey, samples)
+    left = _BUDGET
+    for path, sample in samples.items():
+        verify = f"xarray-n5 verify {survey.url(path)}"
+        if sample.strays:
+            yield Finding(
+                "stray-chunk",
+                path,
+                f"chunks lie outside the grid of {sample.io.metadata.grid.counts} chunks: "
+                f"{listed(sample.strays)}; the array was larger, or its metadata are wrong",
+                f"list all of them with {verify}, and remove them or correct 'dimensions'",
+            )
+        damaged = dict(_shapes(sample))
+        for index in list(sample.heads)[:_DECODED]:
+            size = sample.heads[index][1]
+            if index not in damaged and size <= min(_LARGEST, left):
+                left -= size
+                damaged |= dict(_decoded(sample, index))
+        for index, (kind, why) in damaged.items():
+            yield Finding(kind, path, f"chunk {sample.io.key(index)!r} {why}", f"see {verify}")
+
+
+def _empty_levels(survey: Survey, samples: Mapping[str, Sample]) -> Iterator[Finding]:
+    """Find pyramids whose levels, or some of them, have no chunk; unfinished ones are known."""
+    writing = unfinished(survey.container.store, samples)
+    for image in images_of(survey):
+        stored = [samples[path] for path in image.levels if path in samples]
+        empty = [sample.array.path for sample in stored if sample.is_empty]
+        if len(stored) < 2 or not empty or not writing.isdisjoint(image.levels):  # noqa: PLR2004
+            continue
+        names = [path.removeprefix(image.path).lstrip("/") for path in empty]
+        remedy = f"make the levels again: xarray-n5 pyramid {survey.url(image.levels[0])} --mode w"
+        if image.levels[0] in empty:
+            remedy = "write the data, or restore it from where the pyramid was copied"
+        what = f"no chunk of {listed(names)} is stored, so that they read as fill values"
+        yield Finding("empty-level", image.path, what, remedy)
+
+
+def _shapes(sample: Sample) -> Iterator[tuple[Index, tuple[str, str]]]:
+    """Find chunks whose header promises another shape than the metadata."""
+    metadata = sample.io.metadata
+    for index, head in sample.heads.items():
+        try:
+            shape = sample.io.peek(*head)
+        except (ValueError, EOFError) as error:
+            yield index, ("chunk-damaged", f"cannot be decoded: {error}{_likely(sample, index)}")
+            continue
+        extent = metadata.grid.extent(index)
+        sides = zip(shape, extent, metadata.chunks, strict=True)
+        if not all(least <= side <= most for side, least, most in sides):
+            yield index, ("chunk-shape", _unlike(shape, extent, metadata.chunks))
+
+
+def _unlike(found: tuple[int, ...], extent: tuple[int, ...], chunks: tuple[int, ...]) -> str:
+    expected = "" if extent == chunks else f" or {extent}, as far as the array reaches"
+    return f"is of shape {found}, expected {chunks}{expected}"
+
+
+def _decoded(sample: Sample, index: Index) -> Iterator[tuple[Index, tuple[str, str]]]:
+    """Find out whether a chunk can be decoded."""
+    io, metadata = sample.io, sample.io.metadata
+    if metadata.content is Content.OBJECTS:
+        return
+    io = replace(io, metadata=metadata.multisets_as(Content.LABELS))
+    try:
+        if metadata.inner is not None:  # of a shard, its index and one chunk
+            corner = (slice(side.start, side.start + 1) for side in metadata.grid.slices(index))
+            _ = sample.array[tuple(corner)]
+        elif (data := io.get(index)) is not None:
+            io.decode(index, data)
+    except VarlengthChunkError:
+        return
+    except ChunkError as error:
+        yield index, ("chunk-damaged", f"cannot be decoded: {error.why}{_likely(sample, index)}")
+
+
+def _likely(sample: Sample, index: Index) -> str:
+    """Return how a chunk seems to be compressed, where that is not what the metadata promise."""
+    head = sample.heads[index][0]
+    promised = type(sample.io.metadata.compression).__name__
+    ndim = len(index)
+    for start in (0, 4 + 4 * ndim, 8 + 4 * ndim):  # with no header, or one of N5's
+        for magic, name in _MAGIC.items():
+            if head[start:].startswith(magic) and name != promised.lower():
+                return f"; it begins like {name}, the metadata promise {promised}"
+    return ""

@@ -1,0 +1,39 @@
+"""What a diagnosis finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN = 8
+"""How many names a message lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a container that is damaged, missing or contradictory."""
+
+    kind: str
+    """What is wrong, as a word for programs: ``missing-level``, ``chunk-damaged``, ..."""
+    path: str
+    """The path of the node in its container."""
+    message: str
+    """What was expected, and what was found."""
+    remedy: str
+    """What to do; a command where there is one."""
+
+    def __str__(self) -> str:
+        return f"{self.path or '/'}: {self.message}; {self.remedy}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a message lists them.
+
+    >>> listed(["s1", "s2"])
+    's1, s2'
+    """
+    more = len(names) - _SHOWN
+    return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])

@@ -1,0 +1,201 @@
+"""Levels of pyramids that are missing, empty, or of sizes that do not fit."""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xarray_n5.arrays.access import context_of
+from xarray_n5.dialects import resolve_geometry
+from xarray_n5.dialects.ngff import is_of_variable
+from xarray_n5.dialects.pyramids import factors_of, images_in
+from xarray_n5.errors import PathError
+from xarray_n5.integrity.diagnosis.finding import Finding, listed
+from xarray_n5.model.alerts import ODD
+from xarray_n5.model.paths import join, normalize_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.integrity.diagnosis.survey import Survey
+
+_LEVEL = re.compile(r"s(\d{1,3})")
+
+_SETUP = re.compile(r"(?:.*/)?setup\d+")
+
+_VIEW = re.compile(r"timepoint\d+")
+
+_HDF5_SETUP = re.compile(r"s\d{2,}")
+
+_HDF5_TIME = re.compile(r"t\d{5,}")
+
+_NEARLY = 1e-3
+"""The relative rounding error of factors that are not whole, such as ratios of scales."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The levels of a pyramid, the finest first, stored or not."""
+
+    path: str
+    """The path of the group."""
+    levels: tuple[str, ...]
+    """The paths of the arrays."""
+    promised: str
+    """The attribute that lists the levels, or their names."""
+
+
+def images_of(survey: Survey) -> list[Image]:
+    """Return the pyramids whose levels are listed by attributes, or by the names of arrays."""
+    found: dict[tuple[str, ...], Image] = {}
+    for path in survey.groups:
+        for image in (*_listed(survey, path), *_named(survey, path)):
+            known = [each for each in found.values() if each.path == image.path]
+            if not any(set(image.levels) <= set(each.levels) for each in known):
+                found[image.levels] = image
+    return list(found.values())
+
+
+def _listed(survey: Survey, path: str) -> Iterator[Image]:
+    """Iterate over the images that a group's attributes list."""
+    attributes = dict(survey.groups[path].attrs)
+    for image in images_in(attributes):
+        names = [each.get("path") if isinstance(each, dict) else each for each in image["datasets"]]
+        if not is_of_variable(image) and (levels := _paths(path, names)):
+            yield Image(path, levels, "'multiscales'")
+    for key in ("scales", "downsamplingFactors"):
+        listing = attributes.get(key)
+        if isinstance(listing, list) and all(isinstance(each, list) for each in listing):
+            for group in _holders(survey, path):
+                yield Image(group, _levels(group, len(listing)), repr(key))
+    match attributes.get("Bigstitcher-Spark"):
+        case {"MultiResolutionInfos": [*images]}:
+            for image in images:
+                entries = image if isinstance(image, list) else []
+                names = [each.get("dataset") for each in entries if isinstance(each, dict)]
+                if levels := _paths(path, names):
+                    group = levels[0].rpartition("/")[0]
+                    yield Image(group, levels, "'MultiResolutionInfos'")
+
+
+def _paths(group: str, names: Sequence[object]) -> tuple[str, ...]:
+    """Return the paths of a group's levels; none if one is not a path in the container."""
+    try:
+        return tuple(normalize_path(f"{group}/{name}") for name in names if isinstance(name, str))
+    except PathError:
+        return ()
+
+
+def _holders(survey: Survey, path: str) -> list[str]:
+    """Return the groups of levels that a group lists: those of a setup are in its time points."""
+    if _SETUP.fullmatch(path) is None:
+        return [path]
+    inside = (each.removeprefix(f"{path}/") for each in survey.groups)
+    return [join(path, name) for name in inside if _VIEW.fullmatch(name)]
+
+
+def _levels(group: str, count: int) -> tuple[str, ...]:
+    return tuple(join(group, f"s{level}") for level in range(count))
+
+
+def _named(survey: Survey, path: str) -> Iterator[Image]:
+    """Iterate over the image that the names of arrays in a group make: ``s0``, ``s1``, ..."""
+    arrays = survey.children.get(path, {})
+    numbers = [int(found[1]) for name in arrays if (found := _LEVEL.fullmatch(name))]
+    coarse = any("downsamplingFactors" in array.attrs for array in arrays.values())
+    if len(numbers) > 1 or (numbers and coarse):
+        yield Image(path, _levels(path, 1 + max(numbers)), "the names of levels")
+    table = arrays.get("resolutions")
+    if table is not None and table.ndim == 2 and _HDF5_SETUP.fullmatch(path):  # noqa: PLR2004
+        for time in survey.groups:
+            group = f"{time}/{path}"
+            if _HDF5_TIME.fullmatch(time) and group in survey.groups:
+                levels = tuple(f"{group}/{level}/cells" for level in range(table.shape[0]))
+                yield Image(group, levels, f"'{path}/resolutions'")
+
+
+def missing_levels(survey: Survey) -> Iterator[Finding]:
+    """Find levels that are listed and not stored."""
+    for image in images_of(survey):
+        known = {*survey.arrays, *survey.unreadable}
+        missing = [path for path in image.levels if path not in known and survey.covers(path)]
+        if not missing:
+            continue
+        names = [path.removeprefix(image.path).lstrip("/") for path in missing]
+        base = image.levels[0]
+        remedy = "restore the base level from where the pyramid was copied"
+        if base in survey.arrays:
+            command = f"xarray-n5 pyramid {survey.url(base)} --mode w"
+            remedy = f"make the levels again with {command}, or correct {image.promised}"
+        yield Finding(
+            "missing-level",
+            image.path,
+            f"{len(image.levels)} levels by {image.promised}, of which {listed(names)} "
+            f"{'is' if len(names) == 1 else 'are'} not stored",
+            remedy,
+        )
+
+
+def odd_levels(survey: Survey) -> Iterator[Finding]:
+    """Find levels whose sizes do not follow from the base level's and their factors."""
+    for image in images_of(survey):
+        stored = {path: survey.arrays[path] for path in image.levels if path in survey.arrays}
+        if len(stored) < 2 or next(iter(stored)) != image.levels[0]:  # noqa: PLR2004
+            continue
+        base, *others = stored.values()
+        context = None
+        for level in others:
+            context = context_of(level, like=context)
+            yield from _odd(base, level, context)
+
+
+def _odd(base: Array, level: Array, context: ArrayContext) -> Iterator[Finding]:
+    if level.ndim != base.ndim or level.dtype != base.dtype:
+        yield Finding(
+            "level-type",
+            level.path,
+            f"the level has {level.ndim} axes of {level.dtype}, its base level {base.path!r} "
+            f"{base.ndim} of {base.dtype}",
+            "remove it from the pyramid, or write it again from the base level",
+        )
+        return
+    factors = _factors(context)
+    remedy = "correct the factors, or scales, in its metadata, or write the pyramid again"
+    if factors is None:
+        if any(a > b for a, b in zip(level.shape, base.shape, strict=True)):
+            why = f"the level of shape {level.shape} is larger than {base.path!r}, {base.shape}"
+            yield Finding("level-size", level.path, why, remedy)
+        return
+    sizes = list(zip(base.shape, factors, strict=True))
+    if not all(_fits(*each, found) for each, found in zip(sizes, level.shape, strict=True)):
+        expected = tuple(math.floor(size / factor) for size, factor in sizes)
+        shown = ", ".join(f"{factor:g}" for factor in factors)
+        why = (
+            f"the level is of shape {level.shape}; expected about {expected}, by the factors "
+            f"{shown} over {base.path!r} of shape {base.shape}"
+        )
+        yield Finding("level-size", level.path, why, remedy)
+
+
+def _factors(context: ArrayContext) -> list[float] | None:
+    """Return a level's factors over the base level in C order, or None if they are unknown."""
+    geometry, _ = resolve_geometry(context)
+    factors = [axis.factor for axis in geometry.axes]
+    if any(factor != 1 for factor in factors):
+        return factors
+    with suppress(*ODD):
+        found = factors_of(context)
+        return None if found is None or min(found) <= 0 else list(found[::-1])
+    return None
+
+
+def _fits(size: int, factor: float, found: int) -> bool:
+    """Return whether an axis may have a size at a level, by any program's rule of rounding."""
+    near = 0.0 if float(factor).is_integer() else _NEARLY
+    least = math.floor(size / factor * (1 - near))
+    return least <= found <= math.ceil(size / factor * (1 + near)) or (not least and found == 1)

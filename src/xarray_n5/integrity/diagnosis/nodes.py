@@ -1,0 +1,101 @@
+"""Nodes that cannot be read, that are unfinished, or that are not what they seem."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xarray_n5.arrays.access import node_of
+from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
+from xarray_n5.formats.documents import contradictions
+from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.unfinished import unfinished
+from xarray_n5.integrity.diagnosis.finding import Finding, listed
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xarray_n5.integrity.diagnosis.survey import Survey
+
+_SETUP = re.compile(r"(?:.*/)?setup\d+")
+
+
+def unreadable(survey: Survey) -> Iterator[Finding]:
+    """Find nodes that cannot be read, and those that a writer did not complete."""
+    for path, why in survey.unreadable.items():
+        remedy = "restore its metadata from a copy or by hand, or remove it"
+        yield Finding("unreadable", path, why, remedy)
+    for path, group in survey.groups.items():
+        if node_of(group).incomplete:
+            why = "it has attributes, but not the document that makes it an array or a group"
+            remedy = "repeat the write that was stopped, or remove it"
+            yield Finding("unreadable", path, why, remedy)
+
+
+def unfinished_nodes(survey: Survey) -> Iterator[Finding]:
+    """Find nodes into which a write has begun and not ended."""
+    store = survey.container.store
+    for path in sorted(unfinished(store, [*survey.arrays, *survey.groups])):
+        tokens = {each.token for each in unfinished_writes(store, path)}
+        why = "a write has begun and not ended; chunks that it has not written read as fill values"
+        if tokens == {REPAIRED}:
+            why = "damaged chunks were removed and not written again; they read as fill values"
+        remedy = "wait if it is running; otherwise repeat the same call with resume=True"
+        yield Finding("unfinished", path, why, remedy)
+
+
+def ambiguous(survey: Survey) -> Iterator[Finding]:
+    """Find groups that have the metadata of arrays, and arrays that hold nodes."""
+    container, groups = survey.container, list(survey.groups)
+    for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
+        if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata):
+            who = ", as BigStitcher writes it," if _SETUP.fullmatch(path) else ""
+            yield Finding(
+                "group-like-array",
+                path,
+                f"the group{who} has the metadata of an array; readers that trust them see a "
+                "single array of zeros",
+                "open the arrays in it, or all with xarray.open_datatree(..., engine='n5')",
+            )
+    for path, names in _nested(survey).items():
+        yield Finding(
+            "array-with-nodes",
+            path,
+            f"the array has chunks and holds nodes, too ({listed(names)}), which most readers do "
+            "not find",
+            "move them out of it",
+        )
+
+
+def _nested(survey: Survey) -> dict[str, list[str]]:
+    """Return the names of nodes in arrays, by the paths of arrays with any; one batch of reads."""
+    inside = {path: folders for path, (folders, _) in survey.listings.items() if folders}
+    names = {path: [n for n in each if not n.startswith(".")] for path, each in inside.items()}
+    # Of directories called by numbers, which are mostly those of chunks, two are read.
+    tried = [
+        (path, name)
+        for path, each in names.items()
+        for name in (*(n for n in each if not n.isdecimal()), *filter(str.isdecimal, each[:2]))
+    ]
+    found: dict[str, list[str]] = {}
+    nodes = survey.container.nodes([join(*each) for each in tried], verify=False) if tried else []
+    for (path, name), node in zip(tried, nodes, strict=True):
+        if isinstance(node, Node) and node.described:
+            found.setdefault(path, []).append(name)
+    return found
+
+
+def consolidated(survey: Survey) -> Iterator[Finding]:
+    """Find groups whose consolidated metadata contradict the documents of nodes."""
+    container = survey.container
+    for path in survey.groups:
+        if names := contradictions(container.store, path, container.format):
+            yield Finding(
+                "consolidated",
+                path,
+                "consolidated metadata differ from the documents of nodes, which other readers "
+                f"use: {listed(names)}",
+                f"consolidate again: zarr.consolidate_metadata({survey.url(path)!r})",
+            )

@@ -1,0 +1,93 @@
+"""All nodes of a container, read once, for the checks of a diagnosis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from xarray_n5.arrays.access import io_of
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.group import Group
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.dialects.bdv.project import Project
+    from xarray_n5.formats.protocol import Container
+    from xarray_n5.stores.base import Listing
+
+_LONG = 4096
+"""How many entries a directory may have to be listed."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The nodes from one group down."""
+
+    container: Container
+    root: str
+    """The path of the group."""
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    """The arrays by their paths."""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    """The groups by their paths."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Why nodes cannot be read, by their paths."""
+    project: Project | None = None
+    """The project of BigDataViewer whose views the container has, if it is known."""
+
+    @classmethod
+    def of(cls, walk: Walk, project: Project | None = None) -> Survey:
+        """Return the survey of all nodes that a walk meets."""
+        arrays: dict[str, Array] = {}
+        groups: dict[str, Group] = {}
+        unreadable: dict[str, str] = {}
+        for found in walk.nodes():
+            if isinstance(found.node, Array):
+                arrays[found.path] = found.node
+            elif isinstance(found.node, Group):
+                groups[found.path] = found.node
+            elif found.broken:
+                unreadable[found.path] = found.problem
+        return cls(walk.container, walk.root.path, arrays, groups, unreadable, project)
+
+    @cached_property
+    def children(self) -> Mapping[str, Mapping[str, Array]]:
+        """The arrays directly in each group, by their names."""
+        found: dict[str, dict[str, Array]] = {}
+        for path, array in self.arrays.items():
+            group, _, name = path.rpartition("/")
+            if path:
+                found.setdefault(group, {})[name] = array
+        return found
+
+    @cached_property
+    def listings(self) -> Mapping[str, Listing]:
+        """The entries of the directories of arrays with few chunks; one batch of requests."""
+        paths = [path for path, array in self.arrays.items() if is_short(io_of(array))]
+        if not self.container.documents or not paths:
+            return {}
+        try:
+            return dict(zip(paths, self.container.store.list_many(paths), strict=True))
+        except Exception:  # noqa: BLE001 - servers refuse in many ways
+            return {}
+
+    def url(self, path: str) -> str:
+        """Return a node's location, for commands."""
+        return join(self.container.url, path)
+
+    def covers(self, path: str) -> bool:
+        """Return whether a node would be in the survey if it were stored."""
+        return not self.root or path == self.root or path.startswith(f"{self.root}/")
+
+
+def is_short(io: ChunkIO) -> bool:
+    """Return whether the directories of an array's chunks have few entries."""
+    counts = io.metadata.grid.counts
+    nested = "/" in io.key((0,) * len(counts)).removeprefix(io.path).lstrip("/")
+    return (max(counts, default=1) if nested else math.prod(counts)) <= _LONG
