@@ -506,7 +506,7 @@ def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
     assert found.exit_code == 1
     huge, nuclei, raw, damaged = found.stdout.splitlines()
     assert "1073741824 x 4 chunks, more than" in huge
-    assert "not JSON" in nuclei
+    assert "not valid JSON" in nuclei
     assert raw == "raw     23 ok, 1 truncated"
     assert damaged == f"    truncated: {key}"
     assert "1 of 3 arrays has damaged chunks: xarray-n5 repair" in found.stderr
@@ -516,7 +516,7 @@ def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
     drawn = run("tree", cells, "--chunks")
     assert drawn.exit_code == 1
     assert "nuclei  " in drawn.stdout
-    assert "not JSON" in drawn.stdout
+    assert "not valid JSON" in drawn.stdout
     assert "0 of 4294967296 chunks stored" in drawn.stdout
     assert "24 of 24 chunks stored" in drawn.stdout
 
@@ -724,7 +724,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(builtins, "__import__", without)
     found = run("preview", f"{CELLS}/raw", "-o", tmp_path / "a.png")
     assert found.exit_code == 1
-    assert 'pip install "./xarray-n5[plot]"' in found.stderr
+    assert 'pip install "xarray-n5[plot]"' in found.stderr
 
 
 def test_contrast_and_lengths() -> None:

@@ -99,12 +99,12 @@ def test_progress_of_shards_goes_to_stderr(big: Path, tmp_path: Path) -> None:
         (
             ("--format", "zarr3", "--shards", "64,64"),
             1,
-            "shards is (64, 64); the shape (8, 32, 32) needs 3 numbers",
+            "shards is (64, 64); expected 3 numbers for shape (8, 32, 32)",
         ),
         (
             ("--format", "zarr3", "--chunks", "3,5,5", "--shards", "8,16,16"),
             1,
-            "choose multiples of the chunks, such as (9, 15, 15)",
+            "choose a multiple, such as (9, 15, 15)",
         ),
         (("--format", "zarr3", "--shards", "big"), 2, "expected 64,64,64 or 64 or auto"),
     ],

@@ -277,7 +277,7 @@ def test_users_name_a_compression_in_four_ways() -> None:
 
 @pytest.mark.parametrize("wrong", [5, Gzip, b"gzip", object()])
 def test_users_hear_of_what_is_no_compression(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="not a compression"):
+    with pytest.raises(TypeError, match="expected a name, a dict"):
         resolve(wrong)
 
 
@@ -497,7 +497,7 @@ def test_blosc_refuses_a_header_alone() -> None:
 
 def test_blosc_refuses_a_size_before_it_allocates_it() -> None:
     header = struct.pack("<BBBBIII", 2, 1, 0x21, 2, 0x7FFFFFFF, 0x7FFFFFFF, 30)
-    with pytest.raises(ValueError, match="2147483647 bytes"):
+    with pytest.raises(ValueError, match="got 2147483647"):
         Blosc().decode(header + bytes(14), 12)
 
 

@@ -319,7 +319,7 @@ def test_a_write_is_fused_with_what_makes_its_blocks() -> None:
 
 def test_blocks_that_cut_chunks_are_refused_on_request_before_anything_is_written() -> None:
     store = MemoryStore()
-    with pytest.raises(AlignmentError, match="axis 1, dask block 1 starts at 3") as raised:
+    with pytest.raises(AlignmentError, match="axis 1, Dask block 1 starts at 3") as raised:
         to_n5(da.ones((8, 8), chunks=(4, 3)), store, "a", chunks=(2, 2), align_chunks=False)
     assert (raised.value.axis, raised.value.block, raised.value.chunk) == (1, 1, 2)
     assert store.items == {}

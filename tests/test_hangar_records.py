@@ -193,7 +193,7 @@ def test_samples_of_a_commit_are_in_order(tmp_path: Path) -> None:
         hangar_records(tmp_path, "STAGED")
     with pytest.raises(MetadataError, match="commit a=2: 5 bytes are not a frame of Blosc"):
         hangar_records(tmp_path, "a=2")
-    with pytest.raises(MetadataError, match=f"commit a=3: the blosc frame holds {1 << 30} bytes"):
+    with pytest.raises(MetadataError, match=rf"commit a=3: .* in the blosc frame, got {1 << 30}"):
         hangar_records(tmp_path, "a=3")
     with pytest.raises(MetadataError, match="commit a=4: "):
         hangar_records(tmp_path, "a=4")

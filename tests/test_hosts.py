@@ -295,7 +295,7 @@ def test_a_host_without_the_mount_fails_the_write_and_creates_nothing(
     hosts: Hosts, folder: Path
 ) -> None:
     told = fail(hosts, folder)
-    assert told["error"].startswith("ContainerNotVisibleError: this process does not see")
+    assert told["error"].startswith("ContainerNotVisibleError: cannot find")
     assert by_host(told, hosts, 3) == []
     assert by_host(told, hosts, 2) == listing(str(folder / "shared"))
     # The metadata and the mark are the client's; all else is whole chunks.

@@ -155,9 +155,9 @@ def test_a_region_that_cuts_shards_is_refused(place: Path) -> None:
 @pytest.mark.parametrize(
     ("shards", "message"),
     [
-        ((7, 12), r"multiples of the chunks, such as \(6, 12\)"),
-        ((3,), r"shards is \(3,\); the shape \(20, 30\) needs 2 numbers"),
-        ("all", "give a shape, one number or 'auto'"),
+        ((7, 12), r"a multiple, such as \(6, 12\)"),
+        ((3,), r"shards is \(3,\); expected 2 numbers for shape \(20, 30\)"),
+        ("all", "expected a shape, one number or 'auto'"),
         ((0, 12), "such as"),
     ],
 )

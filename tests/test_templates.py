@@ -99,7 +99,7 @@ def test_a_template_is_not_an_unfinished_write(tmp_path: Path) -> None:
 def test_what_a_region_replaced_is_not_computed_any_more(tmp_path: Path) -> None:
     lazy: Any = dataset().n5.to_n5(tmp_path / "a.n5", compute=False)
     part(1).n5.to_n5(tmp_path / "a.n5", region={"t": slice(2, 4)})
-    with pytest.raises(ContainerNotVisibleError, match="whose place another one has taken"):
+    with pytest.raises(ContainerNotVisibleError, match="that another write has replaced"):
         lazy.compute(scheduler="sync")
     assert hidden(tmp_path) == []
     assert open_array(tmp_path / "a.n5", "v")[2:4].tolist() == [list(range(8))] * 2

@@ -13,7 +13,7 @@ Each is also the builtin that a caller would catch::
     ├── UnknownCompressionError  NotImplementedError  an unregistered compression
     ├── AlignmentError           ValueError           blocks or a region that cut stored chunks
     ├── BlockError               ValueError           a block unlike its Dask metadata
-    ├── ResumeError              ValueError           the unfinished write is another one
+    ├── ResumeError              ValueError           the unfinished write is a different one
     ├── ReadOnlyError            PermissionError      a write through a handle opened for reading
     ├── OneWriterError           OSError              an HDF5 file that another process writes
     ├── RequestError             OSError              a failed request to a store
@@ -65,7 +65,7 @@ __all__ = [
 
 
 _LONGEST = 4000
-"""The longest message, in characters."""
+"""The maximum length of a message, in characters."""
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters and of line separators."""
@@ -92,7 +92,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def message(text: str) -> str:
-    """Return a message that is safe to print; of a long one the beginning and the end.
+    """Return a message that is safe to print, shortened in the middle if it is long.
 
     >>> len(message("a" * 100_000))
     4000
@@ -116,7 +116,7 @@ class N5Error(Exception):
 
 
 def _rebuild(kind: type[N5Error], args: tuple[object, ...], facts: dict[str, object]) -> N5Error:
-    """Return the error that was pickled, its facts and message as they were."""
+    """Rebuild a pickled error with its attributes and message."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(facts)
@@ -141,15 +141,14 @@ class NodeExistsError(N5Error, FileExistsError):
 
 
 class ContainerNotVisibleError(N5Error, FileNotFoundError):
-    """A worker was sent a write, but does not see the metadata that the client created."""
+    """A worker does not see the marker of the write that it was sent."""
 
     def __init__(self, url: str, key: str) -> None:
         self.url, self.key = url, key
         super().__init__(
-            f"this process does not see {key!r} in {url!r}, which is there from a write's "
-            "beginning to its end; nothing was written. Give every worker the same file system (a "
-            "shared mount) or an object store; a write that has ended, or whose place another "
-            "one has taken, cannot be computed"
+            f"cannot find {key!r} in {url!r}, the marker of this write; nothing was written. Give "
+            "every worker the same file system (a shared mount) or an object store. A write that "
+            "has ended, or that another write has replaced, cannot be computed again"
         )
 
 
@@ -159,9 +158,9 @@ class StaleTaskError(N5Error, RuntimeError):
     def __init__(self, url: str, path: str) -> None:
         self.url, self.path = url, path
         super().__init__(
-            f"this task belongs to an attempt at writing {path or '/'!r} in {url!r} that failed or "
-            "was resumed since: it stops, so that it does not overwrite newer chunks; write again, "
-            "or resume with resume=True"
+            f"stopped a task of an attempt to write {path or '/'!r} in {url!r} that has failed or "
+            "was resumed, so that it does not overwrite newer chunks; write again, or resume with "
+            "resume=True"
         )
 
 
@@ -170,7 +169,7 @@ class PathError(N5Error, ValueError):
 
 
 class UnsafePathError(PathError, PermissionError):
-    """A link that leaves the container, or a file that is not a regular one, as a FIFO."""
+    """A link that leaves the container, or a file that is not regular, such as a FIFO."""
 
     def __init__(self, url: str, key: str, why: str) -> None:
         self.url, self.key, self.why = url, key, why
@@ -178,7 +177,7 @@ class UnsafePathError(PathError, PermissionError):
 
 
 class MetadataError(N5Error, ValueError):
-    """Metadata that cannot be understood, does not match, or cannot be held by the format."""
+    """Metadata that is invalid, does not match, or cannot be stored in the format."""
 
 
 class UnknownCompressionError(N5Error, NotImplementedError):
@@ -188,15 +187,15 @@ class UnknownCompressionError(N5Error, NotImplementedError):
         self.name, self.known, self.where = name, tuple(known), where
         names = ", ".join(sorted(self.known))
         super().__init__(
-            f"{where}{': ' if where else ''}unknown compression {name!r}; known are {names}. "
-            "Add others with xarray_n5.register_compression"
+            f"{where}{': ' if where else ''}unknown compression {name!r}; expected one of {names}, "
+            "or register it with xarray_n5.register_compression"
         )
 
 
 class AlignmentError(N5Error, ValueError):
-    """A write whose dask blocks, or whose region, would share a chunk with another write.
+    """A write whose Dask blocks, or whose region, would share a chunk with another write.
 
-    Of a region, ``nearest`` is the smallest region around it that cuts no chunk.
+    For a region, ``nearest`` is the smallest region around it that does not cut chunks.
     """
 
     block: int | None = None
@@ -207,15 +206,15 @@ class AlignmentError(N5Error, ValueError):
     def __init__(self, axis: int, block: int, position: int, chunk: int) -> None:
         self.axis, self.block, self.position, self.chunk = axis, block, position, chunk
         super().__init__(
-            f"along axis {axis}, dask block {block} starts at {position}, which cuts a stored "
-            f"chunk of {chunk}; rechunk to multiples of {chunk}, or leave align_chunks=True"
+            f"along axis {axis}, Dask block {block} starts at {position}, which cuts a stored "
+            f"chunk of {chunk}; rechunk to multiples of {chunk}, or use align_chunks=True"
         )
 
     @classmethod
     def of_region(
         cls, url: str, axis: int, region: slice, chunk: int, size: int, shown: str = ""
     ) -> Self:
-        """Return the error of a region that cuts a chunk of an array of `size` along an axis."""
+        """Return the error for a region that cuts a chunk of an array of `size` along an axis."""
         start, stop = int(region.start), int(region.stop)
         nearest = slice(start // chunk * chunk, min(-(-stop // chunk) * chunk, size))
         error = cls.__new__(cls)
@@ -223,8 +222,8 @@ class AlignmentError(N5Error, ValueError):
         message = (
             f"{url}: along axis {shown or axis}, the region {start}:{stop} cuts stored chunks of "
             f"{chunk}, which another process may be writing; write {nearest.start}:{nearest.stop}, "
-            "whose edges cut none, or give partial_chunks='merge' to read these chunks, merge and "
-            "replace them (no two writes of one chunk may run at once)"
+            "which is aligned, or use partial_chunks='merge' to read, merge and replace these "
+            "chunks (no other write of them may run at the same time)"
         )
         error.args = (message,)
         return error
@@ -239,15 +238,15 @@ class BlockError(N5Error, ValueError):
 
 
 class ResumeError(N5Error, ValueError):
-    """A write to resume, where the unfinished one is another write."""
+    """A write cannot be resumed, because the unfinished write is a different one."""
 
     def __init__(self, url: str, path: str, began: str) -> None:
         self.url, self.path, self.began = url, path, began
         super().__init__(
-            f"{path or '/'!r} in {url!r} holds an unfinished write of another array, or with other "
-            f"chunks or compression, that began {began}: give the array that was given then (its "
-            "name in dask must not change from run to run; resume='a name' stands for one that "
-            "does), or start anew with mode='w' and without resume"
+            f"{path or '/'!r} in {url!r} has an unfinished write of a different array, or with "
+            f"different chunks or compression, begun {began}; pass the same array as then (its "
+            "Dask name must not change between runs; if it does, pass resume='a name' each time), "
+            "or start again with mode='w' and without resume"
         )
 
 
@@ -265,15 +264,15 @@ class OneWriterError(N5Error, OSError):
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
         super().__init__(
-            f"{url}: {why}; an HDF5 file has one writer at a time, in one process: compute it with "
-            "dask.config.set(scheduler='threads'), or write N5, which any number of processes may"
+            f"{url}: {why}; only one process at a time can write an HDF5 file: compute with "
+            "dask.config.set(scheduler='threads'), or write N5 or Zarr from several processes"
         )
 
 
 class RequestError(N5Error, OSError):
-    """A failed request: whether something is stored is not known."""
+    """A request failed, so it is unknown whether something is stored."""
 
-    _advice = "try again, or give the filesystem more time in storage_options"
+    _advice = "try again, or set a longer timeout in storage_options"
 
     def __init__(self, verb: str, url: str, key: str, why: str) -> None:
         self.verb, self.url, self.key, self.why = verb, url, key, why
@@ -281,19 +280,19 @@ class RequestError(N5Error, OSError):
 
 
 class RefusedError(RequestError, PermissionError):
-    """A request without permission; some stores also answer so for missing objects."""
+    """A request was denied; some stores also deny requests for missing objects."""
 
-    _advice = "check who asks and what they may do: storage_options, or the URL"
+    _advice = "check the URL, and the credentials and permissions (storage_options)"
 
 
 class MissingPackageError(N5Error, ImportError):
-    """An optional package is missing, which an extra installs."""
+    """An optional package is missing; an extra installs it."""
 
     def __init__(self, what: str, extra: str, cause: object) -> None:
         self.what, self.extra = what, extra
         super().__init__(
-            f'{what} need more packages ({cause}): python -m pip install "./xarray-n5[{extra}]", '
-            "where the clone is"
+            f"{what} need optional packages ({cause}); install them with "
+            f'python -m pip install "xarray-n5[{extra}]"'
         )
 
 
@@ -320,4 +319,4 @@ class VarlengthChunkError(ChunkError):
 
 
 class UnfinishedWriteWarning(UserWarning):
-    """An array is opened whose write is still running, or was interrupted."""
+    """An opened array has a write that is still running or was interrupted."""

@@ -1,6 +1,6 @@
 """Dask graphs: arrays of one symbolic layer, and trees that reduce their results to one.
 
-The only file that imports what Dask does not document.
+The only file that imports Dask's undocumented modules.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 ARRAY_EXPRESSIONS = da.Array is not Array
-"""Whether Dask builds expressions of arrays instead of graphs."""
+"""Whether Dask represents arrays by expressions instead of graphs."""
 
 _MANY = 1000
-"""The most results that one task merges."""
+"""The maximum number of results that one task merges."""
 
 
 _LETTERS = 40
-"""The most characters of an array's name in the names of its tasks."""
+"""The maximum number of characters of an array's name in the names of its tasks."""
 
 
 class GridSlices(BlockwiseDep):
@@ -77,7 +77,7 @@ class GridSlices(BlockwiseDep):
 
 
 def side_of(sizes: tuple[int, ...]) -> int | None:
-    """Return the common size of blocks, of which the last one may be smaller; otherwise None.
+    """Return the size of equal blocks, the last of which may be smaller; otherwise None.
 
     >>> side_of((4, 4, 3)), side_of((4, 3, 4))
     (4, None)
@@ -97,7 +97,7 @@ def spell(chunks: Sequence[tuple[int, ...]]) -> tuple[int | tuple[int, ...], ...
 
 
 def slices_of(chunks: tuple[tuple[int, ...], ...]) -> BlockwiseDep:
-    """Return the slices of each block; Dask passes them to its task."""
+    """Return the slices of each block, which Dask passes to the block's task."""
     sides = [side for sizes in chunks if (side := side_of(sizes)) is not None]
     if len(sides) < len(chunks):
         return ArraySliceDep(chunks)
@@ -115,9 +115,9 @@ def in_one_layer(
     dtype: DTypeLike,
     **options: Any,
 ) -> Array:
-    """Return an array whose blocks are one task each, ``read(source, where[index])``.
+    """Return an array with one task per block, ``read(source, where[index])``.
 
-    As for Dask's own sources, a scheduler starts no more tasks than there are threads.
+    Schedulers treat it like Dask's own data sources: tasks start only when threads are free.
     """
     axes = tuple(range(len(chunks)))
     arguments: Any = (source, None, where, axes)
@@ -129,7 +129,7 @@ def in_one_layer(
 
 
 def label(verb: str, name: str) -> str:
-    """Return the name of tasks on an array; Dask shows it up to the first hyphen.
+    """Return a name for the tasks of an array; Dask displays it up to the first hyphen.
 
     The query of a URL is omitted, because it may be secret.
 
@@ -159,9 +159,9 @@ class TreeReduction(Layer):
     counts
         The number of blocks along each axis.
     chosen
-        The blocks to compute; None for all.
+        The indices of the blocks to compute; None for all.
     merge, last
-        Functions that merge results: of each task, and of the last one.
+        Functions that merge a list of results: for all tasks but the last, and for the last.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class TreeReduction(Layer):
 
     @cached_property
     def tasks(self) -> dict[Any, Any]:
-        """All tasks, by their keys."""
+        """All tasks by key."""
         chosen = product(*map(range, self.counts)) if self.chosen is None else self.chosen
         keys: list[Any] = [(self.source, *index) for index in chosen]
         made: dict[Any, Any] = {}
@@ -220,7 +220,7 @@ def tree_reduce(
     last: Callable[[list[Any]], Any],
     name: str,
 ) -> DelayedReport:
-    """Return the delayed result of `last` on the merged results of blocks."""
+    """Return `last` of the merged results of all blocks, delayed."""
     layer = TreeReduction(name, source.name, source.numblocks, chosen, merge, last)
     return _delayed(name, layer, [source])
 
@@ -228,7 +228,7 @@ def tree_reduce(
 def reduce_all(
     parts: Iterable[Delayed], last: Callable[[list[Any]], Any], name: str
 ) -> DelayedReport:
-    """Return the delayed result of `last` on several delayed results."""
+    """Return `last` of a list of delayed results, delayed."""
     several = list(parts)
     return _delayed(name, {name: (last, [part.key for part in several])}, several)
 

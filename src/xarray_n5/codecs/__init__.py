@@ -1,4 +1,4 @@
-"""Codecs: encode bytes as bytes.
+"""Codecs, which encode bytes as bytes.
 
 The JSON members of a compression are its fields, in camel case. To add one, add a file and a line
 in the table; users add theirs with :func:`register_compression`.
@@ -63,9 +63,11 @@ def register_compression(kind: type[Compression]) -> None:
         If another compression has its name.
     """
     if not _is_compression_class(kind):
-        raise TypeError(f"{kind!r} is not a dataclass with a name, encode and decode")
+        raise TypeError(f"expected a dataclass with name, encode and decode, got {kind!r}")
     if COMPRESSIONS.setdefault(kind.name, kind) is not kind:
-        raise ValueError(f"the compression {kind.name!r} exists; choose another name")
+        raise ValueError(
+            f"a compression named {kind.name!r} is already registered; choose another name"
+        )
 
 
 def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compression:
@@ -91,16 +93,20 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
             _check_known(compression, made)
         return made
     if not _is_compression_class(type(compression)):
-        raise TypeError(f"{compression!r} is not a compression, its name or its members")
+        raise TypeError(
+            f"compression is {compression!r}; expected a name, a dict, a Compression or None"
+        )
     return compression
 
 
 def _check_known(members: Mapping[str, Any], made: Compression) -> None:
-    """Raise for unknown members; only in files are they ignored."""
+    """Raise for unknown members, which are ignored only when they are read from files."""
     own = made.known if isinstance(made, Numcodecs) else set(map(_member, fields(made)))
     if unknown := sorted(members.keys() - own - {"type", "id"}):
         name = members.get("type", made.name)
-        raise MetadataError(f"compression {name!r} has no {unknown}; expected {sorted(own)}")
+        raise MetadataError(
+            f"unknown parameters {unknown} of compression {name!r}; expected {sorted(own)}"
+        )
 
 
 def from_json(members: object) -> Compression:
@@ -125,7 +131,7 @@ def from_json(members: object) -> Compression:
     if isinstance(given, Mapping):
         match given:
             case {"type": Lz4.name, "id": "lz4"}:
-                # zarr-python frames LZ4 its own way.
+                # zarr-python frames LZ4 differently.
                 return Numcodecs(dict(given))
             case {"type": str(name)} if name in COMPRESSIONS:
                 return _make(COMPRESSIONS[name], given)
@@ -163,7 +169,7 @@ def _make(kind: type[Compression], members: Mapping[str, object]) -> Compression
         if found is not None:
             values[field.name] = as_int(found)
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise MetadataError(f"compression {kind.name!r} needs the member {_member(field)!r}")
+            raise MetadataError(f"compression {kind.name!r}: missing parameter {_member(field)!r}")
     try:
         return kind(**values)
     except (TypeError, ValueError) as error:

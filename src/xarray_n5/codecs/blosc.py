@@ -46,7 +46,7 @@ class Blosc:
         import numcodecs.blosc
 
         if self.cname == "snappy":
-            raise NotImplementedError("blosc with snappy is not in numcodecs; choose another cname")
+            raise NotImplementedError("numcodecs has no blosc with snappy; choose another cname")
         frame: bytes = numcodecs.blosc.compress(
             data, self.cname.encode(), self.clevel, self.shuffle, self.blocksize
         )
@@ -72,12 +72,12 @@ class Blosc:
 
 
 def _decoded_size(view: memoryview, size: int) -> int:
-    """Return the content's size from the header; raise if the frame cannot be decoded."""
+    """Return the decoded size from the header; raise if the frame cannot be decoded."""
     if len(view) < _HEADER.size:
         raise EOFError(f"expected a blosc header of {_HEADER.size} bytes, got {len(view)}")
     _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
     if plain > size:
-        raise ValueError(f"the blosc frame holds {plain} bytes, expected {size}")
+        raise ValueError(f"expected {size} bytes in the blosc frame, got {plain}")
     if plain and packed <= _HEADER.size:
         raise ValueError("the blosc frame is only a header, as n5-blosc writes with shuffle -1")
     if packed > len(view):

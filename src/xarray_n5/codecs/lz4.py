@@ -1,4 +1,4 @@
-"""LZ4 blocks in the four framings that writers of N5 use under one name.
+"""LZ4 in the four framings that N5 writers use under one name.
 
 The framing of lz4-java (LZ4BlockOutputStream) is written: each block after a header of 21 bytes,
 ``LZ4Block``, a token (method and level), then as little-endian int32 the compressed size, the
@@ -43,15 +43,15 @@ class Lz4:
     block_size: int = 1 << 16
 
     def __post_init__(self) -> None:
-        # z5 writes a level here, so any number is read; encode is stricter.
+        # z5 writes a level here, so any number can be read; encode is stricter.
         check_range("blockSize", self.block_size, 0, (1 << 31) - 1)
 
     def encode(self, data: Buffer) -> Buffer:
         """Return a stream of lz4-java."""
         if not _SMALLEST <= self.block_size <= _LARGEST:
             raise MetadataError(
-                f"lz4's 'blockSize' is {self.block_size}, as z5 writes it, whose framing is read "
-                f"only, and Java's takes {_SMALLEST} to {_LARGEST}: copy the array to write into it"
+                f"lz4's 'blockSize' is {self.block_size}, as z5 writes it; expected {_SMALLEST} to "
+                f"{_LARGEST}, as in Java. z5's framing can only be read: copy the array to write it"
             )
         level = max(0, (self.block_size - 1).bit_length() - 10)
         view = bytes_of(data)
@@ -102,7 +102,7 @@ class SizedLz4:
             raise EOFError(f"expected an LZ4 block after its size, got {len(view)} bytes")
         stored = int.from_bytes(view[:_SIZE], "little")
         if stored > size:
-            raise ValueError(f"the LZ4 block holds {stored} bytes, expected {size}")
+            raise ValueError(f"expected {size} bytes in the LZ4 block, got {stored}")
         # numcodecs writes empty blocks, but refuses to read them.
         return numcodecs.lz4.decompress(view) if stored else b""
 
@@ -126,7 +126,7 @@ def _decode_java(view: memoryview, size: int) -> bytes:
     while start + _HEADER.size <= len(view):
         magic, token, packed, original, checksum = _HEADER.unpack_from(view, start)
         if magic != _JAVA:
-            raise ValueError(f"byte {start} of the LZ4Block stream is not a block header")
+            raise ValueError(f"expected a block header at byte {start} of the LZ4Block stream")
         if original == 0:
             break
         start += _HEADER.size
@@ -134,7 +134,7 @@ def _decode_java(view: memoryview, size: int) -> bytes:
         left -= original
         if left < 0 or len(payload) < packed:
             error = ValueError if left < 0 else EOFError
-            raise error(f"the LZ4Block stream ends early, or holds more than {size} bytes")
+            raise error(f"the LZ4Block stream is truncated, or holds more than {size} bytes")
         blocks.append(_decode_java_block(payload, token & 0xF0, original, checksum))
         start += packed
     return b"".join(blocks)

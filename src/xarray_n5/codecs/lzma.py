@@ -73,7 +73,9 @@ class Lzma:
         filters = self.filters or []
         largest = max(each.get("dict_size", 0) for each in filters)
         if largest > _DICTIONARY + 2 * size:
-            raise ValueError(f"the LZMA dictionary has {largest} bytes, for a content of {size}")
+            raise ValueError(
+                f"the LZMA dictionary has {largest} bytes for {size} bytes of data; it is corrupt"
+            )
         new = functools.partial(lzma.LZMADecompressor, lzma.FORMAT_RAW, filters=filters)
         return read_streams(data, size, new, b"\0")
 
@@ -81,7 +83,7 @@ class Lzma:
 def _check_filter(found: object) -> None:
     """Raise MetadataError unless a filter is an object with an 'id' and integers."""
     if not isinstance(found, Mapping) or "id" not in found:
-        raise MetadataError(f"one of 'filters' is {found!r}; expected an object with an 'id'")
+        raise MetadataError(f"'filters' contains {found!r}; expected an object with an 'id'")
     for name in found.keys() & _MEMBERS:
         check_range(name, found[name], 0, (1 << 62) if name == "id" else _LARGEST_DICTIONARY)
 

@@ -1,4 +1,4 @@
-"""numcodecs' codecs from bytes to bytes, as zarr-python's N5Store and Zarr v2 configure them."""
+"""Codecs of numcodecs, as zarr-python's N5Store and Zarr v2 configure them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPRESSORS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 """Codecs that compress."""
 
 ALLOWED = (*CHECKSUMS, *COMPRESSORS, "shuffle")
-"""Ids of the codecs in use. Others may run code from the file (pickle), or need more than bytes."""
+"""Ids of the supported codecs; others may run code from the file, such as pickle."""
 
 _CHECKSUM_SIZE = 4
 _LARGEST_ELEMENT = 1 << 20
@@ -70,7 +70,7 @@ class Numcodecs:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """Store the first bytes of all elements, then the second ones, and so on."""
+    """Group the bytes of elements: the first bytes of all, then the second ones, and so on."""
 
     name: ClassVar[str] = "shuffle"
     elementsize: int = 4
@@ -124,7 +124,7 @@ class Checksum:
         try:
             self._codec()
         except (ValueError, TypeError) as error:
-            why = "it needs the package google-crc32c" if self.kind == "crc32c" else str(error)
+            why = "the package google-crc32c is required" if self.kind == "crc32c" else str(error)
             raise MetadataError(f"{self.kind!r} cannot be decoded: {why}") from error
 
     def encode(self, data: Buffer) -> Buffer:
@@ -136,7 +136,7 @@ class Checksum:
         view = bytes_of(data)
         if len(view) <= _CHECKSUM_SIZE:
             if size or len(view) < _CHECKSUM_SIZE:
-                raise EOFError(f"data and checksum have more than {len(view)} bytes")
+                raise EOFError(f"expected data and checksum, got only {len(view)} bytes")
             return b""
         try:
             return bytes_of(self._codec().decode(view))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 _WINDOW = 1 << 12
-"""The first bytes that the decompressor of a later stream gets."""
+"""The number of bytes that the decompressor of a later stream gets first."""
 
 
 def bytes_of(data: Buffer) -> memoryview:
@@ -59,7 +59,9 @@ def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic
         if not left:
             raise ValueError(f"the compressed stream holds more than the expected {size} bytes")
         if end is None:
-            raise EOFError(f"the compressed stream ends early, after {size + 1 - left} bytes")
+            raise EOFError(
+                f"the compressed stream is truncated: it ends after {size + 1 - left} bytes"
+            )
         start = _skip_zeros(view, end)
         if view[start : start + len(magic)] != magic:
             return b"".join(pieces)

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Kind = Literal["space", "time", "channel"]
 
 _SHOWN = 8
-"""How many labels ``str()`` shows."""
+"""The number of labels that ``str()`` shows."""
 
 DEFAULT_NAMES = ("x", "y", "z")
 """Names of unnamed axes, the last axis first."""
 
 
 def centre_shift(step: float, factor: float) -> float:
-    """Return how far a level's first sample lies from the base level's.
+    """Return the distance from the base level's first sample to a level's first sample.
 
-    A sample of a level lies at the mean of the `factor` samples that it covers, `step` apart
+    A sample of a level is at the mean of the `factor` samples that it covers, `step` apart
     (imglib2, BigDataViewer, n5-viewer, COSEM).
 
     >>> centre_shift(4.0, 2)
@@ -116,7 +116,7 @@ class Axis:
     def coarser(self, factor: int, *, centred: bool = True) -> Axis:
         """Return the axis of a coarser level, whose samples cover `factor` of this one's.
 
-        Each lies at the mean of those that it covers, or at the first one if not `centred`.
+        Each is at the mean of those that it covers, or at the first one if not `centred`.
 
         >>> Axis(name="z", scale=4.0).coarser(2)
         Axis(name='z', scale=8.0, offset=2.0, factor=2.0)
@@ -197,7 +197,7 @@ class Geometry:
         if dims is None or len(dims) != self.ndim:
             return self
         if len(set(dims)) != len(dims):
-            raise ValueError(f"dims is {list(dims)}; expected different names")
+            raise ValueError(f"dims is {list(dims)}; expected unique names")
         axes = (replace(a, name=name) for a, name in zip(self.axes, dims, strict=True))
         return replace(self, axes=tuple(axes), sources={**self.sources, "names": "dims"})
 

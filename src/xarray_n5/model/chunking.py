@@ -1,4 +1,4 @@
-"""Which blocks and chunks to use: borders that keep tasks off each other's chunks, good sizes.
+"""Choose sizes of blocks, chunks and shards, and align blocks to stored chunks.
 
 Integers only, in C order.
 """
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 _SHARD = 1 << 28
-"""The most bytes of elements of a shard that "auto" chooses: 256 MiB."""
+"""The maximum size of a shard that "auto" chooses, uncompressed: 256 MiB."""
 
 
 def align(
     blocks: Sequence[int], chunk: int, start: int = 0, *, axis: int = 0, strict: bool = False
 ) -> tuple[int, ...]:
-    """Return block sizes of which no two share a chunk, as near to `blocks` as possible.
+    """Return block sizes that are aligned to the chunks, as close to `blocks` as possible.
 
-    Every inner border moves to the nearest chunk border; blocks that this leaves empty vanish.
+    Each boundary between blocks moves to the nearest chunk boundary; empty blocks are dropped.
 
     Parameters
     ----------
@@ -33,14 +33,14 @@ def align(
     chunk
         The stored chunk along the axis.
     start
-        Where the first block begins in the stored array.
+        The position of the first block in the stored array.
     axis, strict
-        With ``strict``, raise instead of moving a border of `axis`.
+        If ``strict``, raise instead of moving a boundary; the error names `axis`.
 
     Raises
     ------
     AlignmentError
-        If ``strict`` and a border cuts a chunk.
+        If ``strict`` and a boundary cuts a chunk.
 
     Examples
     --------
@@ -78,21 +78,21 @@ def check_region(
     url: str = "",
     names: Sequence[str] = (),
 ) -> None:
-    """Raise where a region cuts stored chunks, other than at the end of the array.
+    """Raise if a region cuts stored chunks, except at the end of the array.
 
     Parameters
     ----------
     start, shape
-        The first element of the region, and how many it has, along each axis.
+        The first element and the shape of the region.
     sizes, chunks
         The shape of the array, and of its stored chunks.
     url, names
-        How the error calls the array and its axes.
+        The names of the array and of its axes, for the error.
 
     Raises
     ------
     AlignmentError
-        Naming the axis and the nearest region that cuts none.
+        If it does; the error names the axis and the nearest aligned region.
     """
     if not all(shape):
         return
@@ -107,7 +107,7 @@ def check_region(
 
 
 def touched(start: int, size: int, chunk: int) -> range:
-    """Return the chunks along an axis that a piece of it touches.
+    """Return the range of chunks along an axis that an interval overlaps.
 
     >>> touched(5, 4, 3)
     range(1, 3)
@@ -123,18 +123,18 @@ def auto_chunks(
     aspect_ratio: Sequence[float] | None = None,
     limit: int | None = None,
 ) -> tuple[int, ...]:
-    """Return a chunk shape of at most `elements`, as TensorStore chooses it.
+    """Return a chunk shape of at most `elements`, by TensorStore's rule.
 
     Parameters
     ----------
     shape
-        The array's shape; no chunk is longer than the array (or shorter than 1).
+        The array's shape; each side of a chunk is at least 1 and at most that of the array.
     elements
-        The number of elements that a chunk should hold.
+        The target number of elements in a chunk.
     aspect_ratio
-        The chunk's sides relative to each other; all equal by default.
+        The relative lengths of the chunk's sides; equal by default.
     limit
-        The most elements that a chunk may hold.
+        The maximum number of elements in a chunk.
 
     Examples
     --------
@@ -147,11 +147,9 @@ def auto_chunks(
     """
     ratio = tuple(aspect_ratio or (1,) * len(shape))
     if len(ratio) != len(shape) or not all(math.isfinite(r) and r > 0 for r in ratio):
-        raise ValueError(
-            f"aspect ratio {ratio} must hold one positive number for each axis of {tuple(shape)}"
-        )
+        raise ValueError(f"the aspect ratio is {ratio}; expected {len(shape)} positive numbers")
     if elements < 1:
-        raise ValueError(f"a chunk must hold at least one element, not {elements}")
+        raise ValueError(f"expected at least one element in a chunk, got {elements}")
     wanted = min(elements, limit or elements)
     sides = [max(1, size) for size in shape]
 
@@ -166,7 +164,7 @@ def auto_chunks(
     while low + step < high:
         middle = (low + high) / 2
         if middle in {low, high}:
-            break  # beyond what floats can tell apart
+            break  # beyond the precision of floats
         low, high = (low, middle) if math.prod(scaled(middle)) > wanted else (middle, high)
     return scaled(low)
 
@@ -174,14 +172,14 @@ def auto_chunks(
 def shard_shape(
     shards: Sequence[int] | str, chunks: Sequence[int], shape: Sequence[int], itemsize: int
 ) -> tuple[int, ...]:
-    """Return the shape of shards, which hold a whole number of chunks along each axis.
+    """Return the shape of shards, a multiple of the chunks along each axis.
 
     "auto" chooses shards of at most 256 MiB of elements.
 
     Raises
     ------
     MetadataError
-        Naming the nearest shards.
+        If it is not; the error names the nearest multiple.
 
     Examples
     --------
@@ -190,24 +188,24 @@ def shard_shape(
     """
     if isinstance(shards, str):
         if shards != "auto":
-            raise MetadataError(f"shards is {shards!r}; give a shape, one number or 'auto'")
+            raise MetadataError(f"shards is {shards!r}; expected a shape, one number or 'auto'")
         return group_chunks(chunks, shape, itemsize, _SHARD)
     if len(shards) != len(chunks):
         raise MetadataError(
-            f"shards is {tuple(shards)}; the shape {tuple(shape)} needs {len(shape)} numbers"
+            f"shards is {tuple(shards)}; expected {len(shape)} numbers for shape {tuple(shape)}"
         )
     pairs = list(zip(shards, chunks, strict=True))
     if any(one < 1 or one % each for one, each in pairs):
         nearest = tuple(max(1, round(one / each)) * each for one, each in pairs)
         raise MetadataError(
-            f"shards of {tuple(shards)} do not hold a whole number of chunks of {tuple(chunks)} "
-            f"along each axis; choose multiples of the chunks, such as {nearest}"
+            f"shards of {tuple(shards)} are not a multiple of chunks of {tuple(chunks)} along each "
+            f"axis; choose a multiple, such as {nearest}"
         )
     return tuple(shards)
 
 
 def chunks_in_shards(chunks: Sequence[int], shards: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of chunks nearest to `chunks` of which shards hold a whole number.
+    """Return the chunk shape nearest to `chunks` that divides the shards.
 
     >>> chunks_in_shards((102, 102, 102), (512, 30, 509))
     (128, 30, 509)
@@ -229,7 +227,7 @@ def _divisors(number: int) -> Iterator[int]:
 def group_chunks(
     chunks: Sequence[int], shape: Sequence[int], itemsize: int, limit: int
 ) -> tuple[int, ...]:
-    """Return a whole multiple of `chunks` of at most `limit` bytes, grown as a cube would be.
+    """Return the multiple of `chunks` of at most `limit` bytes that is closest to a cube.
 
     >>> group_chunks((64, 64, 64), (1000, 1000, 1000), 2, 16 << 20)
     (256, 256, 128)
@@ -241,7 +239,7 @@ def group_chunks(
         growable = [i for i, n in enumerate(counts) if factors[i] < n and 2 * size <= limit]
         if not growable:
             return tuple(f * c for f, c in zip(factors, chunks, strict=True))
-        # The last axis is nearest in memory: on a tie the earlier axis grows.
+        # Neighbours along the last axis are adjacent in memory: on a tie, the earlier axis grows.
         axis = min(growable, key=lambda i: factors[i] * chunks[i])
         size = size // factors[axis]
         factors[axis] = min(2 * factors[axis], counts[axis])

@@ -32,7 +32,7 @@ class Piece:
     target: AxisIndex
     """The same positions within the result."""
     whole: bool
-    """Whether every stored position of the chunk along the axis is meant, once and in order."""
+    """Whether the piece selects every position of the chunk along the axis, once and in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,13 @@ class ChunkGrid:
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.chunks):
-            raise ValueError(f"shape {self.shape} and chunks {self.chunks} differ in length")
+            raise ValueError(
+                f"expected one chunk size per axis, got shape {self.shape}, chunks {self.chunks}"
+            )
         if any(size < 0 for size in self.shape) or any(size < 1 for size in self.chunks):
             raise ValueError(
-                f"shape {self.shape} must not be negative, chunks {self.chunks} must be positive"
+                "expected a shape of at least 0 and chunks of at least 1, got shape "
+                f"{self.shape} and chunks {self.chunks}"
             )
 
     @property
@@ -78,20 +81,20 @@ class ChunkGrid:
         return product(*map(range, self.counts))
 
     def extent(self, index: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of the part of chunk `index` that lies within the array."""
+        """Return the shape of chunk `index`, clipped to the array."""
         return tuple(
             min(c, s - i * c) for i, s, c in zip(index, self.shape, self.chunks, strict=True)
         )
 
     def slices(self, index: Sequence[int]) -> tuple[slice, ...]:
-        """Return the slices of chunk `index` in the array."""
+        """Return the slices of the array that chunk `index` covers."""
         return tuple(
             slice(i * c, min(s, (i + 1) * c))
             for i, s, c in zip(index, self.shape, self.chunks, strict=True)
         )
 
     def project(self, axes: Sequence[AxisIndex]) -> tuple[list[Piece], ...]:
-        """Return, for each axis, the chunks that a normalised selection touches.
+        """Return, for each axis, the pieces of the chunks that a normalised selection touches.
 
         The chunks of the selection are the product of the axes' pieces.
         """
@@ -104,7 +107,7 @@ class ChunkGrid:
 
 
 def span(pieces: Sequence[Sequence[Piece]]) -> list[range]:
-    """Return, per axis, the chunks from the first that pieces touch to the last."""
+    """Return, for each axis, the range of chunks from the first piece to the last."""
     numbers = [[piece.chunk for piece in each] for each in pieces]
     return [range(min(each), max(each) + 1) if each else range(0) for each in numbers]
 

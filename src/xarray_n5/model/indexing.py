@@ -71,9 +71,7 @@ def fill_ellipsis(items: list[object], ndim: int) -> list[object]:
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     given = sum(item is not None and item is not Ellipsis for item in items)
     if len(dots) > 1 or given > ndim:
-        raise IndexError(
-            f"too many indices: the array has {ndim} axes, the index {items!r} names {given}"
-        )
+        raise IndexError(f"too many indices: the array has {ndim} axes, got {given} in {items!r}")
     at = dots[0] if dots else len(items)
     return items[:at] + [slice(None)] * (ndim - given) + items[at + len(dots) :]
 
@@ -95,7 +93,7 @@ def _normalize_axis(item: object, axis: int, size: int) -> tuple[AxisIndex, slic
         number = operator.index(None if isinstance(item, (bool, np.bool_)) else item)  # type: ignore[arg-type]
     except TypeError:
         raise IndexError(
-            f"axis {axis} cannot be indexed with {item!r}; use ints, slices or 1-d arrays"
+            f"cannot index axis {axis} with {item!r}; use integers, slices or 1-d arrays"
         ) from None
     if not -size <= number < size:
         raise IndexError(f"index {number} is out of bounds for axis {axis} with size {size}")
@@ -106,17 +104,19 @@ def _normalize_axis(item: object, axis: int, size: int) -> tuple[AxisIndex, slic
 def _normalize_array(item: np.ndarray, axis: int, size: int) -> np.ndarray:
     if item.size != max(item.shape):
         raise IndexError(
-            f"axis {axis} is indexed with an array of shape {item.shape}; use one-dimensional ones"
+            f"cannot index axis {axis} with an array of shape {item.shape}; use a 1-d array"
         )
     item = item.ravel()
     if item.dtype == bool:
         if item.size != size:
-            raise IndexError(f"a mask of {item.size} does not fit axis {axis} with size {size}")
+            raise IndexError(f"the mask for axis {axis} has {item.size} elements, expected {size}")
         return np.flatnonzero(item)
     if item.size == 0:
         return item.astype(np.intp)
     if item.dtype.kind not in "iu":
-        raise IndexError(f"axis {axis} is indexed with an array of {item.dtype}; use ints or bools")
+        raise IndexError(
+            f"cannot index axis {axis} with an array of {item.dtype}; use integers or booleans"
+        )
     low, high = int(item.min()), int(item.max())
     if low < -size or high >= size:
         raise IndexError(
@@ -127,7 +127,7 @@ def _normalize_array(item: np.ndarray, axis: int, size: int) -> np.ndarray:
 
 
 def outer(axes: Sequence[AxisIndex]) -> tuple[AxisIndex, ...]:
-    """Return `axes` as an orthogonal index of NumPy, which would pair several arrays up."""
+    """Return `axes` as an orthogonal index for NumPy, by ``numpy.ix_`` if need be."""
     if sum(not isinstance(axis, slice) for axis in axes) <= 1:
         return tuple(axes)
     positions = [
@@ -144,7 +144,7 @@ def _length(axis: AxisIndex) -> int:
 
 
 def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return `value` in the shape of the selection's axes, a view where that can be."""
+    """Return `value` broadcast to the shape of the selection's axes, a view if possible."""
     values = as_numbers(value, dtype)
     kept = [i for i, seen in enumerate(selection.view) if isinstance(seen, slice)]
     shape = [selection.shape[i] for i in kept]
@@ -158,7 +158,7 @@ def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.n
 
 
 def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return `value` as numbers that numpy would assign to an array of `dtype`."""
+    """Return `value` as numbers that NumPy can assign to an array of `dtype`."""
     if np.ma.is_masked(value):
         raise TypeError("masked values cannot be stored; fill them with value.filled(...)")
     plain = isinstance(value, (bool, int, float)) and dtype.kind in "biufc"
@@ -177,7 +177,7 @@ def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def as_texts(values: np.ndarray) -> np.ndarray:
-    """Return an array of strings unchanged; raise if it holds anything else."""
+    """Check that an array holds only strings, and return it."""
     for each in values.flat:
         if not isinstance(each, str):
             raise TypeError(f"cannot write {each!r} as a string; convert it with str()")

@@ -8,10 +8,10 @@ from typing import Any
 from xarray_n5.errors import MetadataError
 
 MOST_BYTES = 1 << 26
-"""The largest document of a node: 64 MiB."""
+"""The maximum size of a node's document: 64 MiB."""
 
 MOST_NESTED = 128
-"""How deep lists and objects may be nested."""
+"""The maximum depth of nested lists and objects."""
 
 
 def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any:
@@ -29,7 +29,7 @@ def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any
     Raises
     ------
     MetadataError
-        If it is not JSON, is larger than `most` or nested deeper than `MOST_NESTED`.
+        If it is not valid JSON, larger than `most` or nested deeper than `MOST_NESTED`.
 
     Examples
     --------
@@ -44,10 +44,10 @@ def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any
     except RecursionError:
         deep = True
     except ValueError as error:
-        raise MetadataError(f"{where}: not JSON ({error}); restore the file") from error
+        raise MetadataError(f"{where}: not valid JSON ({error}); restore the file") from error
     if deep:
         raise MetadataError(
-            f"{where}: JSON that is nested more than {MOST_NESTED} deep; restore the file"
+            f"{where}: JSON nested more than {MOST_NESTED} levels deep; restore the file"
         )
     return value
 
@@ -77,7 +77,7 @@ def is_deep(value: Any) -> bool:
 
 
 def _inside(value: Any) -> list[Any]:
-    """Return the lists and mappings directly in another one."""
+    """Return the lists and mappings that are direct items of another one."""
     items = value.values() if isinstance(value, dict) else value
     return [item for item in items if isinstance(item, dict | list | tuple)]
 

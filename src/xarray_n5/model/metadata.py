@@ -32,7 +32,7 @@ def lists_levels(attributes: Attributes) -> bool:
 
 
 def check_factors(attributes: Attributes, where: str) -> None:
-    """Raise if an array's attributes list several levels, which only a group's may.
+    """Raise if an array's attributes list the factors of several levels, as a group's do.
 
     Raises
     ------
@@ -41,8 +41,8 @@ def check_factors(attributes: Attributes, where: str) -> None:
     """
     if lists_levels(attributes):
         raise MetadataError(
-            f"{where}: 'downsamplingFactors' lists several levels, which only a group may; write "
-            "the array's own factors, and the list on its group"
+            f"{where}: 'downsamplingFactors' of an array lists several levels; expected the "
+            "factors of this level (the list belongs to its group)"
         )
 
 
@@ -77,16 +77,16 @@ _MULTISET_TYPES: Mapping[Content, np.dtype[Any]] = {
     Content.LABELS: np.dtype(np.uint64),
     Content.VOTES: np.dtype(np.int32),
 }
-"""The types of the numbers that label multisets are read as."""
+"""The dtypes as which label multisets are read."""
 
 _ENCODED = 8
-"""How many times its own size a chunk may take when stored: filters may widen numbers."""
+"""The maximum stored size of a chunk relative to its elements: filters may widen numbers."""
 
 _SMALL = 1 << 24
-"""How many bytes a chunk may take beside that: 16 MiB; chunks of other shapes are read, too."""
+"""The bytes by which a stored chunk may exceed that: 16 MiB, for larger shapes."""
 
 _VARYING = 1 << 30
-"""How many bytes a chunk may take whose elements have no fixed size: 1 GiB."""
+"""The maximum stored size of a chunk whose elements vary in size: 1 GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,11 @@ class ArrayMetadata:
     shape: tuple[int, ...]
     """The array's shape, in elements."""
     chunks: tuple[int, ...]
-    """The shape of what is stored in one file: of a chunk that no edge clips, or a shard."""
+    """The shape of a stored file: of an unclipped chunk, or of a shard."""
     dtype: np.dtype[Any]
     """The type of an element in memory, in native byte order."""
     inner: tuple[int, ...] | None = None
-    """The shape of the chunks in a shard, where `chunks` is that of shards."""
+    """The shape of the chunks in a shard, if `chunks` is the shape of shards."""
     compression: Compression
     """The compression of chunks."""
     attributes: Attributes = field(default_factory=dict)
@@ -108,14 +108,14 @@ class ArrayMetadata:
     content: Content = Content.NUMBERS
     """The content of chunks."""
     legacy: bool = False
-    """Whether chunk headers of the format's first description are tried, too."""
+    """Whether chunk headers of the README's first version are tried, too."""
     fill: Any = None
     """The value of missing chunks; None for zero."""
     layout: Any = None
-    """Facts about chunks that only the format uses."""
+    """The format's own facts about chunks."""
 
     def multisets_as(self, content: Content) -> ArrayMetadata:
-        """Return the metadata of label multisets that are read as numbers; others unchanged."""
+        """Return the metadata with label multisets read as numbers; unchanged for other content."""
         if self.content is not Content.LABEL_MULTISETS or content not in _MULTISET_TYPES:
             return self
         others = {key: value for key, value in self.attributes.items() if key != MULTISET}
@@ -141,21 +141,21 @@ class ArrayMetadata:
 
     @property
     def may_lack_chunks(self) -> bool:
-        """Whether every reader knows what a missing chunk holds.
+        """Whether all readers agree on the value of missing chunks.
 
-        Where Zarr names no fill value, zarr-python 2 shows whatever the memory held before.
+        Without a fill value in Zarr's metadata, zarr-python 2 returns uninitialised memory.
         """
         return getattr(self.layout, "filled", True)
 
     @property
     def most_stored(self) -> int:
-        """How many bytes a stored chunk may have, generously: more are not fetched."""
+        """An upper bound on the bytes of a stored chunk; more are not fetched."""
         most = _ENCODED * math.prod(self.chunks) * self.dtype.itemsize + _SMALL
         plain = self.content.is_writable and not self.dtype.hasobject
         return most if plain else max(most, _VARYING)
 
     def bare(self) -> ArrayMetadata:
-        """Return the metadata without attributes: all that a chunk needs to be read."""
+        """Return the metadata without attributes, which suffices to read chunks."""
         return replace(self, attributes={})
 
 
@@ -171,11 +171,11 @@ Metadata: TypeAlias = ArrayMetadata | GroupMetadata
 
 
 class Varlength(ValueError):  # noqa: N818 - what a chunk turned out to be, not a fault of it
-    """Raised by a format whose chunk holds a list of elements instead of an array of them."""
+    """Raised for a chunk that holds a list of elements instead of an array."""
 
     def __init__(self, elements: np.ndarray, shape: tuple[int, ...]) -> None:
         self.elements = elements
         super().__init__(
-            f"a varlength block of {elements.size} elements, told to be of shape {shape}, is not "
-            "an array chunk; Array.read_chunk(index) returns its elements"
+            f"a varlength block of {elements.size} elements, with shape {shape} in its header, is "
+            "not an array chunk; read its elements with Array.read_chunk(index)"
         )

@@ -1,4 +1,4 @@
-"""Check options that are one of a few words, and suggest the nearest one."""
+"""Check options with a fixed set of values, and suggest the nearest one."""
 
 from __future__ import annotations
 

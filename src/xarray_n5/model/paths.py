@@ -52,9 +52,11 @@ def normalize_path(path: str) -> str:
         If the path leaves the container, or contains a backslash or NUL.
     """
     if not isinstance(path, str):
-        raise PathError(f"the path is {path!r}; expected a string with '/' between its parts")
+        raise PathError(f"the path is {path!r}; expected a string such as 'em/s0'")
     if re.search(r"[\x00\\]", path):
-        raise PathError(f"the path {path!r} contains a backslash or a NUL; use '/'")
+        raise PathError(
+            f"the path {path!r} contains a backslash or a NUL; separate its parts by '/'"
+        )
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -78,10 +80,10 @@ def plain_path(path: str) -> str:
         If a part of it is ``.`` or ``..``.
     """
     if "\0" in path:
-        raise PathError(f"the path {path!r} contains a NUL; use '/'")
+        raise PathError(f"the path {path!r} contains a NUL; separate its parts by '/'")
     parts = [part for part in path.replace("\\", "/").split("/") if part]
     if dots := {".", ".."}.intersection(parts):
-        raise PathError(f"the path {path!r} has a part {min(dots)!r}, which Zarr does not allow")
+        raise PathError(f"the path {path!r} contains {min(dots)!r}, which Zarr does not allow")
     return "/".join(parts)
 
 
@@ -103,18 +105,18 @@ def new_path(path: str, documents: Collection[str]) -> str:
     normal = normalize_path(path)
     for part in normal.split("/"):
         if part.startswith(".") or part in documents:
-            raise PathError(f"no node can be called {part!r}; choose another name in {path!r}")
+            raise PathError(f"a node cannot be named {part!r}; choose another name in {path!r}")
     return normal
 
 
 def partial_key(key: str) -> str:
-    """Return a unique hidden key in the same directory, for an attempt to write `key`."""
+    """Return a unique hidden key in the directory of `key`, for one attempt to write it."""
     folder, slash, name = key.rpartition("/")
     return f"{folder}{slash}.{name}.{uuid.uuid4().hex}.partial"
 
 
 def meant_by(partial: str) -> str | None:
-    """Return the key of a :func:`partial_key`, or None if it is not one.
+    """Return the key that a :func:`partial_key` was made for, or None if it is not one.
 
     >>> meant_by(partial_key("a/0"))
     'a/0'
@@ -124,7 +126,7 @@ def meant_by(partial: str) -> str | None:
 
 
 def is_left(key: str) -> bool:
-    """Return whether a key is a stopped write's partial file, or in its partial folder.
+    """Return whether a key is a partial file of an interrupted write, or in a partial folder.
 
     >>> is_left("a/.b.0123456789abcdef0123456789abcdef.partial/0")
     True
@@ -138,7 +140,7 @@ def is_own(key: str) -> bool:
 
 
 def stem_of(name: str, suffixes: Collection[str]) -> str:
-    """Return a container's name without its suffix, or "data" if nothing proper is left.
+    """Return a container's name without its suffix, or "data" if no valid name is left.
 
     >>> stem_of("cells.n5", [".n5"]), stem_of("cells.ome.zarr", [".zarr"]), stem_of("", [".n5"])
     ('cells', 'cells', 'data')

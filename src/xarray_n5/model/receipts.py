@@ -68,7 +68,7 @@ class Receipts:
 
     @classmethod
     def merge(cls, parts: Iterable[Receipts]) -> Self:
-        """Return several as one."""
+        """Return several receipts as one."""
         several = list(parts)
         names = tuple(dict.fromkeys(name for part in several for name in part.names))
         places = {name: place for place, name in enumerate(names)}
@@ -86,7 +86,7 @@ class Receipts:
         )
 
     def chosen(self, rows: np.ndarray) -> Receipts:
-        """Return some of the rows."""
+        """Return a selection of rows."""
         return Receipts(
             self.indices[rows],
             self.sizes[rows],
@@ -109,7 +109,7 @@ class Receipts:
 
     @classmethod
     def from_json(cls, document: bytes, ndim: int) -> Self:
-        """Parse receipts; raise ValueError if the document holds something else."""
+        """Parse receipts; raise ValueError if the document is not one of receipts."""
         try:
             found = parse_json(document, "receipts", len(document))
             digests = [int(each, 16) for each in found["digests"]]

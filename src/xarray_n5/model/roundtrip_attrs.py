@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 NOTE = "_XARRAY"
-"""The attribute with everything that N5 has no type for."""
+"""The attribute for everything that has no JSON type."""
 
 HIDDEN = "_nc_note"
-"""The same in containers that xarray reads itself, which hides names with ``_nc``."""
+"""The same in formats that xarray reads itself; xarray hides names that begin with ``_nc``."""
 
 COPIED = "_nc_copied"
 """The attribute of a copy in another format that allows copying back."""
 
 _NUMBERS = re.compile(r"[<>|=]?[iuf][1248]")
-"""The types of coordinates."""
+"""The dtypes of numeric coordinates."""
 
 NOTES = frozenset({NOTE, HIDDEN, COPIED})
 
@@ -72,5 +72,5 @@ def told_by(attributes: Mapping[str, Any]) -> Collection[str] | None:
 
 
 def meant_by_users(attributes: Mapping[str, Any]) -> Collection[str]:
-    """Return the attributes that are a user's own, which dialects must not read."""
+    """Return the attributes that are the user's own, which dialects ignore."""
     return frozenset(note_of(attributes).get("own", ()))

@@ -18,15 +18,15 @@ Quantity = Literal["length", "time", "frequency"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: how N5's tools write it, how OME-NGFF does, and how much it is."""
+    """A unit: its spelling in N5's tools and in OME-NGFF, and its size."""
 
     symbol: str
-    """The abbreviation that every reader of N5 takes, with u for micro."""
+    """The abbreviation that all readers of N5 support, with u for micro."""
     word: str
     """The whole word, as in OME-NGFF."""
     quantity: Quantity
     size: float
-    """How many metres, seconds or hertz it is."""
+    """Its size in metres, seconds or hertz."""
 
 
 _PREFIXES = {
@@ -54,7 +54,7 @@ _PREFIXES = {
 }
 
 _MICRO = ("u", "\u00b5", "\u03bc", "\u00c2\u00b5", "\\u00B5", "\\u00b5")
-"""The prefix in all its forms: two different letters, UTF-8 read as Latin-1, JSON escaped twice."""
+"""The prefix in all spellings: two code points, UTF-8 read as Latin-1, JSON escaped twice."""
 
 _METRIC: tuple[tuple[Quantity, str, tuple[str, ...]], ...] = (
     ("length", "m", ("meter", "metre")),
@@ -87,7 +87,7 @@ _IN_SI = {
     "h": (Fraction(3600), "s"),
     "d": (Fraction(86_400), "s"),
 }
-"""Units that are an exact multiple of one with an SI prefix, by their symbols."""
+"""Units that are an exact multiple of a unit with an SI prefix, by symbol."""
 
 _NOT_IN_SI = frozenset({"pc"})
 
@@ -98,7 +98,7 @@ _NO_UNIT = frozenset(
 _LONGEST_ABBREVIATION = 3
 
 _NUMBERED = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([^\d\s].*)")
-"""A number and a unit. No character fits two parts of it: the time that it takes is linear."""
+"""A number and a unit. Each character matches one part only, so matching takes linear time."""
 
 
 def _spellings() -> Iterator[tuple[str, Unit]]:
@@ -115,7 +115,7 @@ def _spellings() -> Iterator[tuple[str, Unit]]:
 
 
 UNITS = dict(_spellings())
-"""Every spelling found in files (FORMATS: B0) and every word of OME-NGFF, and what it means."""
+"""Units by all spellings found in files and all words of OME-NGFF."""
 
 
 def unit_of(text: str | None) -> Unit | None:
@@ -157,7 +157,7 @@ def shown_unit(text: str | None) -> str:
 
 
 def ratio(text: str | None, other: str | None) -> float | None:
-    """Return one unit in another one, or None if they cannot be converted.
+    """Return the factor that converts one unit to another, or None if there is none.
 
     >>> ratio("um", "nm"), ratio("nm", "s")
     (1000.0, None)
@@ -169,7 +169,7 @@ def ratio(text: str | None, other: str | None) -> float | None:
 
 
 def si_scale(scale: float, text: str | None) -> tuple[float, str]:
-    """Return a scale in metres, seconds or hertz with an SI prefix, and the unit.
+    """Convert a scale to metres, seconds or hertz with an SI prefix; return it with the unit.
 
     If there is no exact conversion, the unit is "" and the number unchanged.
 
@@ -193,7 +193,7 @@ def written_unit(text: object) -> str | None:
 
 
 def split_unit(text: str | None) -> tuple[float, str | None]:
-    """Return the number that a known unit is multiplied by, and the unit.
+    """Split a string such as "4nm" into a number and a known unit.
 
     >>> split_unit("4nm"), split_unit("nm"), split_unit("3 wishes")
     ((4.0, 'nm'), (1.0, 'nm'), (1.0, '3 wishes'))
