@@ -364,6 +364,22 @@ def test_all_images_of_a_container_are_layers(tmp_path: Path, served: Any) -> No
 
 
 @viewer
+def test_levels_that_are_listed_are_one_layer_wherever_they_are(
+    tmp_path: Path, served: Any
+) -> None:
+    steps, names = {"scale0/image": 1, "scale1/image": 2}, ("y", "x")
+    for name, step in steps.items():
+        axes = [Axis(name=each, unit="um", scale=step, offset=(step - 1) / 2) for each in names]
+        create_array(tmp_path / "a.n5", name, shape=(8 // step,) * 2, dtype="u1", axes=axes)
+    listed = [{"axes": ["y", "x"], "datasets": [{"path": name} for name in steps]}]
+    create_group(tmp_path / "a.n5", attributes={"multiscales": listed}, mode="a")
+    _, state = served(tmp_path / "a.n5")
+    assert len(state["layers"]) == 1
+    (pyramid,) = json.loads(get(f"{root_of(state)}.zattrs"))["multiscales"]
+    assert [each["path"] for each in pyramid["datasets"]] == ["s0", "s1"]
+
+
+@viewer
 def test_views_that_lie_elsewhere_are_layers_with_transforms(tmp_path: Path, served: Any) -> None:
     setups = [Setup(id=i, attributes={"tile": i}) for i in range(2)]
     steps = {

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.projects.places import AXES, DIMS, FRAME
+from xarray_n5.datasets.select import listed_levels
 from xarray_n5.views.labels import type_in_paintera
 
 if TYPE_CHECKING:
@@ -48,12 +49,13 @@ def pyramids_in(groups: Mapping[str, xr.Dataset]) -> list[Pyramid]:
     Of a dataset of Paintera, these are only its data, not the tables beside it.
     """
     found: dict[tuple[str, object], dict[str, xr.DataArray]] = {}
+    listed = _listed(groups)
     for path, dataset in groups.items():
         if _is_beside_data(path, groups) or _TABLES.fullmatch(path):
             continue
         # A Dataset of one array has its source; one of several variables is a group.
         of_array = "source" in dataset.encoding and len(dataset.data_vars) == 1
-        place = path.rpartition("/")[0] if of_array else path
+        place = listed.get(path, path.rpartition("/")[0]) if of_array else path
         for name, array in dataset.data_vars.items():
             if array.ndim >= _LEAST and array.size and array.dtype.kind in _NUMBERS:
                 own = path if of_array else f"{path}/{name}"
@@ -63,6 +65,15 @@ def pyramids_in(groups: Mapping[str, xr.Dataset]) -> list[Pyramid]:
         for (place, name), arrays in found.items()
         for pyramid in _joined(place, str(name), arrays, groups)
     ]
+
+
+def _listed(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
+    """Return the groups whose ``multiscales`` list an array as a level, by the array's path."""
+    return {
+        f"{path.rstrip('/')}/{level}": path
+        for path, dataset in groups.items()
+        for level in listed_levels(dataset.attrs)
+    }
 
 
 def _joined(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.datasets.select import names_of_levels
+from xarray_n5.datasets.select import listed_levels, names_of_levels
 from xarray_n5.errors import printable
 from xarray_n5.model.alerts import warn
 from xarray_n5.views.labels import is_labels as are_labels
@@ -82,20 +82,24 @@ def is_labels(source: Source, labels: bool | Collection[str] | None) -> bool:
     return are_labels(source.array.dtype, source.attributes)
 
 
-def _of_tree(node: xr.DataTree, path: str, around: Mapping[Any, Any]) -> Iterator[Source]:
+def _of_tree(
+    node: xr.DataTree, path: str, around: Mapping[Any, Any], known: frozenset[str] = frozenset()
+) -> Iterator[Source]:
+    """Iterate over the images in a tree, apart from the nodes that are `known` levels."""
     attributes = {**around, **node.attrs}
-    own = node.to_dataset()
-    yield from _of_dataset(own, path, attributes)
-    levels = _levels(node)
-    for name in _shared(levels):
+    if node.path not in known:
+        yield from _of_dataset(node.to_dataset(), path, attributes)
+    nodes = _levels(node)
+    levels = [each.to_dataset() for each in nodes]
+    names = _shared(levels)
+    for name in names:
         datasets = [only(level, name) for level in levels]
         if _is_shown(datasets[0][name]):
             more = {**attributes, **levels[0].attrs, **levels[0][name].attrs}
             yield Source(_name(path, name), name, tuple(datasets), more)
-    names = names_of_levels(node.children) if _shared(levels) else []
+    inside = known | {each.path for each in nodes if names}
     for name, child in node.children.items():
-        if name not in names:
-            yield from _of_tree(child, f"{path}/{name}".strip("/"), attributes)
+        yield from _of_tree(child, f"{path}/{name}".strip("/"), attributes, inside)
 
 
 def _of_dataset(dataset: xr.Dataset, path: str, around: Mapping[Any, Any]) -> Iterator[Source]:
@@ -116,12 +120,13 @@ def _is_shown(array: xr.DataArray) -> bool:
     return array.ndim > 1 and array.dtype.kind in _KINDS and array.size > 0
 
 
-def _levels(node: xr.DataTree) -> list[xr.Dataset]:
-    """Return the Datasets of children that are named like levels."""
-    children = [node.children[name] for name in names_of_levels(node.children)]
-    if any(child.children for child in children):
-        return []
-    return [child.to_dataset() for child in children]
+def _levels(node: xr.DataTree) -> list[xr.DataTree]:
+    """Return the levels that ``multiscales`` list, or the children that are named like levels."""
+    listed = listed_levels(node.attrs)
+    below = {each.relative_to(node): each for each in node.subtree} if listed else {}
+    found = [below[name] for name in listed if name in below]
+    found = found or [node.children[name] for name in names_of_levels(node.children)]
+    return [] if any(each.children for each in found) else found
 
 
 def _shared(levels: Sequence[xr.Dataset]) -> list[str]:
