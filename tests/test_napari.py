@@ -347,8 +347,7 @@ def test_pyramids_that_others_wrote_lie_where_they_are_opened(
 def pyramids_below(group: Group) -> Iterator[str]:
     """The paths of groups whose second level has the first one's dimensions and is smaller."""
     with suppress(N5Error, ValueError):
-        of = {"filename_or_obj": group.url, "engine": "n5"}
-        base, level = (xr.open_dataset(**of, level=number) for number in (0, 1))
+        base, level = (xr.open_dataset(group.url, engine="n5", level=each) for each in (0, 1))
         if base.sizes.keys() == level.sizes.keys() and base.sizes != level.sizes:
             yield group.path
     for inner in group.groups().values():

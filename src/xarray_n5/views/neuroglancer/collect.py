@@ -122,7 +122,8 @@ def _is_shown(array: xr.DataArray) -> bool:
 
 def _levels(node: xr.DataTree) -> list[xr.DataTree]:
     """Return the levels that ``multiscales`` list, or the children that are named like levels."""
-    listed = listed_levels(node.attrs)
+    attributes: Mapping[Any, Any] = node.attrs
+    listed = listed_levels(attributes)
     below = {each.relative_to(node): each for each in node.subtree} if listed else {}
     found = [below[name] for name in listed if name in below]
     found = found or [node.children[name] for name in names_of_levels(node.children)]
