@@ -229,10 +229,10 @@ def _settings(
     """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.datasets.suggestions import refuse_options
+    from xarray_n5.model.keywords import refuse_keywords
 
     _, *parameters = N5BackendEntrypoint.open_dataset_parameters or ()
-    refuse_options("the engine 'n5'", [o for o in options if o not in parameters], parameters)
+    refuse_keywords("the engine 'n5'", [o for o in options if o not in parameters], parameters)
     return {
         "path": group or "",
         "storage_options": storage_options,

@@ -75,14 +75,12 @@ def imports(path: Path) -> set[str]:
     """The package's modules that a file imports anywhere in it, for the types alone as well."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xarray_n5"):
+        if isinstance(node, ast.ImportFrom) and top(node.module or "") == "xarray_n5":
             module = (node.module or "").partition(".")[2]
             inner = {f"{module}.{alias.name}".lstrip(".") for alias in node.names} & NAMES.keys()
             found |= inner or {module}
         if isinstance(node, ast.Import):
-            found |= {
-                a.name.partition(".")[2] for a in node.names if a.name.startswith("xarray_n5")
-            }
+            found |= {a.name.partition(".")[2] for a in node.names if top(a.name) == "xarray_n5"}
     return found
 
 
@@ -195,8 +193,15 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
     ids=[str(p.relative_to(SOURCE.parent)) for p in [*MODULES, *COMMANDS]],
 )
 def test_files_stay_small(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= 330
+    text = path.read_text(encoding="utf-8")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = [
+        node.body[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, documented) and ast.get_docstring(node) is not None
+    ]
+    prose = sum((each.end_lineno or 0) - each.lineno + 1 for each in docstrings)
+    assert text.count("\n") - prose <= 300
 
 
 def modules() -> list[str]:

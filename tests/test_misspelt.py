@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,7 +14,22 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import MissingPackageError, NodeNotFoundError, open_array, pyramid, to_n5
+from tests.reference import public_functions
+from xarray_n5 import (
+    Axis,
+    MissingPackageError,
+    NodeNotFoundError,
+    ProgressBar,
+    copy,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    pyramid,
+    to_n5,
+    verify,
+    view,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,16 +40,17 @@ IMAGE = xr.DataArray(np.ones((8, 8, 8)), dims=("z", "y", "x"), name="f")
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ({"chunks": 4}, r"encoding=\{'f': \{'chunks': \.\.\.\}\}"),
-        ({"compression": "zstd"}, r"encoding=\{'f': \{'compression': \.\.\.\}\}"),
-        ({"compressor": None}, r"encoding=\{'f': \{'compression': \.\.\.\}\}"),
+        ({"chunks": 4}, r"encoding=\{.*\{'chunks': \.\.\.\}\}"),
+        ({"compression": "zstd"}, r"encoding=\{.*\{'compression': \.\.\.\}\}"),
+        ({"compressor": None}, r"encoding=\{.*\{'compression': \.\.\.\}\}"),
         ({"overwrite": True}, "mode='w'"),
-        ({"component": "a"}, "group="),
+        ({"component": "a"}, "did you mean 'group'"),
+        ({"chunksizes": (4, 4)}, r"'chunks': \.\.\."),
         ({"append_dims": "z"}, "did you mean 'append_dim'"),
-        ({"colour": 1}, "it takes url, group, mode"),
+        ({"colour": 1}, "its parameters are url, group, mode"),
     ],
 )
-def test_options_that_to_n5_lacks_are_told_where_they_belong(
+def test_unknown_options_of_to_n5_are_refused_with_a_suggestion(
     tmp_path: Path, option: dict[str, Any], expected: str
 ) -> None:
     for stored in (IMAGE, IMAGE.to_dataset()):
@@ -62,14 +80,75 @@ def test_encodings_that_are_none_are_answered_with_those_meant(
 
 
 @pytest.mark.parametrize("open_it", [xr.open_dataset, xr.open_datatree])
-def test_options_that_the_engine_lacks_are_answered_with_those_meant(
+def test_unknown_options_of_the_engine_are_refused_with_a_suggestion(
     tmp_path: Path, open_it: Any
 ) -> None:
     IMAGE.n5.to_n5(tmp_path / "a.n5")
-    with pytest.raises(TypeError, match=r"takes no 'axisorder'; did you mean 'axis_order'\?"):
+    with pytest.raises(TypeError, match=r"no parameter 'axisorder'; did you mean 'axis_order'\?"):
         open_it(tmp_path / "a.n5", engine="n5", axisorder="F")
-    with pytest.raises(TypeError, match=r"it takes mask_and_scale, .*group"):
+    with pytest.raises(TypeError, match=r"its parameters are mask_and_scale, .*group"):
         open_it(tmp_path / "a.n5", engine="n5", colour="red")
+
+
+def passes_on(function: Any) -> bool:
+    """Whether a function accepts any keyword, for another one to check."""
+    kinds = [each.kind for each in inspect.signature(function).parameters.values()]
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
+FUNCTIONS = {
+    name: function
+    for name, function in public_functions().items()
+    if name == "xarray_n5.view" or not passes_on(function)
+}
+"""Public functions that do not pass any keywords on."""
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_public_function_refuses_unknown_keywords_with_its_parameters(name: str) -> None:
+    short = re.escape(name.rpartition(".")[2])
+    hint = "did you mean|its parameters are|it accepts no keywords"
+    with pytest.raises(TypeError, match=rf"^{short}\(\) has no parameter 'zzz'; ({hint})"):
+        FUNCTIONS[name](zzz=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "expected"),
+    [
+        (create_array, {"compressor": "gzip"}, "did you mean 'compression'?"),
+        (create_array, {"chunk": 64}, "did you mean 'chunks'?"),
+        (create_array, {"block_size": 64}, "did you mean 'chunks'?"),
+        (create_array, {"overwrite": True}, "mode='w' replaces"),
+        (create_array, {"fill_value": 1}, "layout={'fill_value': ...}"),
+        (create_array, {"zarr_format": 2}, "format='zarr2'"),
+        (create_group, {"attrs": {}}, "did you mean 'attributes'?"),
+        (from_n5, {"chunksize": 64}, "did you mean 'chunks'?"),
+        (from_n5, {"path": "a"}, "did you mean 'component'?"),
+        (to_n5, {"compressor": None}, "did you mean 'compression'?"),
+        (to_n5, {"overwrite": True}, "mode='w' replaces"),
+        (copy, {"shape_of_chunks": 1}, "its parameters are source, destination"),
+        (open_array, {"read_only": False}, "mode='r+' opens for writing"),
+        (open_array, {"fs_kwargs": {}}, "did you mean 'storage_options'?"),
+        (pyramid, {"scale_factors": [2]}, "did you mean 'factors'?"),
+        (verify, {"storageoptions": {}}, "did you mean 'storage_options'?"),
+        (view, {"labels_": True}, "did you mean 'labels'?"),
+        (Axis, {"units": "nm"}, "did you mean 'unit'?"),
+        (ProgressBar, {"dt": 1}, "its parameters are"),
+    ],
+)
+def test_misspelt_keywords_are_answered_with_those_meant(
+    function: Any, options: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        function(**options)
+
+
+def test_methods_suggest_keywords_too(tmp_path: Path) -> None:
+    group = create_group(tmp_path / "a.n5")
+    with pytest.raises(TypeError, match="did you mean 'chunks'"):
+        group.create_array("a", shape=(2,), dtype="u1", chunk=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"tree\(\) has no parameter 'deep'"):
+        group.tree(deep=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

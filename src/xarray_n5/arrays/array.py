@@ -31,6 +31,7 @@ from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.formats.unfinished import unfinished
 from xarray_n5.model.grid import ChunkGrid, span
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 AxisOrder: TypeAlias = Literal["C", "F"]
 
 
+@suggest_keywords
 class Array:
     """An array in a container, as :func:`open_array` and :func:`create_array` return it.
 

@@ -17,6 +17,7 @@ from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats.open import open_container
 from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import new_path
@@ -65,6 +66,7 @@ class ArrayPlan:
         return self.array
 
 
+@suggest_keywords
 def create_array(
     url: object,
     path: str = "",

@@ -21,6 +21,7 @@ from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.unfinished import unfinished, warn_unfinished
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
@@ -36,6 +37,7 @@ _LISTED, _SHOWN = 200, 1000
 """How many groups a tree lists, and how many nodes it shows."""
 
 
+@suggest_keywords
 class Group(Mapping[str, "Array | Group"]):
     """A group in a container, as :func:`open_group` and :func:`create_group` return it.
 
@@ -272,6 +274,7 @@ class _Look:
         return node._info(geometry, unfinished=node.path in self.unfinished)  # noqa: SLF001
 
 
+@suggest_keywords
 def create_group(
     url: object,
     path: str = "",

@@ -9,6 +9,7 @@ from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import get_format
 from xarray_n5.formats.open import find_node, open_container
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import AttributeOrder
 
 
+@suggest_keywords
 def open_array(
     url: object,
     path: str = "",
@@ -110,6 +112,7 @@ def open_array(
     return options.array(container, node.path, node.metadata)
 
 
+@suggest_keywords
 def open_group(
     url: object,
     path: str = "",

@@ -22,6 +22,7 @@ from xarray_n5.codecs.xz import Xz
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.model.codec import Buffer, Compression
+from xarray_n5.model.keywords import suggest_keywords
 
 __all__ = [
     "COMPRESSIONS",
@@ -46,6 +47,7 @@ COMPRESSIONS: dict[str, type[Compression]] = {
 }
 
 
+@suggest_keywords
 def register_compression(kind: type[Compression]) -> None:
     """Add a compression to the table, under its name.
 

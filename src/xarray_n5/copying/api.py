@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.model.keywords import suggest_keywords
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Compression
 
 
+@suggest_keywords
 def copy(
     source: object,
     destination: object,

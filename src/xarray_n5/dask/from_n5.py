@@ -15,6 +15,7 @@ from xarray_n5.arrays.open import open_array
 from xarray_n5.dask.block_sizes import check_sizes, choose
 from xarray_n5.dask.sparse import read_stored
 from xarray_n5.graph import ARRAY_EXPRESSIONS, getter, in_one_layer, label, slices_of, spell
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import AttributeOrder
 
 
+@suggest_keywords
 def from_n5(
     url: object,
     component: str | None = None,

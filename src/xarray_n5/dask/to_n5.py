@@ -11,6 +11,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.dask.block_sizes import choose
 from xarray_n5.dask.from_n5 import _lazy
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.writing.request import PartialChunks
 
 
+@suggest_keywords
 def to_n5(
     arr: Any,
     url: object,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.array_accessor import DataArrayAccessor, show_each
-from xarray_n5.datasets.suggestions import refuse_unknown
+from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.writing.transaction import Transaction
 
 
+@suggest_keywords
 class DatasetAccessor:
     """The geometry of a Dataset, and storing it."""
 
@@ -76,6 +77,7 @@ class DatasetAccessor:
 
         return from_world(self._dataset, points)
 
+    @suggest_keywords_of(encoding="encoding={variable: ...}")
     def to_n5(
         self,
         url: object,
@@ -97,7 +99,6 @@ class DatasetAccessor:
         fsync: bool = False,
         consolidated: bool | None = None,
         project: object = None,
-        **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable as an array of a group, all of them in one computation.
 
@@ -176,8 +177,6 @@ class DatasetAccessor:
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
 
-        variable = next(iter(self._dataset.data_vars), "a")
-        refuse_unknown(self.to_n5, unknown, f"encoding={{{variable!r}: ...}}")
         how = WriteOptions.into(
             url,
             mode=mode,
@@ -225,6 +224,7 @@ class DataTreeAccessor:
     def _repr_html_(self) -> str:
         return show_each({node.path: node.dataset for node in self._tree.subtree}, html=True)
 
+    @suggest_keywords_of(encoding="encoding={path: {variable: ...}}")
     def to_n5(
         self,
         url: object,
@@ -243,7 +243,6 @@ class DataTreeAccessor:
         fsync: bool = False,
         consolidated: bool | None = None,
         project: object = None,
-        **unknown: Any,
     ) -> xr.DataTree | Delayed:
         """Store the tree: each node as a group, all data in one computation.
 
@@ -277,7 +276,6 @@ class DataTreeAccessor:
         from xarray_n5.writing.request import WriteOptions
         from xarray_n5.writing.transaction import compute_each, join_reports
 
-        refuse_unknown(self.to_n5, unknown, "encoding={'/': {'a': ...}}")
         encodings = dict(encoding or {})
         if missing := encodings.keys() - set(self._tree.groups):
             raise KeyError(f"the encoding is for {sorted(missing)}, none of {self._tree.groups}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
 
 
+@suggest_keywords
 class DataArrayAccessor:
     """The geometry of a DataArray, and storing it.
 

@@ -16,11 +16,11 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
 from xarray_n5.datasets.lossless import CF, check_new, check_strings, check_update
 from xarray_n5.datasets.naming import check_names
-from xarray_n5.datasets.suggestions import refuse_encodings
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.keywords import refuse_encodings
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable

@@ -30,6 +30,7 @@ from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, Py
 from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +74,7 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
+@suggest_keywords
 def register_dialect(dialect: Dialect) -> None:
     """Add a dialect to the end of the table, or replace one of its type in its place.
 

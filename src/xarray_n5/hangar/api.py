@@ -19,6 +19,7 @@ from xarray_n5.hangar.paths import find_files
 from xarray_n5.hangar.records import parse_record
 from xarray_n5.hangar.runs import find_named, runs_of_records, runs_of_rows
 from xarray_n5.hangar.writer import HangarWriter
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     import os
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["HangarWriter", "from_hangar", "hangar_records", "to_hangar"]
 
 
+@suggest_keywords
 def from_hangar(
     repo_or_files: LocalPath | Iterable[LocalPath],
     records: Records | Mapping[str, Records] | None = None,
@@ -96,6 +98,7 @@ def from_hangar(
     return to_dataset({str(column.schema): column for column in columns}, chunks)
 
 
+@suggest_keywords
 def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str, Any]:
     """Return the records of the samples in a Hangar repository, from its databases.
 
@@ -126,6 +129,7 @@ def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str,
     return read_records(repo, ref)
 
 
+@suggest_keywords
 def to_hangar(
     samples: Any,
     folder: str | os.PathLike[str],

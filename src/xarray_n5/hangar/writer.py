@@ -26,6 +26,7 @@ from xarray_n5.hangar.layout import (
 )
 from xarray_n5.hangar.options import filters
 from xarray_n5.hangar.records import Record
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ BOUNDS = ("v110", "v110")
 _LETTERS = string.ascii_lowercase + string.digits
 
 
+@suggest_keywords
 class HangarWriter:
     """Write samples of one type into new files, in the layout of Hangar's HDF5_00.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.open import open_array
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.writing.chunk_table import (
     dims_of_grid,
     on_grid,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+@suggest_keywords
 def chunk_map(
     url: object, path: str = "", *, storage_options: Mapping[str, Any] | None = None
 ) -> xr.DataArray:

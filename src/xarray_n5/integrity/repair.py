@@ -16,6 +16,7 @@ from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import MetadataError
 from xarray_n5.integrity.report import DAMAGED, decoded, known_of
 from xarray_n5.integrity.report import report as report_on
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import QUARANTINE, join
 from xarray_n5.writing.resume import inside
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.grid import Index
 
 
+@suggest_keywords
 def repair(
     url: object,
     path: str = "",

@@ -10,11 +10,13 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.integrity.report import report
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+@suggest_keywords
 def verify(
     url: object,
     path: str = "",

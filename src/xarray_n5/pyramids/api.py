@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.options import check_option
 from xarray_n5.pyramids.reduce import Method, check_type
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.factors import Step
 
 
+@suggest_keywords
 def pyramid(
     source: Any,
     url: object | None = None,

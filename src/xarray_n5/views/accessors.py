@@ -8,6 +8,7 @@ import xarray as xr
 
 from xarray_n5.datasets.accessor import DatasetAccessor, DataTreeAccessor
 from xarray_n5.datasets.array_accessor import DataArrayAccessor
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
+@suggest_keywords
 class ViewedDataArray(DataArrayAccessor):
     """The geometry of a DataArray, storing it, and looking at it."""
 
@@ -34,6 +36,7 @@ class ViewedDataArray(DataArrayAccessor):
 
 
 @xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
+@suggest_keywords
 class ViewedDataset(DatasetAccessor):
     """The geometry of a Dataset, storing it, and looking at it."""
 
@@ -52,6 +55,7 @@ class ViewedDataset(DatasetAccessor):
 
 
 @xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
+@suggest_keywords
 class ViewedDataTree(DataTreeAccessor):
     """Storing a DataTree, and looking at it."""
 

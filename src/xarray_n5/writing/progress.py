@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from dask.callbacks import Callback
 from dask.utils import format_bytes, format_time
 
+from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _INTERVAL = 0.1
 _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
 
 
+@suggest_keywords
 @dataclass(slots=True, eq=False, repr=False)
 class ProgressBar:
     """Show how many chunks are written, and how fast, while xarray-n5 computes a write.

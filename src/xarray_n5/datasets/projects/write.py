@@ -15,8 +15,8 @@ from xarray_n5.datasets.projects.places import AXES
 from xarray_n5.datasets.projects.save import write_views
 from xarray_n5.datasets.projects.scales import check_alike, factors_of_levels, images_of_tree
 from xarray_n5.datasets.projects.target import ProjectTarget
-from xarray_n5.datasets.suggestions import refuse_encodings
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.keywords import refuse_encodings
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.request import WriteRequest

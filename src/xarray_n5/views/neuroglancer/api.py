@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 import xarray as xr
 
 from xarray_n5.errors import N5Error
+from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
 from xarray_n5.views.neuroglancer.layers import layers_of
 from xarray_n5.views.neuroglancer.links import can_be_linked, is_public, link_of
+from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,6 +26,7 @@ _HEIGHT = 600
 """The height of a viewer in a notebook, in pixels."""
 
 
+@suggest_keywords
 @dataclass(slots=True, repr=False, eq=False)
 class View:
     """A viewer that runs until :meth:`stop`, or until the process ends.
@@ -77,6 +80,7 @@ class View:
         )
 
 
+@suggest_keywords_of(xr.open_datatree, N5BackendEntrypoint.open_dataset)
 def view(
     source: object,
     group: str = "",
