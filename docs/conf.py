@@ -17,14 +17,12 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx_design",
 ]
 exclude_patterns = ["_build", "generated/.*", "jupyter_execute", "**.ipynb_checkpoints"]
-# A checkout may have no notebooks, and a page that lists them all the same.
-suppress_warnings = ["toc.empty_glob"]
 
-# The notebooks stand at the top of the project, without outputs. They are copied here, executed
-# where they are, since they look upwards for the project's test data, and shown with their
-# pictures.
+# The notebooks are kept without outputs in the project's folder `notebooks`. They are copied here
+# and executed in place, since they search the folders above for the project's test data.
 shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 if (HERE.parent / "notebooks").is_dir():
     shutil.copytree(
@@ -46,7 +44,7 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's sections hold them
 numpydoc_show_class_members = False  # autosummary lists them
 
-# Links into other projects need the network; only the hosted build has it for sure.
+# Links into other projects need the network, which only the hosted build can rely on.
 if "READTHEDOCS" in os.environ:
     extensions.append("sphinx.ext.intersphinx")
     intersphinx_mapping = {
@@ -63,6 +61,8 @@ html_show_sourcelink = False
 html_theme_options = {
     "github_url": "https://github.com/xarray-n5/xarray-n5",
     "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+    "show_nav_level": 2,
     "show_toc_level": 2,
 }
-html_sidebars = {"**": []}
+html_sidebars = {"index": []}  # elsewhere, the theme lists the section's pages

@@ -1,4 +1,4 @@
-"""What the README and the documentation show works, in the order in which it stands there."""
+"""The code, the output and the links of the README and the documentation are right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATA = ROOT / "tests" / "data"
 
 
 def blocks(page: Path, language: str) -> list[tuple[int, str]]:
-    """Return the page's code in a language, each block with the line that it follows."""
+    """Return the page's code blocks in a language, each with the line before it."""
     text = page.read_text(encoding="utf-8")
     found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(text.count("\n", 0, match.start(1)), match[1]) for match in found]
@@ -38,7 +38,7 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 @contextmanager
 def unchanged_tables() -> Iterator[None]:
-    """What a page registers, no other test shall see."""
+    """Undo what a page registers."""
     with ExitStack() as stack:
         for table in (COMPRESSIONS, DIALECTS, FORMATS):
             stack.enter_context(mock.patch.dict(table))
@@ -46,7 +46,7 @@ def unchanged_tables() -> Iterator[None]:
 
 
 def outputs(page: Path) -> dict[int, str]:
-    """Return what a page shows right below its Python code, by the line that the code follows."""
+    """Return the output shown below each Python block, by the line before the block."""
     text, found = page.read_text(encoding="utf-8"), {}
     below = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     for code in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
@@ -56,7 +56,7 @@ def outputs(page: Path) -> dict[int, str]:
 
 
 def run(page: Path, language: str = "python") -> dict[str, Any]:
-    """Return the names that a page's code leaves; it prints what the page shows below it."""
+    """Return the names that a page's code defines, and compare its output with the page."""
     mpl.use("Agg")
     names: dict[str, Any] = {"__name__": "__main__"}
     shown = outputs(page)
@@ -75,7 +75,7 @@ def run(page: Path, language: str = "python") -> dict[str, Any]:
 
 
 PAGES = [
-    README,
+    *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "howto").glob("*.md")),
 ]
@@ -96,10 +96,14 @@ def test_code_on_a_page_runs_from_top_to_bottom(
         run(page)
 
 
-@pytest.mark.parametrize("name", ["bigstitcher", "cosem", "dacapo"])
-def test_a_page_shows_what_all_of_its_code_prints(name: str) -> None:
-    page = ROOT / "docs" / "howto" / f"{name}.md"
-    printing = [line for line, code in blocks(page, "python") if "print(" in code]
+HOWTO = [page for page in PAGES if page.parent.name == "howto"]
+
+
+@pytest.mark.parametrize("page", [README, *HOWTO], ids=name_of)
+def test_a_page_shows_what_all_of_its_code_prints(page: Path) -> None:
+    code = blocks(page, "python")
+    # A progress bar shows times.
+    printing = [line for line, text in code if "print(" in text and "ProgressBar" not in text]
     assert printing == list(outputs(page))
 
 
@@ -132,7 +136,24 @@ def test_readme_begins_with_the_example_and_the_tests() -> None:
     assert commands[:2] == ["bash ci/example", "bash ci/test"]
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the fragments that a page's headings give, as GitHub and MyST name them."""
+    text = re.sub(
+        r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    broken = []
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        # The build of the site copies the notebooks.
+        target = ROOT / path[3:] if path.startswith("../notebooks") else page.parent / path
+        target = target if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []

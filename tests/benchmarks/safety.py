@@ -381,7 +381,7 @@ class Killed:
     def goes_on(self) -> str:
         """Whether the write goes on where it was."""
         answer = "yes" if self.again < self.finished else "no"
-        text = f"{answer}: {self.again} of {self.finished} finished chunks are computed again"
+        text = f"{answer}: computes {self.again} of {self.finished} finished chunks again"
         return f"{text}, {self.wrong} chunks differ then" if self.wrong else text
 
 
@@ -445,7 +445,7 @@ HEADER = (
     "misaligned, threads, slow blocks",
     "misaligned, 2 processes",
     "killed: torn chunks",
-    "goes on where it was",
+    "resumes",
     "files left over: completed; killed and gone on with",
 )
 
