@@ -40,7 +40,6 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.arrays.access import children_of, io_of
-from xarray_n5.arrays.chunk_io import ahead_of
 from xarray_n5.errors import N5Error
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import (
@@ -126,7 +125,7 @@ def test_as_many_are_under_way_as_the_filesystem_was_told(stored: dict[str, byte
 def test_bytes_under_way_are_bounded(side: int, expected: int) -> None:
     fs, store = far({})
     made = create_array(store, "a", shape=(40 * side, side, side), chunks=side, dtype="u2")
-    assert ahead_of(io_of(made).container, io_of(made).metadata) == expected
+    assert io_of(made).ahead == expected
     fs.reset()
     assert not made[::side, 0, 0].any()
     assert fs.counts["GET"] == 40

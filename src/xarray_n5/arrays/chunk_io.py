@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from xarray_n5.arrays.elements import holds_only, in_place
 from xarray_n5.arrays.shard_indices import Indices
 from xarray_n5.errors import (
     ChunkError,
@@ -159,9 +160,23 @@ class ChunkIO:
         whole = stored is not None and all(map(ge, stored.shape, extent))
         return self.native(index, stored), whole
 
-    def block(self, index: Index) -> np.ndarray:
-        """Return a chunk as far as the array reaches, in native order: new, whole, writable."""
-        return self.native(index, self.load(index))
+    def block(self, index: Index, *, check: bool = False) -> np.ndarray:
+        """Return a chunk as far as the array reaches, in native order: new, whole, writable.
+
+        What was decoded is returned itself where it can be, so that it is not held twice. With
+        `check`, a group that claims to be an array is an error.
+        """
+        data = self.get(index)
+        if data is None and check:
+            self.container.check_array(self.path, self.metadata)
+        stored = self.decoded(index, data)
+        own = None if data is None or stored is None else in_place(stored, data)
+        if own is not None and own.dtype == self.metadata.dtype:
+            if own.shape == self.metadata.grid.extent(index):
+                return own
+            stored = own
+        del data  # before another copy is made
+        return self.native(index, stored)
 
     def native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
         """Return a stored chunk as far as the array reaches: new, whole, in native order."""
@@ -215,10 +230,7 @@ class ChunkIO:
 
     def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block holds nothing but the fill value, bit for bit."""
-        fill = np.array(self.metadata.fill_value, self.metadata.dtype)
-        if fill.dtype.hasobject:
-            return bool((block == fill).all())
-        return bool((_bits(block) == _bits(fill.reshape(1))[0]).all())
+        return holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
 
     # Selections
 
@@ -285,8 +297,9 @@ class ChunkIO:
 
     @property
     def ahead(self) -> int:
-        """How many chunks are in flight at once."""
-        return ahead_of(self.container, self.metadata)
+        """How many chunks are in flight at once: each round of requests costs as long as one."""
+        nbytes = math.prod(self.metadata.chunks) * self.metadata.dtype.itemsize
+        return max(1, min(self.container.batch, _IN_FLIGHT // max(1, nbytes)))
 
     # All chunks
 
@@ -308,21 +321,6 @@ class ChunkIO:
         """The identity of these chunks, the same in every process."""
         kind: Any = self.metadata.bare()
         return (self.identity, self.format.name, self.missing, repr(kind))
-
-
-def ahead_of(container: Container, metadata: ArrayMetadata) -> int:
-    """Return how many chunks are in flight at once: their bytes are held meanwhile.
-
-    Bytes are bounded, not chunks: each round of requests costs as long as one request.
-    """
-    nbytes = math.prod(metadata.chunks) * metadata.dtype.itemsize
-    return max(1, min(container.batch, _IN_FLIGHT // max(1, nbytes)))
-
-
-def _bits(block: np.ndarray) -> np.ndarray:
-    """Return the bytes of each element, a row each."""
-    flat = np.ascontiguousarray(block).reshape(-1)
-    return flat.view("u1").reshape(flat.size, -1)
 
 
 def _reason(error: Exception) -> str:

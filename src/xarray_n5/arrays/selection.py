@@ -43,13 +43,28 @@ def read_selection(io: ChunkIO, key: object, cache: Cache | None, *, transposed:
     """Return a basic or orthogonal selection; `transposed` where the user's axes are reversed."""
     shape = io.metadata.shape
     selection = normalize(key, shape[::-1] if transposed else shape)
-    result = np.empty(selection.shape, io.metadata.dtype)
-    if transposed:
-        read(io, selection.axes[::-1], result.T, cache)
+    alone = None if transposed or cache is not None else _whole_chunk(io, selection.axes)
+    if alone is not None:
+        result = io.block(alone, check=True)  # in the memory of what was decoded
     else:
-        read(io, selection.axes, result, cache)
+        result = np.empty(selection.shape, io.metadata.dtype)
+        axes = selection.axes[::-1] if transposed else selection.axes
+        read(io, axes, result.T if transposed else result, cache)
     result = result[selection.view]
     return np.expand_dims(result, selection.newaxes) if selection.newaxes else result
+
+
+def _whole_chunk(io: ChunkIO, axes: Sequence[AxisIndex]) -> Index | None:
+    """Return the index of the chunk that a selection is, as far as the array reaches, or None."""
+    metadata = io.metadata
+    index = []
+    for axis, size, side in zip(axes, metadata.shape, metadata.chunks, strict=True):
+        if not isinstance(axis, slice) or axis.step != 1 or axis.start % side:
+            return None
+        if not axis.start < axis.stop == min(axis.start + side, size):
+            return None
+        index.append(axis.start // side)
+    return tuple(index) if metadata.inner is None else None
 
 
 def stored_order(
