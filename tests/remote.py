@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ PATIENCE = 10.0
 class Far(AsyncFileSystem):  # type: ignore[misc]
     """Objects by path. Listings are kept for good, and believed, as those of s3fs are."""
 
-    protocol = "far"
+    protocol: str | tuple[str, ...] = "far"
     cachable = False
 
     def __init__(self, objects: dict[str, bytes] | None = None, **options: Any) -> None:
@@ -28,7 +29,12 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         self.latency = 0.0
         self.together = 0
         """How many requests must be under way before one for a chunk is answered."""
-        self.most = self.under_way = self.rounds = 0
+        self.gathers = False
+        """Whether requests are answered together, once no other came for as long as `latency`."""
+        self.log: list[tuple[int, str, str]] = []
+        """The round, the verb and the path of each request."""
+        self.most = self.under_way = self._last = 0
+        self._newest = 0.0
         self.fails: Callable[[str, str], None] = lambda _verb, _path: None
         """What raises where a request is to fail."""
 
@@ -39,11 +45,24 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
     def reset(self) -> None:
         """Count anew."""
         self.counts.clear()
-        self.most = self.rounds = 0
+        self.log.clear()
+        self.most = self._last = 0
+
+    def be_far(self, latency: float = 0.01) -> None:
+        """Answer late from now on, and requests that do not wait for each other together."""
+        self.latency, self.gathers = latency, True
+        self.reset()
+
+    @property
+    def rounds(self) -> int:
+        """How many requests waited for each other: each may need the answers of the one before."""
+        return max((number for number, _, _ in self.log), default=0)
 
     async def _request(self, verb: str, path: str) -> str:
         self.counts[verb] += 1
-        self.rounds += self.under_way == 0
+        number = self._last + 1
+        self.log.append((number, verb, path))
+        self._newest = time.monotonic()
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         try:
@@ -58,9 +77,12 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
             else:
                 raise AssertionError(f"{self.most} requests at once, not {self.together}")
             await asyncio.sleep(self.latency)
+            while self._newest + self.latency > time.monotonic() and self.gathers:  # noqa: ASYNC110
+                await asyncio.sleep(self.latency / 4)
             self.fails(verb, path)
         finally:
             self.under_way -= 1
+            self._last = max(self._last, number)
         return self._strip_protocol(path)
 
     async def _cat_file(
@@ -123,3 +145,15 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         if any(key.startswith(f"{name}/") for key in self.objects):
             return {"name": name, "size": 0, "type": "directory"}
         raise FileNotFoundError(path)
+
+
+class Bucket(Far):
+    """An object store as S3 is: a listing names every object, and one lists all below a prefix."""
+
+    protocol = ("s3", "far")
+
+    async def _find(self, path: str, *_: Any, detail: bool = False, **_more: Any) -> Any:
+        start = f"{self._strip_protocol(path)}/"
+        await self._request("LIST", path)
+        found = {key: self._entry(key) for key in sorted(self.objects) if key.startswith(start)}
+        return found if detail else list(found)

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from tests.killing import begin
-from tests.remote import Far
+from tests.remote import Bucket, Far
 from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
 from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.stores import FsspecStore, Retries
@@ -147,6 +147,41 @@ def test_a_look_at_heads_is_not_one_after_the_other() -> None:
     assert set(found["state"].values.ravel()) == {"ok"}
     assert fs.most >= 8
     assert fs.rounds < 150  # of 400 requests, by so many threads
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize("compression", ["raw", "gzip"])
+def test_a_quick_verification_is_one_listing_of_a_bucket(form: str, compression: str) -> None:
+    fs = Bucket()
+    store = FsspecStore(fs, "b/x")
+    values = np.arange(1, 65, dtype="u2").reshape(8, 8)
+    to_n5(values, store, "g/a", chunks=(3, 3), compression=compression, format=form)
+    key = {"n5": "0/1", "zarr2": "1.0", "zarr3": "c/1/0"}[form]
+    del fs.objects[f"b/x/g/a/{key}"]
+    fs.objects["b/x/g/a/notes.txt"] = b""
+    fs.be_far()
+    found = verify(store, "g/a", deep=False).compute(scheduler="sync")
+    assert (fs.counts["LIST"], fs.counts["HEAD"]) == (1, 0)
+    assert fs.rounds == (2 if form == "n5" else 3)
+    assert (found["state"] == "missing").values.nonzero() == (1, 0)
+    assert int((found["state"] == "ok").sum()) == 8
+    assert found.attrs["stray"] == ["notes.txt"]
+    assert found["bytes"].values[0, 0] == verify(store, "g/a").compute()["bytes"].values[0, 0]
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_chunks_of_another_size_than_listed_ones_are_looked_at(form: str) -> None:
+    fs = Bucket()
+    store = FsspecStore(fs, "b/x")
+    values = np.arange(1, 65, dtype="u2").reshape(8, 8)
+    to_n5(values, store, "a", chunks=(4, 4), compression=None, format=form)
+    for key, cut in zip([k for k in sorted(fs.objects) if k.endswith("1")], (-1, -32), strict=True):
+        fs.objects[key] = fs.objects[key][:cut]
+    fs.be_far()
+    quick = verify(store, "a", deep=False).compute(scheduler="sync")
+    assert fs.counts["HEAD"] <= 2
+    xr.testing.assert_identical(quick["state"], verify(store, "a").compute()["state"])
+    assert int((quick["state"] == "truncated").sum()) == 2
 
 
 @pytest.mark.parametrize(("path", "gets"), [("g/a", 4), ("g/h/a", 5)])

@@ -11,14 +11,14 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.access import bare, io_of, stored_chunks
+from xarray_n5.arrays.access import bare, io_of
 from xarray_n5.arrays.invalidate import box_of
-from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
+from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks
+from xarray_n5.integrity.listed import known_sizes, look_over
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.metadata import Content
-from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest
 from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
 from xarray_n5.writing.digests import read_digests
@@ -60,18 +60,27 @@ def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-    """Return the digests, which of them exist, and the attributes of the report."""
-    counts = tuple(map(len, whole_grid(array)))
+    """Return what is known of each chunk, for which ones, and the attributes of the report.
+
+    Known are the digests of intact chunks; for a quick check the sizes of chunks that need no look,
+    0 of missing ones.
+    """
+    listed = look_over(array)
     digests = read_digests(io_of(array)) if deep else None
-    unfinished = unfinished_writes(io_of(array).store, array.path)
+    store, counts = io_of(array).store, tuple(map(len, whole_grid(array)))
+    unfinished = find_markers(store, array.path, listing=listed.directory)[0]
     for each in unfinished if digests else ():
         # A running write stores its digests when it ends.
         side = box_of(each.facts() or {}, array.grid.chunks) if each.token != REPAIRED else None
         if side is not None and digests is not None:
             digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
-    return _expected(digests, counts), {
+    if listed.sizes is not None and not deep:
+        expected = known_sizes(array, listed.sizes)
+    else:
+        expected = _expected(digests, counts)
+    return expected, {
         "array": array.url,
-        "stray": _strays(array),
+        "stray": listed.stray,
         "unfinished": [each.token for each in unfinished],
         "digests": digests is not None,
     }
@@ -115,9 +124,13 @@ def _look_at(
     io = io_of(array)
     container, metadata = io.container, io.metadata
     if not deep:
-        looked = container.head_chunks(io.path, metadata, indices, _HEAD)
-        for spot, index, head in zip(np.ndindex(facts.shape), indices, looked, strict=True):
-            facts[spot] = _peeked(array, index, head)
+        spots = [*zip(np.ndindex(facts.shape), indices, strict=True)]
+        doubtful = [index for spot, index in spots if not known[spot]]
+        heads = container.head_chunks(io.path, metadata, doubtful, _HEAD) if doubtful else iter(())
+        for spot, index in spots:
+            size = int(expected[spot])
+            listed = ("ok" if size else "missing", size, 0)
+            facts[spot] = listed if known[spot] else _peeked(array, index, next(heads))
         return facts
     fetched = container.get_chunks(io.path, metadata, indices, io.ahead)
     for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
@@ -162,19 +175,3 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
 def _damage(cause: BaseException | None) -> str:
     """Return the state of a chunk that cannot be decoded."""
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
-
-
-def _strays(array: Array) -> list[str]:
-    """Return the array's files that are neither documents, chunks nor hidden files of ours."""
-    found, stored = [], False
-    io = io_of(array)
-    for key in io.container.walk(array.path):
-        index = io.chunk_index(key)
-        own = is_own(key) or key in io.container.documents
-        known = own if index is None else index in array.grid
-        stored = stored or index is not None
-        if not known:
-            found.append(key)
-    if found and not stored:
-        next(stored_chunks(array), None)  # raises where the node is a group
-    return found

@@ -33,7 +33,9 @@ def verify(
     deep
         Whether to decode chunks and compare them with the digests of ``to_n5(...,
         checksums=True)``; otherwise only headers and sizes are checked, which finds truncated
-        chunks without compression or with blosc, and little else.
+        chunks without compression or with blosc, and little else. An object store is listed once
+        for that, and headers are read only where a size is wrong: of compressed chunks, only those
+        that are cut off within the header are found there.
 
     Returns
     -------
