@@ -65,4 +65,6 @@ html_theme_options = {
     "show_nav_level": 2,
     "show_toc_level": 2,
 }
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_sidebars = {"index": []}  # elsewhere, the theme lists the section's pages
