@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
 import shutil
+import tomllib
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -81,6 +84,9 @@ PAGES = [
 ]
 
 
+HOWTO = [page for page in PAGES if page.parent.name == "howto"]
+
+
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -94,9 +100,59 @@ def test_code_on_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     with unchanged_tables():
         run(page)
+        for command in shell_commands(page):
+            if command[0] == "xarray-n5" and command[1] != "view":  # which serves on and on
+                result = CliRunner().invoke(main, command[1:])
+                assert result.exit_code == 0, f"{command}: {result.output}"
 
 
-HOWTO = [page for page in PAGES if page.parent.name == "howto"]
+def shell_commands(page: Path) -> list[list[str]]:
+    return [shlex.split(line) for _, code in blocks(page, "shell") for line in code.splitlines()]
+
+
+FIRST = [README, ROOT / "docs" / "install.md", ROOT / "docs" / "tutorial.md"]
+
+
+@pytest.mark.parametrize("page", [*FIRST, *HOWTO], ids=name_of)
+def test_shell_commands_on_a_page_are_right(page: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for command in shell_commands(page):
+        match command:
+            case ["xarray-n5", *_]:
+                pass  # run after the page's code
+            case ["bash", script]:
+                assert (ROOT / script).is_file(), script
+            case ["git", "clone", url]:
+                assert url == project["urls"]["Source"]
+            case ["cp", "-r", path, "."]:
+                assert (ROOT / path.removeprefix("xarray-n5/")).exists(), path
+            case ["python", "-m", "pip", "install", *packages]:
+                assert any("xarray-n5" in package for package in packages)
+                for package in packages:
+                    extras = package.partition("[")[2].rstrip("]")
+                    if "xarray-n5" in package and extras:
+                        assert set(extras.split(",")) <= set(project["optional-dependencies"])
+            case _:
+                pytest.fail(f"nothing checks {shlex.join(command)}")
+
+
+@pytest.mark.parametrize("page", [each for each in PAGES if blocks(each, "py")], ids=name_of)
+def test_calls_that_need_a_server_fit_the_signatures(page: Path) -> None:
+    import dask.array as da
+
+    import xarray_n5
+
+    known = {"da": da, "xarray_n5": xarray_n5}
+    for line, code in blocks(page, "py"):
+        for call in ast.walk(ast.parse(code)):
+            match call:
+                case ast.Call(ast.Attribute(ast.Name(module), name), args, keywords):
+                    if function := getattr(known.get(module), name, None):
+                        names = {each.arg: each for each in keywords if each.arg}
+                        try:
+                            inspect.signature(function).bind(*args, **names)
+                        except TypeError as error:
+                            pytest.fail(f"line {line}: {ast.unparse(call)}: {error}")
 
 
 @pytest.mark.parametrize("page", [README, *HOWTO], ids=name_of)
