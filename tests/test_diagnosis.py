@@ -198,7 +198,7 @@ def an_array_that_holds_nodes(place: Path) -> None:
 BROKEN: dict[str, tuple[Break, str, str, str]] = {
     "JSON that is cut off": (
         *(an_unreadable_array, "unreadable", "em/s1"),
-        "not JSON",
+        "not valid JSON",
     ),
     "chunks without a document": (
         *(an_array_without_its_document, "unreadable", "em/s2"),

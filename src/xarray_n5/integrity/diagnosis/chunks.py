@@ -170,7 +170,7 @@ def sampled_chunks(survey: Survey) -> Iterator[Finding]:
             yield Finding(
                 "stray-chunk",
                 path,
-                f"chunks lie outside the grid of {sample.io.metadata.grid.counts} chunks: "
+                f"chunks are outside the grid of {sample.io.metadata.grid.counts} chunks: "
                 f"{listed(sample.strays)}; the array was larger, or its metadata are wrong",
                 f"list all of them with {verify}, and remove them or correct 'dimensions'",
             )

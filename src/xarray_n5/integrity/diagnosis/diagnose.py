@@ -39,7 +39,7 @@ def diagnose(
     storage_options: Mapping[str, Any] | None = None,
     project: Project | None = None,
 ) -> list[Finding]:
-    """Return what is damaged, missing or contradictory in a container.
+    """Return everything that is damaged, missing or contradictory in a container.
 
     Reads the metadata of all nodes in batches, the first bytes of a few chunks of each array, and
     one or two chunks whole. Damage is returned, never raised; data are never changed.
