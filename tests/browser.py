@@ -149,5 +149,5 @@ def _command(folder: Path) -> list[str]:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)  # noqa: S603
     return done.stdout

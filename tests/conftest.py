@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
@@ -17,8 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # A busy machine must not fail a test: speed is guarded by counting.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The scripts in ci/ find tomorrow what they found today.
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.load_profile("dev")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, and which command runs it."""
+    if skipped := len(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(f"{skipped} tests were skipped: -rs says why.")
+    if "not exhaustive" in terminalreporter.config.getoption("markexpr"):
+        terminalreporter.write_line(
+            "Servers, a browser, zarr-python 2, and most of the kills and large matrices were left "
+            "out: bash ci/exhaustive runs them."
+        )
+
 
 _PLACE = Path(os.environ.get("N5_CORPUS") or Path(__file__).parents[2] / "shared/corpus")
 
@@ -54,13 +69,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         yield start
 
 
-@pytest.fixture(scope="module")
+CALM = {
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.tick.interval": "1s",
+    "distributed.worker.profile.enabled": False,
+}
+"""A cluster that takes little time while nobody asks it for anything."""
+
+
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Client]:
-    """Two workers."""
-    with (
-        LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as here,
-        Client(here, set_as_default=False) as client,  # type: ignore[no-untyped-call]
-    ):
+    """Two workers, for all tests of a process."""
+    with ExitStack() as stack:
+        with dask.config.set(CALM):
+            here: Any = stack.enter_context(
+                LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+            )
+            client: Any = stack.enter_context(Client(here, set_as_default=False))
         yield client

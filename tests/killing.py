@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dask
 import dask.array as da
@@ -17,6 +19,9 @@ import xarray as xr
 import xarray_n5
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.formats.open import open_container
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
 
@@ -61,6 +66,13 @@ def begin(url: object, path: str = "") -> None:
     container, path = open_container(url, path)
     for each in find_markers(container.store, path)[1]:
         each.begin_planned()
+
+
+def when(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+    """Wait until a condition holds or a process has ended, and leave it the processor."""
+    while process.poll() is None and not condition():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
 
 
 def refuse(*_: object) -> None:

@@ -117,7 +117,7 @@ def running(command: list[str], port: int, log: Path, **environ: str) -> Iterato
             cwd=log.parent,
         )
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not listens(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.skip(f"{command[0]} did not start: {log.read_text()[-500:]}")
@@ -271,6 +271,9 @@ SERVERS: dict[str, Callable[[Path], AbstractContextManager[Bucket]]] = {
     "gcs": gcs,
 }
 """Object stores, each with a client."""
+
+SERVED = [pytest.param(name, marks=pytest.mark.exhaustive) for name in SERVERS]
+"""Their names, as parameters of a test: ``ci/servers`` sets them up."""
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def test_a_straggler_stops_before_its_next_chunk(name: str) -> None:
 
 
 def test_a_failed_write_has_no_task_left_when_its_error_is_raised(tmp_path: Path) -> None:
-    began = threading.Barrier(2, timeout=20)
+    began = threading.Barrier(2, timeout=120)
 
     def half(block: np.ndarray, block_info: Any = None) -> np.ndarray:
         began.wait()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.exhaustive import cases
 from tests.stores import CountingStore
 from tests.test_extending import CONTRACT
 from xarray_n5.stores import CachedStore, LocalStore, MemoryStore
@@ -42,7 +43,11 @@ changes = st.one_of(
     st.tuples(st.just("delete_tree"), st.sampled_from(PREFIXES)),
     st.tuples(
         st.just("set_many"),
-        st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=2)), max_size=3),
+        st.lists(
+            st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=2)),
+            max_size=3,
+            unique_by=lambda item: item[0],  # no key is given twice: the order is not promised
+        ),
     ),
 )
 looks = st.one_of(
@@ -65,7 +70,8 @@ def apply(store: Any, step: Any) -> Any:
             return getattr(store, name)(*arguments)
 
 
-@settings(deadline=None, max_examples=300)
+@pytest.mark.more
+@settings(deadline=None, max_examples=cases(100, 300))
 @given(st.lists(changes | looks, max_size=30), st.sampled_from([Complete, CountingStore]))
 def test_it_answers_as_the_store_itself_would(steps: list[Any], kind: Any) -> None:
     plain, cached = MemoryStore(), CachedStore(kind())

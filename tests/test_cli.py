@@ -25,6 +25,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
 from tests.containers import NAMES
+from tests.killing import when
 from tests.test_killing import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, verify
 from xarray_n5.arrays.access import chunk_key
@@ -434,6 +435,7 @@ def test_a_cluster_excludes_local_workers(tmp_path: Path) -> None:
     assert "omit --workers and --processes" in found.stderr
 
 
+@pytest.mark.exhaustive
 def test_processes_copy(tmp_path: Path) -> None:
     with started("copy", CELLS, tmp_path / "b.n5", "--workers", 2, "--processes") as program:
         _, err = program.communicate()
@@ -443,16 +445,15 @@ def test_processes_copy(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.exhaustive
 def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
-    options = ("--chunks", "4,16,16", "--workers", 1)
+    options = ("--chunks", "4,16,32", "--workers", 1)
     place, whole = tmp_path / "b.zarr", tmp_path / "whole.zarr"
     printed("copy", CELLS, whole, *options)
     chunks = len(list(whole.rglob("*")))
     small = {**os.environ, "DASK_ARRAY__CHUNK_SIZE": "4 KiB"}
     with started("copy", CELLS, place, *options, env=small, start_new_session=True) as program:
-        while program.poll() is None and len(list(place.rglob("*"))) < chunks // 4:
-            pass
+        when(lambda: len(list(place.rglob("*"))) >= chunks // 8, program)
         os.killpg(program.pid, signal.SIGKILL)
     assert list(place.rglob(".writing-*"))
     assert run("copy", CELLS, place, *options).exit_code == 1

@@ -120,7 +120,6 @@ def test_shards_that_do_not_fit_are_one_line(
     assert [each.name for each in tmp_path.iterdir()] == ["big.n5"]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
 def test_a_copy_into_shards_that_was_killed_goes_on(tmp_path: Path) -> None:
     source, place, whole = (tmp_path / name for name in ("a.n5", "b.zarr", "whole.zarr"))

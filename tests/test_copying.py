@@ -16,6 +16,7 @@ import xarray as xr
 
 from tests.conftest import CORPUS, NO_CORPUS
 from tests.containers import FULL, NAMES, PAIRS, digest
+from tests.exhaustive import some
 from tests.test_corpus import PLAIN, component_of
 from tests.test_twins import ATTRIBUTES, AXES, X, dataset
 from xarray_n5 import (
@@ -76,7 +77,7 @@ def check_same(one: Any, other: Any, *, placed: bool = True) -> None:
 
 @pytest.mark.skipif(CORPUS is None, reason=NO_CORPUS)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore:.*:RuntimeWarning")
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", some(CONTAINERS, 20))
 def test_what_others_wrote_goes_to_zarr_and_back(
     corpus: Path, tmp_path: Path, container: str
 ) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from dask.delayed import delayed
-from distributed import Client, LocalCluster
 
 import xarray_n5
 from tests.conftest import CORPUS, NO_CORPUS
 from tests.containers import digest
+from tests.exhaustive import EXHAUSTIVE, spread
 from xarray_n5 import formats
 from xarray_n5.arrays.access import children_of, stored_chunks
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import dask.array as da
+    from distributed import Client
 
 pytestmark = pytest.mark.skipif(CORPUS is None, reason=NO_CORPUS)
 
@@ -34,18 +35,6 @@ N5 = formats.N5()
 def load(name: str) -> Any:
     """Return a JSON file of the corpus; an empty one where there is no corpus."""
     return {} if CORPUS is None else json.loads((CORPUS / name).read_text(encoding="utf-8"))
-
-
-ROWS = [row for row in load("MANIFEST.json").get("datasets", []) if row["format"] == "n5"]
-PLAIN = [row for row in ROWS if row.get("sha256_zyx")]
-ODD = [row for row in ROWS if not row.get("sha256_zyx")]
-IN_CONTAINERS = [row for row in ROWS if row["container"] and row["container"] != row["path"]]
-CONTAINERS = sorted({row["container"] for row in IN_CONTAINERS})
-VECTORS = load("vectors/manifest.json").get("vectors", [])
-GOOD = [vector for vector in VECTORS if not vector["expected"].get("error")]
-BAD = [vector for vector in VECTORS if vector["expected"].get("error")]
-CHUNKS = load("../formats_vectors.json").get("vectors", [])
-SPECIAL = "java/special-n5-3.5.1/special"
 
 
 def path_of(row: dict[str, Any]) -> str:
@@ -63,24 +52,60 @@ def component_of(row: dict[str, Any]) -> str:
     return str(row["path"]).removeprefix(row["container"]).strip("/")
 
 
+def home_of(row: dict[str, Any]) -> str:
+    """Return a dataset's container, or its own path where it is one."""
+    return str(row["container"] or row["path"])
+
+
+ROWS = [row for row in load("MANIFEST.json").get("datasets", []) if row["format"] == "n5"]
+PLAIN = [row for row in ROWS if row.get("sha256_zyx")]
+ODD = [row for row in ROWS if not row.get("sha256_zyx")]
+IN_CONTAINERS = [row for row in ROWS if row["container"] and row["container"] != row["path"]]
+CONTAINERS = sorted({row["container"] for row in IN_CONTAINERS})
+HOMES = {
+    home: {path_of(row): row for row in PLAIN if home_of(row) == home}
+    for home in sorted({home_of(row) for row in PLAIN})
+}
+"""Datasets of which the values are known, by path and by container."""
+VECTORS = load("vectors/manifest.json").get("vectors", [])
+GOOD = [vector for vector in VECTORS if not vector["expected"].get("error")]
+BAD = [vector for vector in VECTORS if vector["expected"].get("error")]
+CHUNKS = load("../formats_vectors.json").get("vectors", [])
+SPECIAL = "java/special-n5-3.5.1/special"
+
+
 # Datasets whose values are known
 
 
-@pytest.mark.filterwarnings("ignore:.*tasks of:dask.array.core.PerformanceWarning")
-@pytest.mark.parametrize("row", PLAIN, ids=path_of)
-def test_dask_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None:
-    read = xarray_n5.from_n5(corpus / row["path"]).compute(scheduler="threads")
-    assert digest(read) == row["sha256_zyx"]
+def lazy(place: Path, row: dict[str, Any]) -> da.Array:
+    """Return an array with one task a chunk, but where they are thousands."""
+    return xarray_n5.from_n5(place, chunks=None if math.prod(row["grid"]) <= 100 else "auto")
 
 
-@pytest.mark.parametrize("row", PLAIN, ids=path_of)
-@pytest.mark.filterwarnings("ignore:c0/s:UserWarning")
-def test_xarray_reads_what_others_wrote(corpus: Path, row: dict[str, Any]) -> None:
+def variable_of(place: Path, row: dict[str, Any]) -> np.ndarray:
+    """Return a dataset's values as xarray shows them."""
     # What xarray wrote is decoded when it is opened; the hash is of what is stored.
     decode = False if "_ARRAY_DIMENSIONS" in row["extra_attributes"] else None
-    with xr.open_dataset(corpus / row["path"], engine="n5", decode_cf=decode) as dataset:
+    with xr.open_dataset(place, engine="n5", decode_cf=decode) as dataset:
         (variable,) = (v for v in dataset.variables.values() if "n5_compression" in v.encoding)
-        assert digest(variable.to_numpy()) == row["sha256_zyx"]
+        return variable.to_numpy()
+
+
+@pytest.mark.parametrize("container", HOMES)
+def test_dask_reads_what_others_wrote(corpus: Path, container: str) -> None:
+    rows = HOMES[container]
+    arrays = {path: lazy(corpus / path, row) for path, row in rows.items()}
+    with dask.config.set(scheduler="threads"):
+        found = {path: digest(array.compute()) for path, array in arrays.items()}
+    assert found == {path: row["sha256_zyx"] for path, row in rows.items()}
+
+
+@pytest.mark.parametrize("container", HOMES)
+@pytest.mark.filterwarnings("ignore:c0/s:UserWarning")
+def test_xarray_reads_what_others_wrote(corpus: Path, container: str) -> None:
+    rows = HOMES[container]
+    found = {path: digest(variable_of(corpus / path, row)) for path, row in rows.items()}
+    assert found == {path: row["sha256_zyx"] for path, row in rows.items()}
 
 
 def test_a_dataset_that_xarray_wrote_is_decoded(corpus: Path) -> None:
@@ -95,29 +120,21 @@ def test_a_dataset_that_xarray_wrote_is_decoded(corpus: Path) -> None:
         np.testing.assert_array_equal(times, expected["time"])
 
 
-@pytest.mark.timeout(300)
-def test_worker_processes_read_what_others_wrote(corpus: Path) -> None:
+@pytest.mark.more
+def test_worker_processes_read_what_others_wrote(corpus: Path, cluster: Client) -> None:
     arrays: dict[object, da.Array] = {}
     expected: dict[object, str] = {}
-    for row in PLAIN:
-        # One task a chunk, but where they are thousands.
-        chunks = None if math.prod(row["grid"]) <= 100 else "auto"
-        arrays[row["path"]] = xarray_n5.from_n5(corpus / row["path"], chunks=chunks)
+    for row in PLAIN if EXHAUSTIVE else spread(PLAIN, 40):
+        arrays[row["path"]] = lazy(corpus / row["path"], row)
         expected[row["path"]] = row["sha256_zyx"]
         if row["container"]:
             place = corpus / row["container"], component_of(row)
             arrays[place] = xarray_n5.from_n5(*place, chunks="auto")
             expected[place] = row["sha256_zyx"]
     digests = [delayed(digest)(array) for array in arrays.values()]
-    with (
-        # All at once is a graph that distributed would warn of.
-        dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GB"}),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        found = dict(zip(arrays, client.gather(client.compute(digests)), strict=True))
+    # All at once is a graph that distributed would warn of.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GB"}):
+        found = dict(zip(arrays, cluster.gather(cluster.compute(digests)), strict=True))
     assert found == expected
 
 
@@ -151,10 +168,10 @@ def test_stored_chunks_of_odd_datasets_are_read_or_refused_by_name(
             assert block.shape == array.grid.extent(index)
 
 
-@pytest.mark.filterwarnings("ignore:.* tasks of")
 @pytest.mark.parametrize("row", [row for row in ODD if not row["chunks_present"]], ids=path_of)
 def test_datasets_without_chunks_read_as_zeros(corpus: Path, row: dict[str, Any]) -> None:
-    assert not xarray_n5.from_n5(corpus / row["path"])[::5, ::7].any().compute()
+    array = xarray_n5.from_n5(corpus / row["path"], chunks="auto")
+    assert not array[::5, ::7].any().compute()
 
 
 def test_strings_of_java_are_read(corpus: Path) -> None:
@@ -238,12 +255,19 @@ def test_a_container_lists_all_of_its_datasets(corpus: Path, container: str) -> 
     assert found == {component_of(row): tuple(reversed(row["dimensions"])) for row in rows}
 
 
-@pytest.mark.parametrize("row", IN_CONTAINERS, ids=path_of)
-def test_a_dataset_is_found_in_its_container(corpus: Path, row: dict[str, Any]) -> None:
-    array = xarray_n5.open_group(corpus / row["container"])[component_of(row)]
-    assert isinstance(array, xarray_n5.Array)
-    assert array.shape == tuple(reversed(row["dimensions"]))
-    assert array.dtype == (object if row["dtype"] == "string" else row["dtype"])
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_datasets_are_found_in_their_container(corpus: Path, container: str) -> None:
+    group = xarray_n5.open_group(corpus / container)
+    rows = [row for row in IN_CONTAINERS if row["container"] == container]
+    nodes = {component_of(row): group[component_of(row)] for row in rows}
+    arrays = {path: node for path, node in nodes.items() if isinstance(node, xarray_n5.Array)}
+    assert {path: (array.shape, array.dtype) for path, array in arrays.items()} == {
+        component_of(row): (
+            tuple(reversed(row["dimensions"])),
+            np.dtype(object if row["dtype"] == "string" else row["dtype"]),
+        )
+        for row in rows
+    }
 
 
 def test_a_container_that_is_a_dataset_opens_as_one(corpus: Path) -> None:

@@ -19,12 +19,12 @@ import pytest
 from dask.array.core import PerformanceWarning
 from dask.array.utils import assert_eq
 from dask.base import compute, optimize
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xarray_n5
-from tests.killing import begin
+from tests.exhaustive import cases
+from tests.killing import begin, when
 from tests.stores import CountingStore, LoggingStore
 from xarray_n5 import (
     AlignmentError,
@@ -46,6 +46,8 @@ from xarray_n5.stores import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from distributed import Client
 
 VALUES = np.arange(20 * 21 * 22, dtype="u2").reshape(20, 21, 22)
 
@@ -155,13 +157,10 @@ def test_names_are_stable_and_change_with_the_array(tmp_path: Path) -> None:
 def test_names_are_the_same_in_every_process(tmp_path: Path) -> None:
     create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=(2,))
     script = f"import xarray_n5; print(xarray_n5.from_n5({str(tmp_path / 'x.n5')!r}, 'a').name)"
-    names = {
-        subprocess.run(  # noqa: S603
-            [sys.executable, "-c", script], check=True, capture_output=True, text=True
-        ).stdout.strip()
-        for _ in range(2)
-    }
-    assert names == {from_n5(tmp_path / "x.n5", "a").name}
+    other = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert other.stdout.strip() == from_n5(tmp_path / "x.n5", "a").name
 
 
 def test_a_task_carries_little(tmp_path: Path) -> None:
@@ -235,7 +234,8 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     return {"shape": shape, "chunks": chunks, "region": tuple(region), "blocks": tuple(blocks)}
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.more
+@settings(max_examples=cases(100, 400), deadline=None)
 @given(plans())
 def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) -> None:
     store = CountingStore()
@@ -268,8 +268,9 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield here
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("scheduler", ["processes", "cluster"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=cases(15, 50), deadline=None)
 @given(plan=plans())
 def test_any_blocks_are_written_once_by_processes(
     cluster: Client, pool: ProcessPoolExecutor, scheduler: str, plan: dict[str, Any]
@@ -461,15 +462,9 @@ def test_errors_travel_between_processes_whole() -> None:
 # On a cluster
 
 
-@pytest.mark.timeout(120)
-def test_a_cluster_reads_and_writes(tmp_path: Path) -> None:
+def test_a_cluster_reads_and_writes(tmp_path: Path, cluster: Client) -> None:
     source = da.from_array(VALUES, chunks=(7, 9, 22))
-    with (
-        LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster),  # type: ignore[no-untyped-call]
-    ):
+    with cluster.as_current():
         to_n5(source + 1, tmp_path / "x.n5", "a", chunks=(4, 4, 4))
         assert_eq(from_n5(tmp_path / "x.n5", "a"), VALUES + 1)
         (tmp_path / "x.n5/a/0/0/0").write_bytes(b"damaged")
@@ -486,7 +481,13 @@ def test_the_functions_are_attached_to_dask_array() -> None:
     assert vars(da)["to_n5"] is to_n5
 
 
-@pytest.mark.parametrize("order", ["import dask.array, xarray_n5", "import xarray_n5, dask.array"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import xarray_n5, dask.array",
+        pytest.param("import dask.array, xarray_n5", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_importing_the_package_is_enough_in_any_order(order: str) -> None:
     script = f"{order}; assert dask.array.from_n5 is xarray_n5.from_n5"
     subprocess.run([sys.executable, "-c", script], check=True)  # noqa: S603
@@ -611,22 +612,20 @@ def test_a_dataarray_brings_its_axes() -> None:
     assert dict(open_array(store, "named").attrs) == {"axes": ["c", "b", "a"]}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
     place = tmp_path / "x.n5"
     script = (
         "import dask.array as da, xarray_n5\n"
-        "x = da.arange(160 * 160 * 160, chunks=-1, dtype='u4').reshape(160, 160, 160) + 1\n"
+        "x = da.arange(96 * 96 * 96, chunks=-1, dtype='u4').reshape(96, 96, 96) + 1\n"
         f"xarray_n5.to_n5(x.rechunk(32), {str(place)!r}, 'a', chunks=(8, 8, 8))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as writer:  # noqa: S603
-        # Wait for the write to be well under way: no clock tells that.
-        while writer.poll() is None and not (place / "a/9").exists():
-            pass
+        # No clock says when the write is well under way.
+        when((place / "a/9").exists, writer)
         writer.kill()
     array = open_array(place, "a")
-    expected = np.arange(1, 160**3 + 1, dtype="u4").reshape(160, 160, 160)
+    expected = np.arange(1, 96**3 + 1, dtype="u4").reshape(96, 96, 96)
     stored = list(stored_chunks(array))
     assert 0 < len(stored) < array.grid.size
     for index in stored:

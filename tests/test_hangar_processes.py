@@ -136,7 +136,7 @@ def test_a_forked_process_opens_files_of_its_own(tmp_path: Path) -> None:
         assert (lazy.compute(scheduler="sync") == before).all()
         print(status)
     """
-    out, _ = run_python(code, tmp_path).communicate(timeout=60)
+    out, _ = run_python(code, tmp_path).communicate(timeout=240)
     assert out.strip() == "0"
 
 

@@ -43,7 +43,7 @@ CHUNKS = (5, 50)
 HIDDEN = 'mount --make-rprivate / && mount -t tmpfs none "$0" && exec "$@"'
 """Runs a command that sees an empty folder where others see a shared one."""
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.exhaustive
 
 
 # On the hosts
@@ -68,8 +68,8 @@ def main(scheduler: str, shared: str, log: str, resume: str) -> None:
     from distributed import Client
 
     told: dict[str, Any] = {"error": "", "writers": []}
-    with Client(scheduler, timeout=30) as client:  # type: ignore[no-untyped-call]
-        client.wait_for_workers(2, timeout=30)
+    with Client(scheduler, timeout=120) as client:  # type: ignore[no-untyped-call]
+        client.wait_for_workers(2, timeout=120)
         try:
             data = source(log, pause=0.05)
             done: Any = to_n5(data, f"{shared}/x.n5", "a", chunks=CHUNKS, resume=resume == "resume")
@@ -82,7 +82,7 @@ def main(scheduler: str, shared: str, log: str, resume: str) -> None:
             worker: client.submit(listing, shared, workers=[worker], pure=False)
             for worker in workers
         }
-        told["seen"] = {worker: future.result(timeout=60) for worker, future in seen.items()}
+        told["seen"] = {worker: future.result(timeout=240) for worker, future in seen.items()}
     print(json.dumps(told))  # noqa: T201
 
 
@@ -204,7 +204,7 @@ class Cluster:
     def write(self, folder: Path, *, resume: bool = False) -> dict[str, Any]:
         """Write, and return what the client tells."""
         with running(self.client(folder, resume=resume), subprocess.PIPE) as client:
-            said, _ = client.communicate(timeout=90)
+            said, _ = client.communicate(timeout=240)
         assert client.returncode == 0
         return cast("dict[str, Any]", json.loads(said))
 
@@ -218,7 +218,7 @@ def cluster(hosts: Hosts, folder: Path, *, blind: int | None = None) -> Iterator
     """Start a cluster by its command lines; the `blind` host has something else mounted."""
     # A scheduler that nobody is left to end, ends.
     own = ("--port", "8786", "--idle-timeout", "300")
-    options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--death-timeout", "60")
+    options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--death-timeout", "240")
 
     def command(host: int, role: str, *words: str) -> list[str]:
         scratch = f"DASK_TEMPORARY_DIRECTORY={folder / f'scratch{host}'}"
@@ -329,7 +329,7 @@ def test_a_write_whose_scheduler_is_killed_goes_on_with_another(hosts: Hosts, fo
             first.scheduler.kill()
         # Workers end without their scheduler: none of them writes what the next ones write.
         for worker in first.workers:
-            worker.wait(60)
+            worker.wait(240)
     before, times = finished(place), computed(folder / "log")
     assert 0 < len(before) < NUMBERS.size / np.prod(CHUNKS)
     left = [name for name in others(place) if not name.endswith(".partial")]

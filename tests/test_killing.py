@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from tests.containers import contents
-from tests.killing import BLOCKS, OPTIONS, SHAPE, begin, prepare, refuse, source
+from tests.exhaustive import seeds
+from tests.killing import BLOCKS, OPTIONS, SHAPE, begin, prepare, refuse, source, when
 from xarray_n5 import ResumeError, open_array, to_n5, verify
 from xarray_n5.arrays.access import chunk_key, stored_chunks
 
@@ -77,8 +78,7 @@ def check_whole(place: Path, how: str, before: dict[str, bytes | str]) -> None:
             np.testing.assert_array_equal(chunk, expected[array.grid.slices(index)])
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(6, 18))
 def test_a_killed_write_goes_on_where_it_was(
     places: tuple[Path, Path, Path], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,8 +89,7 @@ def test_a_killed_write_goes_on_where_it_was(
     before = files(place) if place.exists() else {}
     moment = random.Random(seed).randrange(2, 16)  # noqa: S311
     with start(place, log, how, "threads") as writer:
-        while writer.poll() is None and len(list(log.iterdir())) < moment:
-            pass
+        when(lambda: len(list(log.iterdir())) >= moment, writer)
         os.killpg(writer.pid, signal.SIGKILL)
     check_whole(place, how, before)
     finished = {
@@ -121,8 +120,7 @@ def test_a_killed_write_goes_on_where_it_was(
     assert set(verify(place, "a").state.values.ravel()) == {"ok"}
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(1, 6))
 def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], seed: int) -> None:
     place, other, log = places
     how = list(OPTIONS)[seed % len(OPTIONS)]
@@ -133,8 +131,7 @@ def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], s
     with start(place, log, how, "cluster") as writer:
         assert writer.stdout is not None
         victim = chance.choice(json.loads(writer.stdout.readline()))
-        while writer.poll() is None and len(list(log.iterdir())) < moment:
-            pass
+        when(lambda: len(list(log.iterdir())) >= moment, writer)
         os.kill(victim, signal.SIGKILL)
         check_whole(place, how, before)
         assert writer.wait() == 0

@@ -344,7 +344,6 @@ def test_a_key_of_a_hard_link_leaves_the_other_name_as_it_was(tmp_path: Path) ->
 FIFOS = ["attributes.json", "a/attributes.json", "a/0/0"]
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("name", FIFOS)
 def test_a_fifo_is_an_error_and_is_not_waited_for(name: str, places: tuple[Path, Path]) -> None:
     inside, _ = places
@@ -360,14 +359,12 @@ def test_a_fifo_is_an_error_and_is_not_waited_for(name: str, places: tuple[Path,
     assert LocalStore(str(inside)).exists(name)
 
 
-@pytest.mark.timeout(30)
 def test_a_fifo_does_not_stop_xarray_from_guessing_an_engine(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "attributes.json")
     with pytest.raises(ValueError, match="engine"):
         xr.open_dataset(tmp_path)
 
 
-@pytest.mark.timeout(30)
 def test_a_fifo_beside_a_container_is_warned_of(tmp_path: Path) -> None:
     name = "setup0/timepoint0/s0"
     to_n5(np.zeros((2, 2, 2), "u1"), tmp_path / "c.n5", name)
@@ -376,7 +373,6 @@ def test_a_fifo_beside_a_container_is_warned_of(tmp_path: Path) -> None:
         open_array(tmp_path / "c.n5", name).geometry()
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("name", ["p.h5", "p"])
 def test_a_fifo_called_like_a_container_is_not_opened(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
@@ -384,7 +380,6 @@ def test_a_fifo_called_like_a_container_is_not_opened(name: str, tmp_path: Path)
         open_group(tmp_path / name)
 
 
-@pytest.mark.timeout(30)
 def test_a_socket_is_an_error(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
@@ -433,7 +428,6 @@ def _doubled(place: Path) -> None:
     (place / "g/top").symlink_to("../.0")
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("links", [_loop, _crossed, _doubled])
 @pytest.mark.parametrize("command", ["tree", "verify", "open_datatree", "walk", "copy"])
 def test_walks_over_links_end(
@@ -457,7 +451,6 @@ def test_walks_over_links_end(
         assert main([command, str(inside), *target], standalone_mode=False) in {None, 0}
 
 
-@pytest.mark.timeout(60)
 def test_links_to_many_places_are_walked_to_an_end_when_they_are_followed(
     places: tuple[Path, Path],
 ) -> None:

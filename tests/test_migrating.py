@@ -53,7 +53,9 @@ def run_with_zarr2(folder: Path, text: str) -> Any:
     return np.load(folder / "values.npy")
 
 
-@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize(
+    "peer", [pytest.param("zarr-2", marks=pytest.mark.exhaustive), *list(PEERS)[1:]]
+)
 def test_both_give_the_same_values(peer: str, tmp_path: Path) -> None:
     package = PEERS[peer]
     if package and importlib.util.find_spec(package) is None:

@@ -154,7 +154,7 @@ def test_a_folder_is_judged_without_importing_the_package(tmp_path: Path) -> Non
         f"assert reader.get_reader({str(tmp_path)!r}) is None\n"
         "assert not {'xarray_n5', 'dask', 'napari', 'qtpy'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)  # noqa: S603
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)  # noqa: S603
 
 
 def test_reading_imports_neither_napari_nor_qt(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_reading_imports_neither_napari_nor_qt(tmp_path: Path) -> None:
         f"assert reader.read({place!r})\n"
         "assert not {'napari', 'qtpy', 'npe2'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)  # noqa: S603
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)  # noqa: S603
 
 
 # Which paths are read

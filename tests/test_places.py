@@ -77,6 +77,12 @@ PLACES: dict[str, Callable[[Served, Path], Place]] = {
 }
 """How users name a place that can be written."""
 
+NAMES = [
+    name if name in {"path", "file", "memory"} else pytest.param(name, marks=pytest.mark.exhaustive)
+    for name in PLACES
+]
+"""Their names; the others need a server."""
+
 
 @pytest.fixture
 def nothing_in_memory() -> Iterator[None]:
@@ -85,7 +91,7 @@ def nothing_in_memory() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nothing_in_memory")
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_place_is_written_and_read(name: str, served: Served, tmp_path: Path) -> None:
     place, options = PLACES[name](served, tmp_path)
     before = repr(options)
@@ -99,6 +105,7 @@ def test_a_place_is_written_and_read(name: str, served: Served, tmp_path: Path) 
     assert repr(options) == before
 
 
+@pytest.mark.exhaustive
 def test_a_zip_is_read_wherever_it_lies(served: Served, tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "x.n5", "g/a", chunks=(2, 3))
     archive = tmp_path / "x.zip"
@@ -124,6 +131,7 @@ def test_a_zip_is_read_wherever_it_lies(served: Served, tmp_path: Path) -> None:
         np.testing.assert_array_equal(from_n5(f"{web}/x.n5", "g/a"), NUMBERS)
 
 
+@pytest.mark.exhaustive
 def test_options_come_to_the_filesystem_as_they_are(served: Served) -> None:
     url, options = served("rclone").place("options.n5")
     wrong = {**options, "secret": "not-the-secret-at-all"}

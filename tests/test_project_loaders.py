@@ -383,6 +383,7 @@ def test_loaders_that_are_not_read_are_refused_by_name(
         xr.open_datatree(path, engine="n5")
 
 
+@pytest.mark.exhaustive
 def test_projects_of_mobie_are_opened_from_their_bucket(
     tmp_path: Path, served: Callable[[str], Bucket]
 ) -> None:

@@ -279,7 +279,7 @@ def test_a_read_in_the_filesystems_own_loop_is_refused_and_does_not_hang(server:
     for select in (9, slice(None)):
         answer = asyncio.run_coroutine_threadsafe(read(select), loop)
         with pytest.raises(NotImplementedError):
-            answer.result(timeout=20)
+            answer.result(timeout=120)
     np.testing.assert_array_equal(array[...], VALUES)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.killing import SHAPE, source
+from tests.killing import SHAPE, source, when
 from tests.servers import KEY, SECRET, SERVERS, Bucket
 from xarray_n5 import Array, from_n5, open_array, open_group, to_n5, verify
 from xarray_n5.arrays.access import chunk_key
@@ -38,7 +38,7 @@ NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 MANY, SOME = (5, 9, 2), (5, 9, 10)
 """Shapes of chunks: there are 320 of the first, 64 of the second."""
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.exhaustive
 
 
 def main(content: str, log: str) -> None:
@@ -72,8 +72,7 @@ def test_a_killed_write_goes_on_by_a_cluster(
     content = pickle.dumps((place, options)).hex()
     command = [sys.executable, "-m", "tests.test_servers", content, str(log)]
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as writer:  # noqa: S603
-        while writer.poll() is None and len(list(log.iterdir())) < 6:
-            pass
+        when(lambda: len(list(log.iterdir())) >= 6, writer)
         os.killpg(writer.pid, signal.SIGKILL)
     there = set(bucket.keys("killed.n5/a"))
     before = {key for key in there if key[0].isdigit()}

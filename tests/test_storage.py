@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.servers import SERVERS, Bucket, serving
+from tests.servers import SERVED, Bucket, serving
 from tests.stores import STORES
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
 from xarray_n5.formats.containers import open_store
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Store
 
 
-@pytest.fixture(params=[*STORES, *SERVERS])
+@pytest.fixture(params=[*STORES, *SERVED])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, served: Callable[[str], Bucket]
 ) -> Iterator[Store]:

@@ -57,6 +57,7 @@ def test_a_template_is_filled_by_regions_and_nothing_of_it_stays(tmp_path: Path,
         xr.testing.assert_identical(opened.load(), dataset(np.arange(8, dtype="i4")).compute())
 
 
+@pytest.mark.exhaustive
 def test_regions_of_a_template_are_written_by_several_processes(tmp_path: Path) -> None:
     dataset().n5.to_n5(tmp_path / "a.n5", compute=False)
     script = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -11,6 +12,7 @@ import xarray as xr
 
 from tests import compressions
 from tests.containers import FULL, NAMES, PAIRS
+from tests.exhaustive import some
 from xarray_n5 import Axis, MetadataError, create_group, from_n5, open_array, open_group, to_n5
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Geometry
@@ -121,8 +123,17 @@ def test_datasets_are_converted(tmp_path: Path, first: str, second: str) -> None
         assert again[name].encoding["chunks"] == between[name].encoding["chunks"], name
 
 
-@PAIRS
-@pytest.mark.parametrize("compression", [*compressions.NAMES, "lzma"])
+@pytest.mark.parametrize(
+    ("first", "second", "compression"),
+    some(
+        [
+            (*pair, name)
+            for pair in permutations(NAMES, 2)
+            for name in (*compressions.NAMES, "lzma")
+        ],
+        36,
+    ),
+)
 def test_compressions_are_converted_or_give_way(
     tmp_path: Path, first: str, second: str, compression: str
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import xarray_n5
 from tests.containers import contents
+from tests.exhaustive import cases
 from tests.test_writer import again, days
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
 
@@ -234,9 +235,12 @@ def lines(draw: st.DrawFn) -> tuple[xr.Dataset, int, int]:
     return dataset, cut, draw(st.integers(1, 4))
 
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=cases(20, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
+@pytest.mark.more
 @FEW
 @given(lines(), st.booleans())
 def test_any_two_parts_are_one_again(drawn: tuple[xr.Dataset, int, int], chunked: bool) -> None:
@@ -248,6 +252,7 @@ def test_any_two_parts_are_one_again(drawn: tuple[xr.Dataset, int, int], chunked
         xr.testing.assert_identical(again(Path(folder)), whole)
 
 
+@pytest.mark.more
 @FEW
 @given(lines(), st.booleans())
 def test_any_part_is_written_where_it_belongs(

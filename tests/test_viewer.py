@@ -88,7 +88,7 @@ def looking(folder: Path, path: str, form: str) -> Iterator[Any]:
                 "showDefaultAnnotations": False,
             }
         )
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not (shown.state.dimensions and shown.state.dimensions.names):
             assert time.monotonic() < end, f"Neuroglancer does not understand {source}"
             time.sleep(0.05)

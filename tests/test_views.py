@@ -55,7 +55,7 @@ def served() -> Iterator[Any]:
 
 
 def get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310
         found: bytes = answer.read()
     return found
 

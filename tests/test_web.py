@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("aiohttp")
 
-pytestmark = pytest.mark.timeout(60)
 
 META = json.dumps(
     {"dimensions": [8], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}

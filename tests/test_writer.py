@@ -17,6 +17,7 @@ from xarray.testing.strategies import dimension_names, variables
 
 import xarray_n5
 from tests.containers import contents
+from tests.exhaustive import cases
 from tests.stores import CountingStore
 from xarray_n5 import MetadataError, NodeExistsError
 
@@ -538,9 +539,12 @@ def check(dataset: xr.Dataset, found: xr.Dataset) -> None:
             assert found.variables[name].dtype == variable.dtype
 
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=cases(20, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
+@pytest.mark.more
 @FEW
 @given(datasets())
 def test_any_dataset_comes_back_identical(dataset: xr.Dataset) -> None:
@@ -554,6 +558,7 @@ def test_any_dataset_comes_back_identical(dataset: xr.Dataset) -> None:
         check(chunked, again(Path(folder) / "a.n5", "chunked", chunks={}))
 
 
+@pytest.mark.more
 @FEW
 @given(st.lists(datasets(), min_size=1, max_size=3))
 def test_any_tree_comes_back_identical(nodes: list[xr.Dataset]) -> None:
@@ -574,7 +579,8 @@ def test_a_cluster_writes_datasets(tmp_path: Path, cluster: Client) -> None:
         xr.testing.assert_identical(again(tmp_path, "g", chunks={}), dataset)
 
 
-@settings(FEW, max_examples=15)
+@pytest.mark.more
+@settings(FEW, max_examples=cases(5, 15))
 @given(dataset=datasets())
 def test_a_cluster_writes_any_dataset(cluster: Client, dataset: xr.Dataset) -> None:
     texts = [name for name, each in dataset.variables.items() if each.dtype.kind in "US"]
@@ -590,6 +596,7 @@ TYPES = st.sampled_from([np.dtype(f"{k}{n}") for k in "iu" for n in (1, 2, 4, 8)
 TYPES |= st.sampled_from([np.dtype("f4"), np.dtype("f8"), np.dtype("?")])
 
 
+@pytest.mark.more
 @FEW
 @given(st.data())
 def test_any_variable_that_xarray_thinks_of_comes_back_identical(data: st.DataObject) -> None:

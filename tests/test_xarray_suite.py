@@ -59,6 +59,7 @@ class TestZarr(TestN5):
         pytest.skip("bytes have their own length in Zarr: there are no arrays of characters")
 
 
+@pytest.mark.exhaustive  # as is Zarr v3 below, which inherits it
 class TestZarrByXarray(TestZarr):
     """The same for Datasets that xarray's own engine opens."""
 

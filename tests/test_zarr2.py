@@ -70,7 +70,6 @@ def rows(corpus: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(300)
 def test_every_array_of_the_corpus_is_read_exactly(corpus: Path) -> None:
     read = 0
     for row in rows(corpus):

@@ -225,7 +225,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     return container, digests
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "reader",
+    [
+        name if name != "zarr 2" else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in READERS
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_all_that_a_reader_knows_it_reads_exactly(
     reader: str, written: tuple[Path, dict[str, str]]

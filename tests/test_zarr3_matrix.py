@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.exhaustive import EXHAUSTIVE
+from tests.exhaustive import FACTOR, some, spread
 from xarray_n5 import open_array
 
 if TYPE_CHECKING:
@@ -143,9 +143,15 @@ def every_case() -> Iterator[Case]:
         yield Case(*choice, "v2.")
 
 
-CASES = sorted({*cases(), *(every_case() if EXHAUSTIVE else ())})
+CASES = sorted({*cases()})
 
-ALL = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+MORE = sorted({*spread(every_case(), 150 * FACTOR)} - {*CASES})
+
+ALL = pytest.mark.parametrize(
+    "case",
+    [*some(CASES, 94), *(pytest.param(case, marks=pytest.mark.exhaustive) for case in MORE)],
+    ids=lambda case: case.name,
+)
 
 
 def values(case: Case) -> np.ndarray:
