@@ -299,7 +299,7 @@ def test_chunks_round_trip_for_every_type_and_shape(data: st.DataObject) -> None
     name = data.draw(st.sampled_from(DATA_TYPES))
     metadata = array(dimensions=[9] * len(shape), blockSize=[4] * len(shape), dataType=name)
     block = np.random.default_rng(0).integers(0, 100, shape).astype(name)
-    decoded = N5.decode(metadata, N5.encode(metadata, block))
+    decoded = N5.decode(metadata, bytes(N5.encode(metadata, block)))
     assert decoded.shape == shape
     np.testing.assert_array_equal(decoded, block)
 

@@ -405,7 +405,7 @@ def test_units_keep_the_number_before_them(text: str, expected: tuple[float, str
 
 def digests(**columns: Any) -> bytes:
     file = io.BytesIO()
-    usual = {"indices": [[0], [1]], "xxh64": np.zeros(2, "u8"), "shape": [16], "time": 0}
+    usual = {"indices": [[0], [1]], "xxh3": np.zeros(2, "u8"), "shape": [16], "time": 0}
     given: Any = {key: np.asarray(value) for key, value in (usual | columns).items()}
     np.savez(file, **given)
     return file.getvalue()
@@ -438,7 +438,7 @@ DIGESTS: dict[str, Callable[[], bytes]] = {
     "one axis too many": lambda: digests(indices=[[0, 0], [0, 1]]),
     "texts": lambda: digests(indices=[["a"], ["b"]]),
     "fractions": lambda: digests(indices=[[0.5], [1.0]]),
-    "too many": lambda: digests(xxh64=np.zeros(3, "u8")),
+    "too many": lambda: digests(xxh3=np.zeros(3, "u8")),
     "a time of texts": lambda: digests(time="now"),
     "a claim": lambda: claimed(1 << 40, stored=0),
     "a bomb": lambda: claimed(1 << 22, stored=1 << 22),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _Prove: TypeAlias = "Callable[[], None] | None"
+_Digest: TypeAlias = "Callable[[np.ndarray], int] | None"
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
 
@@ -207,7 +208,8 @@ class ChunkIO:
             self.container.delete_chunks(self.path, self.metadata, [index])
             return 0
         self.container.set_chunk(self.path, self.metadata, index, data)
-        self.indices.forget([index])
+        if self.metadata.inner is not None:
+            self.indices.forget([index])
         return len(data)
 
     def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
@@ -240,7 +242,8 @@ class ChunkIO:
         values: np.ndarray,
         done: Collection[Index] = (),
         prove: _Prove = None,
-    ) -> Iterator[tuple[Index, np.ndarray, int]]:
+        digest: _Digest = None,
+    ) -> Iterator[tuple[Index, int, int]]:
         """Write `values` where `axes` select, one chunk for each item that is consumed.
 
         A chunk that the selection covers is not read; one that it cuts is read, merged and
@@ -249,33 +252,38 @@ class ChunkIO:
         Yields
         ------
         tuple
-            A chunk's index, what it holds, and the number of its bytes in the store.
+            A chunk's index, the number of its bytes in the store, and the `digest` of its elements,
+            0 without.
         """
         chosen = product(*self.metadata.grid.project(axes))
         left = (parts for parts in chosen if tuple(part.chunk for part in parts) not in done)
-        return self.put(left, np.asarray(values), prove)
+        return self.put(left, np.asarray(values), prove, digest)
 
     def put(
         self,
         chosen: Iterable[Sequence[Piece]],
         values: np.ndarray,
         prove: _Prove = None,
-    ) -> Iterator[tuple[Index, np.ndarray, int]]:
+        digest: _Digest = None,
+    ) -> Iterator[tuple[Index, int, int]]:
         """Write the parts of `values` that belong into some chunks, several of them at once."""
         if self.container.batch == 1:
             for parts in chosen:
                 index, block = self._merged(parts, values)
-                yield index, block, self.save(index, block, prove)
+                # The digest is first, while the elements are in the processor's cache.
+                digested = 0 if digest is None else digest(block)
+                yield index, self.save(index, block, prove), digested
             return
-        begun: deque[tuple[Index, np.ndarray, int]] = deque()
+        begun: deque[tuple[Index, int, int]] = deque()
 
         def changes() -> Iterator[tuple[Index, Buffer | None]]:
             for parts in chosen:
                 index, block = self._merged(parts, values)
+                digested = 0 if digest is None else digest(block)
                 data = self.encoded(index, block)
                 if prove is not None:
                     prove()
-                begun.append((index, block, 0 if data is None else len(data)))
+                begun.append((index, 0 if data is None else len(data), digested))
                 yield index, data
 
         for _ in self.container.set_chunks(self.path, self.metadata, changes(), self.ahead):
@@ -284,7 +292,7 @@ class ChunkIO:
 
     def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
         """Return a chunk's index, and what it holds with its part of `values` in it."""
-        index = tuple(part.chunk for part in parts)
+        index = tuple([part.chunk for part in parts])
         part_of = np.asarray(values[outer([part.target for part in parts])])
         if all(part.whole for part in parts):
             # Contiguous: both the codec and the digest read it. Of a shard, only parts are encoded.

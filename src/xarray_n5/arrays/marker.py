@@ -10,6 +10,7 @@ marker is in a folder of another name, which stops no other write.
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import uuid
@@ -52,6 +53,13 @@ _changed = threading.Condition()
 
 def _new() -> str:
     return uuid.uuid4().hex[:8]
+
+
+@functools.lru_cache(maxsize=256)
+def _expected(path: str, token: str, attempt: str) -> tuple[str, bytes]:
+    """Return a marker's key and how it starts, which tasks compare before each chunk."""
+    key = join(path, f"{WRITING}{token}", _MARK)
+    return key, json.dumps({"attempt": attempt})[:-1].encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +144,13 @@ class WriteMarker:
         return self._read(self._plan)
 
     def _read(self, folder: str) -> dict[str, Any] | None:
-        document = None if self.store.is_link(folder) else self._head(folder, LARGEST + 1)
+        document = (
+            None if self.store.is_link(folder) else self._head(join(folder, _MARK), LARGEST + 1)
+        )
         return None if document is None else parse_mark(document, self.path)
 
-    def _head(self, folder: str, count: int) -> bytes | None:
-        """Return the marker in a folder, or `count` bytes of it where that is cheaper."""
-        key = join(folder, _MARK)
+    def _head(self, key: str, count: int) -> bytes | None:
+        """Return a marker, or `count` bytes of it where that is cheaper."""
         if self.store.concurrency > 1:
             return self.store.get(key)
         found = self.store.head(key, count)
@@ -179,10 +188,11 @@ class WriteMarker:
         """
         if self.is_stopped():
             raise StaleTaskError(self.store.url, self.path)
-        head = self._head(self.folder, 256)
+        key, start = _expected(self.path, self.token, self.attempt)
+        head = self._head(key, 256)
         if head is None:
-            raise ContainerNotVisibleError(self.store.url, join(self.folder, _MARK))
-        if not head.startswith(json.dumps({"attempt": self.attempt})[:-1].encode()):
+            raise ContainerNotVisibleError(self.store.url, key)
+        if not head.startswith(start):
             raise StaleTaskError(self.store.url, self.path)
 
     def is_stopped(self) -> bool:

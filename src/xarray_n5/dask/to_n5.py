@@ -103,7 +103,7 @@ def to_n5(
     -------
     xarray.Dataset, Delayed or dask.array.Array
         Receipts on the chunk grid: each chunk's stored ``bytes``, the ``digest`` of its elements
-        (xxh64 of them in C order, little-endian, as far as the array reaches), the ``seconds``
+        (XXH3 of them in C order, little-endian, as far as the array reaches), the ``seconds``
         that it took and the ``worker`` that wrote it. With ``compute=False``, what computes to
         them; with `return_stored`, the stored array (of which ``compute=False`` writes each block
         when it is first computed).

@@ -41,7 +41,7 @@ def verify(
     -------
     xarray.Dataset or xarray.DataTree
         Of an array, on the chunk grid: ``state`` ("ok", "missing", "truncated", "undecodable",
-        "wrong-shape", "digest-differs"), ``bytes``, the stored size, and ``digest``, the xxh64 of
+        "wrong-shape", "digest-differs"), ``bytes``, the stored size, and ``digest``, the XXH3 of
         the elements (0 if they were not decoded). Of the attributes, ``stray`` lists files of the
         array that are not chunks, ``unfinished`` its unfinished writes, and ``digests`` is whether
         it has digests. A chunk that was never written is "missing", which need not be an error.

@@ -67,7 +67,7 @@ class Content(Enum):
     @property
     def is_writable(self) -> bool:
         """Whether such chunks can be written."""
-        return self in {Content.NUMBERS, Content.TEXTS}
+        return self is Content.NUMBERS or self is Content.TEXTS
 
 
 MULTISET = "isLabelMultiset"

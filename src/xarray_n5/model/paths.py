@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import PathError
@@ -35,7 +35,7 @@ def join(*parts: str) -> str:
     >>> join("a/", "", "b/c")
     'a/b/c'
     """
-    return "/".join(part.rstrip("/") for part in parts if part)
+    return "/".join([part.rstrip("/") for part in parts if part])
 
 
 def normalize_path(path: str) -> str:
@@ -112,7 +112,7 @@ def new_path(path: str, documents: Collection[str]) -> str:
 def partial_key(key: str) -> str:
     """Return a unique hidden key in the directory of `key`, for one attempt to write it."""
     folder, slash, name = key.rpartition("/")
-    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}.partial"
+    return f"{folder}{slash}.{name}.{os.urandom(16).hex()}.partial"
 
 
 def meant_by(partial: str) -> str | None:

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def digest(block: np.ndarray) -> int:
-    """Return the xxh64 of a chunk's elements, little-endian and in C order.
+    """Return the 64-bit XXH3 of a chunk's elements, little-endian and in C order.
 
     Strings are hashed as UTF-8, each after its length in 4 bytes.
 
     >>> hex(digest(np.arange(4, dtype=">u2")))
-    '0xa1ca3305c5cc4c10'
+    '0x1f4ed048ceb8a80e'
     """
     if block.dtype.hasobject:
         texts = [str(each).encode() for each in block.flat]
-        return xxhash.xxh64_intdigest(b"".join(len(t).to_bytes(4, "little") + t for t in texts))
+        return xxhash.xxh3_64_intdigest(b"".join(len(t).to_bytes(4, "little") + t for t in texts))
     plain = np.ascontiguousarray(block, block.dtype.newbyteorder("<")).reshape(-1)
-    return xxhash.xxh64_intdigest(plain.view("u1").data if plain.size else b"")
+    return xxhash.xxh3_64_intdigest(plain.view("u1").data if plain.size else b"")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Receipts:
     sizes: np.ndarray
     """Their stored sizes, int64; 0 for empty chunks that are not stored."""
     digests: np.ndarray
-    """The xxh64 of their elements, uint64."""
+    """The XXH3 of their elements, uint64."""
     seconds: np.ndarray
     """How long encoding and storing took, float32."""
     writers: np.ndarray

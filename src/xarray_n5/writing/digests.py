@@ -38,7 +38,7 @@ class Digests:
     """The digests of an array's chunks, as far as they are known."""
 
     values: np.ndarray
-    """The xxh64 of each chunk, uint64, on the chunk grid."""
+    """The XXH3 of each chunk, uint64, on the chunk grid."""
     known: np.ndarray
     """Whether the digest of each chunk is known."""
 
@@ -56,7 +56,7 @@ def read_digests(target: ChunkIO) -> Digests | None:
     counts = target.metadata.grid.counts
     found = Digests(np.zeros(counts, np.uint64), np.zeros(counts, bool))
     for part in sorted(parts, key=lambda each: int(each["time"])):
-        _add(found, target, part["indices"], part["xxh64"], tuple(map(int, part["shape"])))
+        _add(found, target, part["indices"], part["xxh3"], tuple(map(int, part["shape"])))
     return found
 
 
@@ -133,12 +133,12 @@ def _parse(data: bytes, target: ChunkIO) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         found = {
             "indices": _column(file, "indices", "i", count * max(ndim, 1)),
-            "xxh64": _column(file, "xxh64", "u", count),
+            "xxh3": _column(file, "xxh3", "u", count),
             "shape": _column(file, "shape", "i", ndim),
             "time": _column(file, "time", "i", 1),
         }
-    rows = found["xxh64"].size
-    shapes = {"indices": (rows, ndim), "xxh64": (rows,), "shape": (ndim,), "time": ()}
+    rows = found["xxh3"].size
+    shapes = {"indices": (rows, ndim), "xxh3": (rows,), "shape": (ndim,), "time": ()}
     for name, expected in shapes.items():
         if found[name].shape != expected:
             raise ValueError(f"{name!r} has the shape {found[name].shape}, expected {expected}")
@@ -171,5 +171,5 @@ def _column(file: zipfile.ZipFile, name: str, kinds: str, most: int) -> np.ndarr
 def _save(target: ChunkIO, name: str, indices: np.ndarray, digests: np.ndarray, now: int) -> None:
     file = io.BytesIO()
     shape = np.array(target.metadata.shape, np.int64)
-    np.savez(file, indices=indices, xxh64=digests, shape=shape, time=np.array(now))
+    np.savez(file, indices=indices, xxh3=digests, shape=shape, time=np.array(now))
     target.store.set(_key(target, name), file.getvalue())

@@ -94,7 +94,7 @@ def _report(receipts: Receipts, write: Write) -> xr.Dataset:
     fill = {"bytes": 0, "digest": 0, "seconds": 0, "worker": ""}
     found = on_grid(receipts.indices, columns, write.box, write.dims, fill)
     found["bytes"].attrs = {"long_name": "stored bytes"}
-    found["digest"].attrs = {"long_name": "xxh64 of the elements"}
+    found["digest"].attrs = {"long_name": "XXH3 of the elements"}
     found["seconds"].attrs = {"units": "s"}
     found.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
     return found

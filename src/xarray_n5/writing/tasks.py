@@ -54,10 +54,10 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
     name = f"{write.marker.token}-{uuid.uuid4().hex[:8]}"
     left = None if before is None or not len(before) else Pending(source, write, before)
     blocks: Any = source.map_blocks(
-        cast("Any", write_block),
+        # Among the arguments, Dask would search the dataclass for collections.
+        cast("Any", functools.partial(write_block, write=write)),
         ArraySliceDep(source.chunks),
         left if write.resumed else None,
-        write,
         name=f"write_n5-{name}",
         dtype=object,
         chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
@@ -83,9 +83,9 @@ def write_block(
         done: Container[Index] = () if left is None else Done(first, left)
         rows = []
         clock = time.perf_counter()
-        for index, chunk, size in target.write(box, block, done, check):
+        for row in target.write(box, block, done, check, digest):
             now = time.perf_counter()
-            rows.append((index, size, digest(chunk), now - clock))
+            rows.append((*row, now - clock))
             clock = now
         receipts = Receipts.of(rows, len(box), writer_name())
         if write.journal and rows:

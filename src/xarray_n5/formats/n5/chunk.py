@@ -19,10 +19,14 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import Content, Varlength
 
 if TYPE_CHECKING:
+    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.metadata import ArrayMetadata
 
 _DEFAULT, _VARLENGTH, _OBJECT = 0, 1, 2
 _MOST_BYTES = 1 << 31
+
+_ALIGNED = 16
+"""The largest element is aligned in multiples of this."""
 
 _LARGER, _SMALL_BLOCK = 2, 1 << 20
 """A compressed block may be larger than the dataset's: twice, or as large as 1 MiB. One that is
@@ -100,11 +104,18 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     return shape
 
 
-def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+def encode(metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
     """Return the bytes of a chunk that stores `block`, whose shape becomes the header's."""
-    header = struct.pack(f">HH{block.ndim}I", _DEFAULT, block.ndim, *block.shape[::-1])
-    elements = np.ascontiguousarray(block, metadata.dtype.newbyteorder(">"))
-    return b"".join((header, metadata.compression.encode(elements.data if block.size else b"")))
+    header, size, dtype = _usual(block.shape, metadata.dtype)
+    if isinstance(metadata.compression, Raw):
+        # Copied once, to where the elements are big-endian and aligned behind the header.
+        start = -(-len(header) // _ALIGNED) * _ALIGNED
+        room = np.empty(start + size, np.uint8)
+        room[start - len(header) : start] = np.frombuffer(header, np.uint8)
+        np.ndarray(block.shape, dtype, room, start)[...] = block
+        return room[start - len(header) :].data
+    elements = np.ascontiguousarray(block, dtype)
+    return b"".join((header, metadata.compression.encode(elements.data if size else b"")))
 
 
 def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:

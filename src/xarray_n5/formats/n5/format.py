@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.formats.protocol import Documents
+    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import Attributes, Metadata
 
@@ -214,7 +215,7 @@ class N5:
         """Return the shape in a chunk's header."""
         return n5_chunk.peek(metadata, head, size)
 
-    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
         """Return a chunk's bytes."""
         return n5_chunk.encode(metadata, block)
 

@@ -167,12 +167,14 @@ class LocalStore(Store):
             raise NotADirectoryError(
                 error.errno, "it lies in a file, not in a directory", self._path(key)
             ) from error
-        path, temporary = (f"{folder}/{each.rpartition('/')[2]}" for each in (key, hidden))
+        path = f"{folder}/{key.rpartition('/')[2]}"
+        temporary = f"{folder}/{hidden.rpartition('/')[2]}"
         try:
             try:
-                view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
-                while view:
-                    view = view[os.write(file, view) :]
+                nbytes = memoryview(data).nbytes
+                done = os.write(file, data) if nbytes else 0
+                while done < nbytes:  # a system may write less than it is given
+                    done += os.write(file, memoryview(data).cast("B")[done:])
                 if before is not None:
                     keep_permissions(file, before)
                 if self.fsync:
