@@ -5,6 +5,10 @@ import shutil
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+from numpydoc.xref import DEFAULT_LINKS
+
+import xarray_n5  # the accessors, too
+
 HERE = Path(__file__).parent
 
 project = "xarray-n5"
@@ -40,9 +44,44 @@ nb_ipywidgets_js = {}
 
 myst_heading_anchors = 3
 
+templates_path = ["_templates"]
 autosummary_generate = True
-autodoc_typehints = "none"  # numpydoc's sections hold them
-numpydoc_show_class_members = False  # autosummary lists them
+autodoc_typehints = "signature"
+maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+numpydoc_show_class_members = False  # docs/api.md lists them
+numpydoc_xref_param_type = True
+numpydoc_xref_aliases = {
+    **{name: name for name in DEFAULT_LINKS},  # numpydoc's own need other projects' glossaries
+    **{
+        name: f"xarray_n5.{name}"
+        for name in ("Array", "Axis", "Geometry", "Group", *xarray_n5.errors.__all__)
+    },
+    "View": "xarray_n5.views.neuroglancer.api.View",
+}
+numpydoc_xref_ignore = {
+    "collection",
+    "default",
+    "mapping",
+    "of",
+    "optional",
+    "or",
+    "store",
+    "these",
+}
+
+
+def without_signature(app, what, name, obj, options, signature, annotation):  # noqa: ANN001, ANN201, ARG001
+    """Hide the parameters of classes whose instances users get from functions."""
+    made = {"Axis", "Geometry", "HangarWriter", "ProgressBar", "Funlib"}
+    hidden = what in {"class", "exception"} and obj.__name__ not in made
+    return ("", None) if hidden and signature else None
+
+
+def setup(app):  # noqa: ANN001, ANN201
+    """Connect the function above."""
+    app.connect("autodoc-process-signature", without_signature)
+
 
 # Links into other projects need the network, which only the hosted build can rely on.
 if "READTHEDOCS" in os.environ:

@@ -87,61 +87,89 @@ class N5BackendEntrypoint(BackendEntrypoint):
         setups: Literal["grid", "flat"] | None = None,
         **unknown: Any,
     ) -> xr.Dataset:
-        """Return an array, or the arrays directly in a group, as a lazily indexed Dataset.
+        """Open an array, or the arrays directly in a group, as a lazily indexed Dataset.
+
+        These are the options of ``xr.open_dataset(url, engine="n5", ...)``, besides xarray's own,
+        such as `chunks`. ``xr.open_datatree`` and ``xr.open_groups`` have the same except `level`;
+        `group` is the root of their tree.
 
         Parameters
         ----------
-        filename_or_obj
+        filename_or_obj : str, os.PathLike or store
             The container, or a node in it: a path or an fsspec URL. Or the XML of a project of
             BigDataViewer or BigStitcher.
-        mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
+        mask_and_scale, decode_times, concat_characters, decode_coords : bool, optional
             As in :func:`xarray.open_dataset`; on by default only where xarray wrote the file.
-        drop_variables
+        drop_variables : str or iterable of str, optional
             Names of arrays to omit.
-        group
+        use_cftime, decode_timedelta : bool, optional
+            As in :func:`xarray.open_dataset`.
+        group : str, optional
             The path of an array or a group in the container.
-        storage_options
-            Options of the fsspec filesystem.
-        format
-            The container's format; detected by default.
-        axis_order
+        storage_options : mapping, optional
+            Options of the fsspec filesystem, such as credentials.
+        format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+            The format of the container; detected by default.
+        axis_order : {"C", "F"}, default: "C"
             "F" reverses the order of dimensions, as in Java and TensorStore.
-        attribute_order
+        attribute_order : {"auto", "C", "N5"}, default: "auto"
             The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
-            NumPy, "N5" for x first; by default that of the programs that write the dialect. Scripts
+            NumPy, "N5" for x first; "auto" for that of the programs that write the dialect. Scripts
             that use z5py often store lists in C order.
-        dialect
-            The metadata dialects to take coordinates from, by name or themselves, the most trusted
-            first; by default all of them, in the order of the documentation.
-        origin
-            The position of coordinate 0 in the first voxel: its "center" or its "corner".
-        missing
-            "fill": a chunk that is not stored reads as zeros. "error": it raises.
-        level
-            The level of a pyramid to open: its number, 0 for the finest and -1 for the coarsest,
-            or its name. Or the largest distance of samples along some dimensions, in the units of
+        dialect : str, Dialect or sequence of these, optional
+            The metadata dialects to take coordinates from, the most trusted first; by default all
+            of them, in the order of the documentation.
+        origin : {"center", "corner"}, default: "center"
+            The position of coordinate 0 in the first voxel.
+        missing : {"fill", "error"}, default: "fill"
+            "fill" reads chunks that are not stored as zeros; "error" raises for them.
+        level : int, str or mapping, optional
+            The level of a pyramid to open: its number, 0 for the finest and -1 for the coarsest, or
+            its name. Or the largest distance of samples along some dimensions, in the units of
             their coordinates: ``{"x": 16.0}`` opens the coarsest level within it, or the finest.
             The variable has the same name at every level: that of the group around them, or of the
-            container. The Dataset has the group's attributes except those that describe levels,
-            or that became coordinates.
-        dims
+            container. The Dataset has the group's attributes except those that describe levels, or
+            that became coordinates.
+        dims : sequence of str, optional
             Names of the dimensions, instead of those in the metadata.
-        inherit
+        inherit : bool, default: False
             Whether axes, units and resolution are inherited from all groups above, as in
             Neuroglancer; otherwise only from the array and its nearest groups.
-        label_multisets
-            "argmax" reads Paintera's label multisets as their most frequent labels, "count" as the
-            numbers of votes for these labels.
-        setup, timepoint
+        label_multisets : {"error", "argmax", "count"}, default: "error"
+            How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
+            "count" as the numbers of votes for these labels (int32); "error" raises.
+        setup, timepoint : int, optional
             Of a project: the id of a setup, or of a time point, to open alone, without a dimension.
-        setups
+        setups : {"grid", "flat"}, optional
             Of a project: "grid" gives each of channel, tile, angle and illumination that differs a
             dimension of its own; "flat" has one dimension of setups. By default "grid" where the
             setups form a full one.
+        **unknown
+            Other options are refused, with a suggestion.
 
         Returns
         -------
         xarray.Dataset
+            The variables, with the coordinates that the metadata describe.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If nothing exists at this path.
+        MetadataError
+            If the metadata of the array are invalid.
+        TypeError
+            If an option is unknown.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> _ = xarray_n5.pyramid(image, "cells.n5", "em", factors=2, levels=1)
+        >>> xr.open_dataset("cells.n5/em/s0", engine="n5").sizes["x"]
+        3
+        >>> xr.open_dataset("cells.n5", engine="n5", group="em", level=-1).em.dims
+        ('y', 'x')
         """
         from xarray_n5.datasets.engine import open_dataset
 

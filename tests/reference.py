@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import xarray as xr
@@ -17,8 +17,14 @@ ACCESSORS = {
 }
 """The accessors as users reach them, and the classes that have them."""
 
-BESIDE = ("xarray_n5.views.neuroglancer.api.View",)
+RETURNED = ("xarray_n5.views.neuroglancer.api.View",)
 """Classes without a public name whose instances public functions return."""
+
+BESIDE = (
+    "xarray_n5_engine.N5BackendEntrypoint.open_dataset",
+    "xarray_n5.dialects.Funlib",
+)
+"""What docs/api.md describes besides: the options of the engine, and a dialect with options."""
 
 
 def public_objects() -> dict[str, Any]:
@@ -27,13 +33,11 @@ def public_objects() -> dict[str, Any]:
     found = {f"xarray_n5.{name}": getattr(xarray_n5, name) for name in names}
     for name, kind in ACCESSORS.items():
         found[name] = kind.n5  # type: ignore[attr-defined]
-    for name in BESIDE:
-        module, _, attribute = name.rpartition(".")
-        found[name] = getattr(import_module(module), attribute)
+    found |= {name: resolve_name(name) for name in RETURNED}
     for name, each in list(found.items()):
         if inspect.isclass(each):
             found |= {f"{name}.{own}": member for own, member in members_of(each).items()}
-    return found
+    return found | {name: resolve_name(name) for name in BESIDE}
 
 
 def members_of(kind: type) -> dict[str, Any]:
@@ -54,5 +58,27 @@ def public_functions() -> dict[str, Any]:
     return {
         name: each
         for name, each in public_objects().items()
-        if inspect.isfunction(each) or name.removeprefix("xarray_n5.") in made
+        if (inspect.isfunction(each) and name not in BESIDE)
+        or name.removeprefix("xarray_n5.") in made
     }
+
+
+ALLOWED = {
+    "GL01": "summaries begin on the first line, as ruff's D212 has it",
+    "ES01": "a summary may be enough",
+    "SA01": "few names need others beside them",
+}
+"""Rules of numpydoc that do not hold here, and why."""
+
+
+def problems_of(name: str) -> list[str]:
+    """What numpydoc finds wrong with the docstring of a public object."""
+    from numpydoc.validate import validate
+
+    allowed = {*ALLOWED, *({"PR01"} if _is_only_returned(name) else ())}
+    return [f"{code} {text}" for code, text in validate(name)["errors"] if code not in allowed]
+
+
+def _is_only_returned(name: str) -> bool:
+    """Whether a class is not for users to make, so that its parameters are its own affair."""
+    return inspect.isclass(public_objects()[name]) and name not in public_functions()

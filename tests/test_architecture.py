@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import doctest
-import importlib
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 
@@ -207,22 +204,6 @@ def lines_of_code(path: Path) -> int:
 def test_files_stay_small() -> None:
     lines = {path: lines_of_code(path) for path in [*MODULES, *COMMANDS]}
     assert {path: count for path, count in lines.items() if count > 300} == {}
-
-
-def modules() -> list[str]:
-    """The names of all modules of the package, and of the command line."""
-    beside = ("xarray_n5_cli", "xarray_n5_napari")
-    places = {"xarray_n5.": SOURCE, **{f"{name}.": SOURCE.parent / name for name in beside}}
-    return [
-        found.name
-        for prefix, place in places.items()
-        for found in pkgutil.walk_packages([str(place)], prefix)
-    ]
-
-
-def test_examples_in_docstrings_are_true() -> None:
-    failed = {name: doctest.testmod(importlib.import_module(name)).failed for name in modules()}
-    assert {name: count for name, count in failed.items() if count} == {}
 
 
 def test_names_of_hangar_are_found_where_they_are_imported_on_first_use() -> None:

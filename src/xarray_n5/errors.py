@@ -104,7 +104,19 @@ def message(text: str) -> str:
 
 
 class N5Error(Exception):
-    """Base of every error that this package raises on purpose."""
+    """The base of every error that this package raises on purpose.
+
+    Each is also the builtin error that one would catch. Errors keep their facts as attributes, also
+    when they come from a worker.
+
+    Examples
+    --------
+    >>> try:
+    ...     xarray_n5.open_array("nothing.n5", "raw")
+    ... except xarray_n5.N5Error as error:
+    ...     type(error).__name__
+    'NodeNotFoundError'
+    """
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle as type(*args), which facts in the signature would break;
@@ -124,7 +136,24 @@ def _rebuild(kind: type[N5Error], args: tuple[object, ...], facts: dict[str, obj
 
 
 class NodeNotFoundError(N5Error, FileNotFoundError):
-    """No node, or one of another kind, at a path."""
+    """No node, or one of another kind, exists at a path.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    path : str
+        The path of the node in the container.
+    expected : str
+        What was to be opened, such as "array".
+
+    Examples
+    --------
+    >>> xarray_n5.open_array("nothing.n5", "raw")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.NodeNotFoundError: no array at 'raw' in '...nothing.n5'...
+    """
 
     def __init__(self, url: str, path: str, expected: str = "node", hint: str = "") -> None:
         self.url, self.path, self.expected = url, path, expected
@@ -133,7 +162,25 @@ class NodeNotFoundError(N5Error, FileNotFoundError):
 
 
 class NodeExistsError(N5Error, FileExistsError):
-    """A write would replace something that exists."""
+    """A write would replace something that exists.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    path : str
+        The path of the node in the container.
+    found : str
+        What exists, such as "an array".
+
+    Examples
+    --------
+    >>> _ = xarray_n5.create_array("cells.n5", "em", shape=(4,), dtype="uint8")
+    >>> xarray_n5.create_group("cells.n5", "em")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.NodeExistsError: 'em' in '...cells.n5' exists ...
+    """
 
     def __init__(self, url: str, path: str, found: str, hint: str) -> None:
         self.url, self.path, self.found = url, path, found
@@ -141,7 +188,25 @@ class NodeExistsError(N5Error, FileExistsError):
 
 
 class ContainerNotVisibleError(N5Error, FileNotFoundError):
-    """A worker does not see the marker of the write that it was sent."""
+    """A worker was sent a write, but does not see the metadata that the client created.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    key : str
+        The path of the file in the container.
+
+    Examples
+    --------
+    >>> import shutil
+    >>> write = xarray_n5.to_n5(da.ones(4, chunks=2), "cells.n5", "raw", compute=False)
+    >>> shutil.rmtree("cells.n5")
+    >>> write.compute()
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.ContainerNotVisibleError: cannot find ...
+    """
 
     def __init__(self, url: str, key: str) -> None:
         self.url, self.key = url, key
@@ -153,7 +218,23 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
 
 
 class StaleTaskError(N5Error, RuntimeError):
-    """A task of a write that has failed, or that another attempt has resumed."""
+    """A task of a write that has failed, or that another attempt has resumed.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    path : str
+        The path of the node in the container.
+
+    Examples
+    --------
+    >>> write = xarray_n5.to_n5(da.ones(4, chunks=2), "cells.n5", "raw", compute=False)
+    >>> try:
+    ...     report = write.compute()
+    ... except xarray_n5.StaleTaskError as error:
+    ...     print(error.path, "is written by another call")
+    """
 
     def __init__(self, url: str, path: str) -> None:
         self.url, self.path = url, path
@@ -165,11 +246,39 @@ class StaleTaskError(N5Error, RuntimeError):
 
 
 class PathError(N5Error, ValueError):
-    """A path that leaves the container, or a name that cannot be stored."""
+    """A path that leaves the container, or a name that cannot be stored.
+
+    Examples
+    --------
+    >>> xarray_n5.open_array("cells.n5", "../raw")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.PathError: ... '../raw' ...
+    """
 
 
 class UnsafePathError(PathError, PermissionError):
-    """A link that leaves the container, or a file that is not regular, such as a FIFO."""
+    """A link that leaves the container, or a file that is not a regular one, as a FIFO.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    key : str
+        The path of the file in the container.
+    why : str
+        What is wrong with the file.
+
+    Examples
+    --------
+    >>> import os
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="uint8", chunks=2)
+    >>> os.symlink("/etc/hostname", "cells.n5/raw/0")
+    >>> array[:]
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.UnsafePathError: 'raw/0' in '...cells.n5' is a link to ...
+    """
 
     def __init__(self, url: str, key: str, why: str) -> None:
         self.url, self.key, self.why = url, key, why
@@ -177,11 +286,36 @@ class UnsafePathError(PathError, PermissionError):
 
 
 class MetadataError(N5Error, ValueError):
-    """Metadata that is invalid, does not match, or cannot be stored in the format."""
+    """Metadata that are invalid, do not match, or cannot be stored in the format.
+
+    Examples
+    --------
+    >>> xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="float16")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.MetadataError: ... float16...
+    """
 
 
 class UnknownCompressionError(N5Error, NotImplementedError):
-    """A compression that is neither built in nor registered."""
+    """A compression that is neither built in nor registered.
+
+    Attributes
+    ----------
+    name : str
+        The name of the compression.
+    known : tuple of str
+        The names of the known ones.
+    where : str
+        The file that names it, or "".
+
+    Examples
+    --------
+    >>> xarray_n5.create_array("cells.n5", shape=(4,), dtype="uint8", compression="jpeg")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.UnknownCompressionError: ...unknown compression 'jpeg'; ...
+    """
 
     def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
         self.name, self.known, self.where = name, tuple(known), where
@@ -195,7 +329,27 @@ class UnknownCompressionError(N5Error, NotImplementedError):
 class AlignmentError(N5Error, ValueError):
     """A write whose Dask blocks, or whose region, would share a chunk with another write.
 
-    For a region, ``nearest`` is the smallest region around it that does not cut chunks.
+    Attributes
+    ----------
+    axis : int
+        The axis along which chunks are cut.
+    chunk : int
+        The size of a stored chunk along it.
+    block, position : int or None
+        The block that cuts a chunk, and where it starts.
+    region : slice or None
+        The region that cuts a chunk.
+    nearest : slice or None
+        The smallest region around it that cuts none.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="float64", chunks=2)
+    >>> try:
+    ...     xarray_n5.to_n5(da.ones(3), "cells.n5", "raw", region=slice(1, 4))
+    ... except xarray_n5.AlignmentError as error:
+    ...     error.nearest
+    slice(0, 4, None)
     """
 
     block: int | None = None
@@ -214,7 +368,33 @@ class AlignmentError(N5Error, ValueError):
     def of_region(
         cls, url: str, axis: int, region: slice, chunk: int, size: int, shown: str = ""
     ) -> Self:
-        """Return the error for a region that cuts a chunk of an array of `size` along an axis."""
+        """Return the error of a region that cuts a chunk of an array of `size` along an axis.
+
+        Parameters
+        ----------
+        url : str
+            The location of the array.
+        axis : int
+            The axis.
+        region : slice
+            The region along this axis.
+        chunk : int
+            The size of a chunk along this axis.
+        size : int
+            The size of the array along this axis.
+        shown : str, default: ""
+            The name of the axis for the message; by default its number.
+
+        Returns
+        -------
+        AlignmentError
+            The error, with `nearest`.
+
+        Examples
+        --------
+        >>> xarray_n5.AlignmentError.of_region("cells.n5/raw", 0, slice(1, 4), 2, 9).nearest
+        slice(0, 4, None)
+        """
         start, stop = int(region.start), int(region.stop)
         nearest = slice(start // chunk * chunk, min(-(-stop // chunk) * chunk, size))
         error = cls.__new__(cls)
@@ -230,7 +410,25 @@ class AlignmentError(N5Error, ValueError):
 
 
 class BlockError(N5Error, ValueError):
-    """A block whose shape or type differs from its Dask metadata."""
+    """A block whose shape or type differs from its Dask metadata.
+
+    Attributes
+    ----------
+    url : str
+        The location of the array.
+    where : str
+        The block.
+    expected, found : str
+        The shapes or types.
+
+    Examples
+    --------
+    >>> wrong = da.ones(4, chunks=2).map_blocks(lambda block: block[:1], dtype="f8")
+    >>> xarray_n5.to_n5(wrong, "cells.n5", "raw")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.BlockError: block ... of ...cells.n5/raw: expected ..., got ...
+    """
 
     def __init__(self, url: str, where: str, expected: str, found: str, hint: str) -> None:
         self.url, self.where, self.expected, self.found = url, where, expected, found
@@ -238,7 +436,31 @@ class BlockError(N5Error, ValueError):
 
 
 class ResumeError(N5Error, ValueError):
-    """A write cannot be resumed, because the unfinished write is a different one."""
+    """The unfinished write is another one than that to resume.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    path : str
+        The path of the node in the container.
+    began : str
+        When the unfinished write began.
+
+    Examples
+    --------
+    >>> def fail(block):
+    ...     raise RuntimeError("out of power")
+    >>> try:
+    ...     xarray_n5.to_n5(da.ones(4, chunks=2).map_blocks(fail, dtype="f8"), "cells.n5", "raw")
+    ... except RuntimeError as error:
+    ...     print(error)
+    out of power
+    >>> xarray_n5.to_n5(da.zeros(4, chunks=2), "cells.n5", "raw", resume=True)
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.ResumeError: 'raw' in '...cells.n5' ...
+    """
 
     def __init__(self, url: str, path: str, began: str) -> None:
         self.url, self.path, self.began = url, path, began
@@ -251,7 +473,23 @@ class ResumeError(N5Error, ValueError):
 
 
 class ReadOnlyError(N5Error, PermissionError):
-    """A write through a handle that was opened for reading."""
+    """A write through a handle that was opened for reading.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    path : str
+        The path of the node in the container.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="uint8", chunks=2)
+    >>> xarray_n5.open_array("cells.n5", "raw")[0] = 7
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.ReadOnlyError: 'raw' in '...cells.n5' is open for reading; ...
+    """
 
     def __init__(self, url: str, path: str) -> None:
         self.url, self.path = url, path
@@ -259,7 +497,24 @@ class ReadOnlyError(N5Error, PermissionError):
 
 
 class OneWriterError(N5Error, OSError):
-    """A file that only one process at a time can write."""
+    """A file that only one process at a time can write.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container.
+    why : str
+        Why this process cannot write it.
+
+    Examples
+    --------
+    >>> import dask
+    >>> with dask.config.set(scheduler="processes"):
+    ...     xarray_n5.to_n5(da.ones(4, chunks=2), "cells.h5", "raw")
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.OneWriterError: ...cells.h5: ...
+    """
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -270,7 +525,26 @@ class OneWriterError(N5Error, OSError):
 
 
 class RequestError(N5Error, OSError):
-    """A request failed, so it is unknown whether something is stored."""
+    """A failed request: whether something is stored is not known.
+
+    Attributes
+    ----------
+    verb : str
+        What the request was to do, such as "read".
+    url : str
+        The location of the container.
+    key : str
+        The path of the file in the container.
+    why : str
+        What the store answered.
+
+    Examples
+    --------
+    >>> try:
+    ...     array = xarray_n5.open_array("https://example.org/cells.n5")  # doctest: +SKIP
+    ... except xarray_n5.RequestError as error:
+    ...     print(error.url, error.why)
+    """
 
     _advice = "try again, or set a longer timeout in storage_options"
 
@@ -280,13 +554,38 @@ class RequestError(N5Error, OSError):
 
 
 class RefusedError(RequestError, PermissionError):
-    """A request was denied; some stores also deny requests for missing objects."""
+    """A request without permission; some stores also answer so for missing objects.
+
+    Attributes are those of :class:`RequestError`.
+
+    Examples
+    --------
+    >>> try:
+    ...     array = xarray_n5.open_array("s3://bucket/cells.n5")  # doctest: +SKIP
+    ... except xarray_n5.RefusedError as error:
+    ...     print(error.url, error.why)
+    """
 
     _advice = "check the URL, and the credentials and permissions (storage_options)"
 
 
 class MissingPackageError(N5Error, ImportError):
-    """An optional package is missing; an extra installs it."""
+    """An optional package is missing, which an extra installs.
+
+    Attributes
+    ----------
+    what : str
+        What needs the package.
+    extra : str
+        The extra that installs it, such as "s3".
+
+    Examples
+    --------
+    >>> try:
+    ...     array = xarray_n5.open_array("s3://bucket/cells.n5")  # doctest: +SKIP
+    ... except xarray_n5.MissingPackageError as error:
+    ...     print(f"pip install xarray-n5[{error.extra}]")
+    """
 
     def __init__(self, what: str, extra: str, cause: object) -> None:
         self.what, self.extra = what, extra
@@ -297,7 +596,29 @@ class MissingPackageError(N5Error, ImportError):
 
 
 class ChunkError(N5Error, ValueError):
-    """A chunk that cannot be encoded or decoded."""
+    """A chunk that cannot be encoded or decoded.
+
+    Attributes
+    ----------
+    direction : {"decode", "encode"}
+        What failed.
+    url : str
+        The location of the container.
+    key : str
+        The path of the file in the container.
+    why : str
+        What is wrong with the chunk.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="uint8", chunks=2)
+    >>> _ = Path("cells.n5/raw/0").write_bytes(b"damaged")
+    >>> array[:]
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.ChunkError: cannot decode chunk 'raw/0' in '...cells.n5': ...
+    """
 
     def __init__(
         self, direction: Literal["decode", "encode"], url: str, key: str, why: str
@@ -307,11 +628,45 @@ class ChunkError(N5Error, ValueError):
 
 
 class MissingChunkError(ChunkError, LookupError):
-    """A chunk that is not stored, with ``missing="error"``."""
+    """A chunk that is not stored, with ``missing="error"``.
+
+    Attributes are those of :class:`ChunkError`.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="uint8", chunks=2)
+    >>> xarray_n5.open_array("cells.n5", "raw", missing="error")[:]
+    Traceback (most recent call last):
+        ...
+    xarray_n5.errors.MissingChunkError: cannot decode chunk 'raw/0' in '...cells.n5': ...
+    """
 
 
 class VarlengthChunkError(ChunkError):
-    """A chunk that holds a list of elements instead of an array of them."""
+    r"""A chunk that holds a list of elements instead of an array of them.
+
+    Other attributes are those of :class:`ChunkError`.
+
+    Attributes
+    ----------
+    elements : numpy.ndarray
+        The elements, in one dimension.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> array = xarray_n5.create_array(
+    ...     "cells.n5", "raw", shape=(4,), dtype="uint8", chunks=4, compression=None
+    ... )
+    >>> mode, dimensions, size, number = b"\0\1", b"\0\1", b"\0\0\0\4", b"\0\0\0\2"
+    >>> chunk = mode + dimensions + size + number + b"ab"
+    >>> _ = Path("cells.n5/raw/0").write_bytes(chunk)
+    >>> try:
+    ...     array[:]
+    ... except xarray_n5.VarlengthChunkError as error:
+    ...     error.elements
+    array([97, 98], dtype=uint8)
+    """
 
     def __init__(self, url: str, key: str, why: str, elements: np.ndarray) -> None:
         self.elements = elements
@@ -319,4 +674,21 @@ class VarlengthChunkError(ChunkError):
 
 
 class UnfinishedWriteWarning(UserWarning):
-    """An opened array has a write that is still running or was interrupted."""
+    """An array is opened whose write is still running, or was interrupted.
+
+    Examples
+    --------
+    >>> def fail(block):
+    ...     raise RuntimeError("out of power")
+    >>> try:
+    ...     xarray_n5.to_n5(da.ones(4, chunks=2).map_blocks(fail, dtype="f8"), "cells.n5", "raw")
+    ... except RuntimeError as error:
+    ...     print(error)
+    out of power
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     array = xarray_n5.open_array("cells.n5", "raw")
+    >>> caught[0].category.__name__
+    'UnfinishedWriteWarning'
+    """

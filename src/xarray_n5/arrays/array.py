@@ -53,6 +53,20 @@ class Array:
     Arrays support NumPy indexing, but several index arrays select orthogonally, as in xarray;
     :attr:`vindex` selects points. Reads return new, writable arrays in native byte order. An array
     holds no open file, pickles small and may be used from several threads.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array(
+    ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+    ... )
+    >>> array[:2] = 7
+    >>> array[1:3, [0, 5]]
+    array([[7, 7],
+           [0, 0]], dtype=uint8)
+    >>> int(np.asarray(array).sum())
+    84
+    >>> array.read_only, xarray_n5.open_array("cells.n5", "raw").read_only
+    (False, True)
     """
 
     def __init__(
@@ -70,82 +84,236 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The array's shape, in elements."""
+        """The shape of the array, in elements, in C order.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.shape
+        (4, 6)
+        """
         return self._ordered(self._io.metadata.shape)
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The shape of a chunk, in elements."""
+        """The shape of a chunk, in elements.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.chunks
+        (2, 3)
+        """
         return self._ordered(self._io.metadata.inner or self._io.metadata.chunks)
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """The shape of a shard, a stored file of several chunks; None where each has a file."""
+        """The shape of a shard, a stored file of several chunks; None without sharding.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.zarr", shape=(8, 8), dtype="uint8", chunks=2, shards=4, format="zarr3"
+        ... )
+        >>> array.chunks, array.shards
+        ((2, 2), (4, 4))
+        """
         return None if self._io.metadata.inner is None else self.grid.chunks
 
     @property
     def grid(self) -> ChunkGrid:
-        """The grid of stored files: of chunks, or of shards."""
+        """The grid of stored files: of chunks, or of shards.
+
+        Its ``counts`` are the numbers of files along each axis; iterating over it yields their
+        indices, and ``slices(index)`` is the region of one.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.grid.counts
+        (2, 2)
+        >>> array.grid.slices((1, 0))
+        (slice(2, 4, None), slice(0, 3, None))
+        """
         return ChunkGrid(self.shape, self._ordered(self._io.metadata.chunks))
 
     @property
     def nchunks(self) -> int:
-        """The number of chunks, stored or not."""
+        """The number of chunks, stored or not.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.nchunks
+        4
+        """
         return ChunkGrid(self.shape, self.chunks).size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of an element, in native byte order."""
+        """The type of an element, in native byte order.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.dtype
+        dtype('uint8')
+        """
         return self._io.metadata.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.ndim
+        2
+        """
         return len(self._io.metadata.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """The number of elements.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.size
+        24
+        """
         return math.prod(self._io.metadata.shape)
 
     @property
     def nbytes(self) -> int:
-        """The size of all elements in memory, in bytes."""
+        """The size of all elements in memory, in bytes.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.nbytes
+        24
+        """
         return self.size * self.dtype.itemsize
 
     @property
     def compression(self) -> Compression:
-        """The compression of the chunks."""
+        """The compression of the chunks.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.compression
+        Gzip(level=6, use_zlib=False)
+        """
         return self._io.metadata.compression
 
     @property
     def fill_value(self) -> object:
-        """The value of elements whose chunk is not stored."""
+        """The value of elements whose chunk is not stored; in N5 always 0.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> int(array.fill_value)
+        0
+        """
         return self._io.metadata.fill_value
 
     @property
     def read_only(self) -> bool:
-        """Whether the array is open for reading only."""
+        """Whether the array is open for reading only.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.read_only
+        False
+        """
         return not self._writable
 
     @property
     def path(self) -> str:
-        """The array's path in its container."""
+        """The path of the array in its container; "" if it is the root.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.path
+        'raw'
+        """
         return self._io.path
 
     @property
     def name(self) -> str:
-        """The last part of the array's path; of the container's name where it is the root."""
+        """The last part of the path; that of the container's name if the array is the root.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.name
+        'raw'
+        """
         return self.path.rpartition("/")[2] or name_of_root(self._io.container.name)
 
     @property
     def url(self) -> str:
-        """The container's location and the array's path in one."""
+        """The location of the container and the path of the array, joined.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.url
+        '.../cells.n5/raw'
+        """
         return join(self._io.container.url, self.path)
 
     @property
     def attrs(self) -> NodeAttributes:
-        """The user's attributes; setting one writes it."""
+        """The attributes of the user, as a mutable mapping; setting one writes it.
+
+        Values are JSON. Members of ``attributes.json`` that describe the array itself, such as
+        ``dimensions``, are not among them.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.attrs["stain"] = "DAPI"
+        >>> array.attrs.update(exposure=0.25, gain=2)
+        >>> dict(xarray_n5.open_array("cells.n5", "raw").attrs)
+        {'stain': 'DAPI', 'exposure': 0.25, 'gain': 2}
+        """
         return NodeAttributes(
             self._io.container,
             self.path,
@@ -157,13 +325,51 @@ class Array:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The array's axes: names, units and the positions of samples."""
+        """The axes in C order: names, units and the coordinates of samples.
+
+        They are read from the metadata again at each access.
+
+        Examples
+        --------
+        >>> axes = [xarray_n5.Axis(name="y", unit="um", scale=0.5), "x"]
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", axes=axes
+        ... )
+        >>> [(axis.name, axis.unit, axis.scale) for axis in array.axes]
+        [('y', 'um', 0.5), ('x', None, 1.0)]
+        """
         return self.geometry().axes
 
     def geometry(self, dialect: DialectChoice | None = None) -> Geometry:
-        """Return the axes that the metadata describe, read by some dialects or by all.
+        """Return the axes that the metadata describe, and the source of each fact.
 
-        They are names or dialects, the most trusted first.
+        Parameters
+        ----------
+        dialect : str, Dialect or sequence of these, optional
+            The metadata dialects to read, the most trusted first; by default all of them.
+
+        Returns
+        -------
+        Geometry
+            The axes in C order, and the attributes that they were read from.
+
+        Raises
+        ------
+        ValueError
+            If a dialect is unknown.
+
+        Examples
+        --------
+        >>> axes = [xarray_n5.Axis(name="y", unit="um", scale=0.5), "x"]
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", axes=axes
+        ... )
+        >>> array.geometry()
+        <xarray_n5.Geometry, 2 axes>
+            y: start 0, step 0.5 µm
+            ...
+        >>> array.geometry("tensorstore").sources["scale"]
+        'tensorstore: resolution'
         """
         io, order = self._io, self._attribute_order
         context = load_context(io.container, io.path, io.metadata, attribute_order=order)
@@ -172,7 +378,27 @@ class Array:
 
     @property
     def info(self) -> ArrayInfo:
-        """The facts of the array, for people to read; its axes are read again."""
+        """The facts about the array, for people to read: as text, and in notebooks as HTML.
+
+        Its fields, such as ``shape``, ``chunks``, ``compression`` and ``unfinished``, are for
+        programs. The metadata are read again.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.info
+        <xarray_n5.Array '.../cells.n5/raw'>
+            shape        4 x 6
+            dtype        uint8
+            size         24 B in memory
+            chunks       2 x 3, 4 chunks of 6 B
+            compression  gzip (level=6)
+            ...
+        >>> array.info.unfinished
+        False
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # opening an array warns of what is odd
             stopped = self.path in unfinished(self._io.store, [self.path])
@@ -228,28 +454,72 @@ class Array:
 
     @property
     def oindex(self) -> Indexer:
-        """Orthogonal indexing: each index array selects along its own axis, as in zarr."""
+        """Orthogonal indexing: each index array selects along its own axis, as in zarr.
+
+        Reads and writes. Plain indexing does the same.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.oindex[[0, 2], [1, 4]] = 5
+        >>> array.oindex[[0, 1, 2], [1, 4]]
+        array([[5, 5],
+               [0, 0],
+               [5, 5]], dtype=uint8)
+        """
         return Indexer(self.__getitem__, self.__setitem__)
 
     @property
     def vindex(self) -> Indexer:
         """Vectorized indexing: index arrays are broadcast together, as in NumPy.
 
-        Their axes come first in the result, those of slices after them.
+        Reads only. The axes of the index arrays come first in the result, those of slices after
+        them.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array[2, 4] = 5
+        >>> array.vindex[[0, 2], [1, 4]]
+        array([0, 5], dtype=uint8)
         """
         return Indexer(partial(read_vectorized, self._io, self._cache, transposed=self._transposed))
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
-        """Return one chunk (or shard) of :attr:`grid`, as far as the array reaches.
+        """Read one chunk, or shard, of :attr:`grid`.
 
-        Of a varlength chunk, its elements are returned.
+        Parameters
+        ----------
+        index : sequence of int
+            The position of the chunk in the grid, in C order.
+
+        Returns
+        -------
+        numpy.ndarray
+            The elements, as far as the array reaches; fill values if the chunk is not stored. Of a
+            varlength chunk of N5, the list of its elements.
 
         Raises
         ------
         IndexError
             If the grid has no such chunk.
         ChunkError
-            If the chunk cannot be decoded, or ``missing="error"`` and it is not there.
+            If the chunk cannot be decoded.
+        MissingChunkError
+            If the chunk is not stored, and the array was opened with ``missing="error"``.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.read_chunk((1, 1))
+        array([[0, 0, 0],
+               [0, 0, 0]], dtype=uint8)
         """
         try:
             block = self._io.block(self._stored_index(index))
@@ -258,7 +528,34 @@ class Array:
         return np.ascontiguousarray(block.T) if self._transposed else block
 
     def write_chunk(self, index: Sequence[int], block: object) -> None:
-        """Store one chunk of :attr:`grid`; raise ValueError unless `block` has its shape."""
+        """Write one whole chunk, or shard, of :attr:`grid`.
+
+        Parameters
+        ----------
+        index : sequence of int
+            The position of the chunk in the grid, in C order.
+        block : array_like
+            The elements, of the shape of the chunk as far as the array reaches; converted to
+            :attr:`dtype`.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the array is open for reading only.
+        IndexError
+            If the grid has no such chunk.
+        ValueError
+            If `block` has another shape.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.write_chunk((1, 1), np.full((2, 3), 7))
+        >>> array[2, 2:4]
+        array([0, 7], dtype=uint8)
+        """
         self._check_writable()
         stored = self._stored_index(index)
         values = chunk_values(self._io, stored, block, transposed=self._transposed)
@@ -266,28 +563,100 @@ class Array:
             self._io.save(stored, values)
 
     def delete_chunk(self, index: Sequence[int]) -> None:
-        """Remove one chunk, if it is stored; it reads as the fill value then."""
+        """Remove one chunk, or shard, if it is stored; it reads as the fill value then.
+
+        Parameters
+        ----------
+        index : sequence of int
+            The position of the chunk in the grid, in C order.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the array is open for reading only.
+        IndexError
+            If the grid has no such chunk.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array[:] = 7
+        >>> array.delete_chunk((0, 0))
+        >>> array[0]
+        array([0, 0, 0, 7, 7, 7], dtype=uint8)
+        """
         stored = self._stored_index(index)
         with self._changing(lambda: [range(number, number + 1) for number in stored]):
             self._io.delete([stored])
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
-        """Return whether one chunk is stored."""
+        """Check whether one chunk, or shard, is stored.
+
+        Parameters
+        ----------
+        index : sequence of int
+            The position of the chunk in the grid, in C order.
+
+        Returns
+        -------
+        bool
+            Whether the chunk is stored.
+
+        Raises
+        ------
+        IndexError
+            If the grid has no such chunk.
+
+        See Also
+        --------
+        chunk_map : Find all stored chunks with one listing.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array[0, 0] = 7
+        >>> array.chunk_exists((0, 0)), array.chunk_exists((1, 1))
+        (True, False)
+        """
         return self._io.exists(self._stored_index(index))
 
     def _stored_index(self, index: Sequence[int]) -> tuple[int, ...]:
         return stored_index(self._io, index, transposed=self._transposed)
 
     def resize(self, shape: Sequence[int]) -> Self:
-        """Change the array's shape in the container, and return the array.
+        """Change the shape of the array in the container.
 
-        Elements beyond a smaller shape are removed for good; those that a larger one adds have
-        the fill value. A resize that was cut short is completed by the next one.
+        Elements beyond a smaller shape are removed for good; those that a larger one adds have the
+        fill value. A resize that was interrupted is completed by the next one.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            The new shape, in C order.
+
+        Returns
+        -------
+        Array
+            This array, with the new shape.
 
         Raises
         ------
+        ReadOnlyError
+            If the array is open for reading only.
         ValueError
             If `shape` has another number of axes or a negative size.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.resize((8, 6)).shape
+        (8, 6)
         """
         new = self._ordered(check_shape(shape, self.ndim, self.url))
         self._check_writable()
@@ -299,12 +668,27 @@ class Array:
         return self
 
     def refresh(self) -> Self:
-        """Read the metadata again, forget cached chunks, and return the array.
+        """Read the metadata again, and forget cached chunks.
+
+        Returns
+        -------
+        Array
+            This array, as it is stored now.
 
         Raises
         ------
         NodeNotFoundError
             If the array does not exist any more.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> other = xarray_n5.open_array("cells.n5", "raw")
+        >>> _ = array.resize((8, 6))
+        >>> other.shape, other.refresh().shape
+        ((4, 6), (8, 6))
         """
         self._io = self._io.refreshed()
         self._invalidate()

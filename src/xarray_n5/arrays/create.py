@@ -94,47 +94,83 @@ def create_array(
 
     Parameters
     ----------
-    url, path, storage_options, format, write_empty_chunks, edge_chunks
-        As in :func:`open_array`. Groups that are missing on the way are created.
-    shape
-        The array's shape, in C order.
-    dtype
-        One of N5's ten types: uint8 to uint64, int8 to int64, float32, float64. Zarr v2 takes all
-        of fixed size, and ``object`` for strings.
-    chunks
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of the array in the container; missing groups on the way are created.
+    shape : sequence of int
+        The shape of the array, in elements, in C order.
+    dtype : dtype
+        One of the ten types of N5: uint8 to uint64, int8 to int64, float32, float64. Zarr v2
+        supports all of fixed size, and ``object`` for strings.
+    chunks : sequence of int, int or "auto", default: "auto"
         The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
-        `chunk_elements` whose sides are as `chunk_aspect_ratio` to each other.
-    shards
-        The shape of shards, files that hold several chunks: multiples of `chunks` along each axis,
-        or "auto" for at most 256 MiB of elements. For Zarr v3. Chunks that are "auto" are chosen so
-        that these hold a whole number of them.
-    compression
-        A name, the JSON object of ``attributes.json``, a compression, or None for raw.
-    axes
-        For each axis, in C order, an :class:`~xarray_n5.model.axes.Axis`, a name or None.
-    attributes
-        The user's attributes; JSON values.
-    mode
-        "w-" creates the array or raises where there is something; "w" replaces an array that
-        is there; "a" creates it, or opens it where shape, dtype and chunks (if given) agree
-        and adds the attributes; "r+" does only the latter.
-    dialect
-        How `axes` are written; by default as TensorStore, Neuroglancer and Fiji read them.
-    layout
-        How the format stores elements, in its own words: of Zarr v2's ``.zarray`` "order",
+        `chunk_elements` whose sides are in the ratio of `chunk_aspect_ratio`.
+    compression : str, mapping, Compression or None, default: "gzip"
+        A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
+        "level": 1}``; a compression; or None for uncompressed chunks.
+    axes : iterable of Axis, str or None, or Geometry, optional
+        For each axis, in C order, an :class:`Axis`, a name or None.
+    attributes : mapping, optional
+        The attributes of the user; JSON values.
+    mode : {"w-", "w", "a", "r+"}, default: "w-"
+        "w-" creates the array, and raises if something exists; "w" replaces an existing array; "a"
+        creates the array, or opens an existing one of the same shape, dtype and chunks (if given),
+        and adds the attributes; "r+" only opens.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; by default that of an existing one, or that which the name of a
+        new one ends in, such as ``.zarr``, or N5.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+    dialect : str or iterable of str, optional
+        The metadata dialects to write `axes` in; by default those that TensorStore, Neuroglancer
+        and Fiji read.
+    chunk_elements : int, default: 1048576
+        The number of elements of chunks that are "auto", about.
+    chunk_aspect_ratio : sequence of float, optional
+        The ratio of the sides of chunks that are "auto"; by default all are equal.
+    layout : mapping, optional
+        How the format stores elements, in its own terms: of Zarr v2's ``.zarray`` "order",
         "dimension_separator", "filters", "fill_value" and "dtype" (for its byte order).
+    write_empty_chunks : bool, default: True
+        Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
+        are stored.
+    edge_chunks : {"truncate", "pad"}, default: "truncate"
+        "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores them at
+        full size.
+    shards : sequence of int, int or "auto", optional
+        The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks` along
+        each axis, or "auto" for at most 256 MiB of elements. Chunks that are "auto" are chosen to
+        fit.
 
     Returns
     -------
     Array
-        Open for writing.
+        The array, open for writing.
 
     Raises
     ------
     NodeExistsError
-        If something is there that `mode` does not allow to replace.
+        If something exists that `mode` does not allow to replace.
+    NodeNotFoundError
+        If no array exists, and `mode` is "r+".
     MetadataError
         If the format cannot hold the array, or the existing array does not agree.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array(
+    ...     "cells.n5",
+    ...     "raw",
+    ...     shape=(64, 512, 512),
+    ...     dtype="uint8",
+    ...     chunks=64,
+    ...     compression="zstd",
+    ...     axes=[xarray_n5.Axis(name=name, unit="nm", scale=8.0) for name in "zyx"],
+    ... )
+    >>> array.chunks, array.axes[0].unit
+    ((64, 64, 64), 'nm')
     """
     container, path = open_container(url, path, storage_options, format)
     request = ArrayRequest(

@@ -42,7 +42,20 @@ class Group(Mapping[str, "Array | Group"]):
     """A group in a container, as :func:`open_group` and :func:`create_group` return it.
 
     A mapping of names to the arrays and groups in it; names may be paths. Nothing is cached: each
-    access reads what the container holds now.
+    access reads what the container holds now. ``del group[name]`` removes an array or a group with
+    everything in it.
+
+    Examples
+    --------
+    >>> group = xarray_n5.create_group("cells.n5")
+    >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+    >>> list(group), "em/raw" in group
+    (['em'], True)
+    >>> group["em/raw"].shape
+    (4, 6)
+    >>> del group["em"]
+    >>> len(group)
+    0
     """
 
     def __init__(
@@ -56,22 +69,57 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def path(self) -> str:
-        """The group's path in its container."""
+        """The path of the group in its container; "" if it is the root.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> group["em"].path
+        'em'
+        """
         return self._node.path
 
     @property
     def url(self) -> str:
-        """The container's location and the group's path in one."""
+        """The location of the container and the path of the group, joined.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> group["em"].url
+        '.../cells.n5/em'
+        """
         return join(self._container.url, self.path)
 
     @property
     def format(self) -> str:
-        """The name of the container's format."""
+        """The name of the format of the container: "n5", "zarr2", "zarr3" or "hdf5".
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> group.format
+        'n5'
+        """
         return self._container.format.name
 
     @property
     def attrs(self) -> NodeAttributes:
-        """The user's attributes; setting one writes it."""
+        """The attributes of the user, as a mutable mapping; setting one writes it.
+
+        Values are JSON.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> group.attrs["species"] = "mouse"
+        >>> dict(xarray_n5.open_group("cells.n5").attrs)
+        {'species': 'mouse'}
+        """
         return NodeAttributes(
             self._container,
             self.path,
@@ -86,18 +134,44 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def info(self) -> GroupInfo:
-        """The facts of the group and of the nodes directly in it, for people to read."""
+        """The facts about the group and the nodes directly in it, for people to read.
+
+        As text, and in notebooks as HTML. Its fields, such as ``attributes`` and ``children``, are
+        for programs.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> group["em"].info
+        <xarray_n5.Group '.../cells.n5/em'>
+            raw  4 x 6 uint8, chunks 2 x 3, gzip
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # opening them warns of what is odd
             return _Look().info(self, depth=1)
 
     def tree(self, depth: int | None = None) -> Tree:
-        """Return the nodes below the group, as text and, in notebooks, as HTML that unfolds.
+        """Show the nodes below the group, as text and, in notebooks, as HTML that unfolds.
 
         Parameters
         ----------
-        depth
-            How many levels of groups are listed; all by default, up to some hundreds of nodes.
+        depth : int, optional
+            How many levels of groups to list; by default all, up to some hundreds of nodes.
+
+        Returns
+        -------
+        Tree
+            An object that shows the tree.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> group.tree()
+        /
+        └── em/
+            └── raw  4 x 6 uint8, chunks 2 x 3, gzip
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as above
@@ -177,21 +251,102 @@ class Group(Mapping[str, "Array | Group"]):
         return self._nodes(name for name in iter(self) if name not in without)
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays directly in the group: one listing, one batch of reads."""
+        """Return the arrays directly in the group, with one listing and one batch of reads.
+
+        Returns
+        -------
+        dict of str to Array
+            The arrays by name. Arrays whose metadata cannot be read are left out, with a warning.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> {name: array.shape for name, array in group["em"].arrays().items()}
+        {'raw': (4, 6)}
+        """
         children = self._children().items()
         return {name: node for name, node in children if isinstance(node, Array)}
 
     def groups(self) -> dict[str, Group]:
-        """Return the groups directly in the group."""
+        """Return the groups directly in the group, with one listing and one batch of reads.
+
+        Returns
+        -------
+        dict of str to Group
+            The groups by name.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> list(group.groups())
+        ['em']
+        """
         return {name: node for name, node in self._children().items() if isinstance(node, Group)}
 
     def create_array(self, name: str, **kwargs: Any) -> Array:
-        """Create an array in the group; see :func:`create_array`."""
+        """Create an array in the group.
+
+        Parameters
+        ----------
+        name : str
+            The name of the array, or its path in the group; missing groups are created.
+        **kwargs
+            The keyword arguments of :func:`create_array`: `shape`, `dtype`, `chunks`,
+            `compression`, `axes`, `attributes`, `mode` and others.
+
+        Returns
+        -------
+        Array
+            The array, open for writing.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the group is open for reading only.
+        NodeExistsError
+            If something exists that `mode` does not allow to replace.
+        MetadataError
+            If the format cannot hold the array.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> group.create_array("raw", shape=(4, 6), dtype="uint8", compression="zstd").path
+        'raw'
+        """
         self._check_writable()
         return create_array(self._container, self._inner(name), **kwargs)
 
     def create_group(self, name: str, **kwargs: Any) -> Group:
-        """Create a group in the group; see :func:`create_group`."""
+        """Create a group in the group.
+
+        Parameters
+        ----------
+        name : str
+            The name of the new group, or its path in this one; missing groups are created.
+        **kwargs
+            The keyword arguments of :func:`create_group`: `attributes` and `mode`.
+
+        Returns
+        -------
+        Group
+            The new group, open for writing.
+
+        Raises
+        ------
+        ReadOnlyError
+            If this group is open for reading only.
+        NodeExistsError
+            If something exists at this path that `mode` does not allow.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> group.create_group("em/labels", attributes={"species": "mouse"}).path
+        'em/labels'
+        """
         self._check_writable()
         return create_group(self._container, self._inner(name), **kwargs)
 
@@ -288,23 +443,39 @@ def create_group(
 
     Parameters
     ----------
-    url, path, storage_options, format
-        As in :func:`create_array`.
-    attributes
-        The user's attributes; JSON values.
-    mode
-        "w-" raises where there is something; "a" opens a group that is there, and adds
-        `attributes` to its own.
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of the group in the container; missing groups on the way are created.
+    attributes : mapping, optional
+        The attributes of the user; JSON values.
+    mode : {"w-", "a"}, default: "w-"
+        "w-" raises if an array, or a group that is not empty, exists; "a" opens an existing group,
+        and adds `attributes` to its own.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; by default that of an existing one, or that which the name of a
+        new one ends in, such as ``.zarr``, or N5.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
 
     Returns
     -------
     Group
-        Open for writing.
+        The group, open for writing.
 
     Raises
     ------
     NodeExistsError
-        If there is something that `mode` does not allow.
+        If something exists that `mode` does not allow.
+    MetadataError
+        If the attributes are not JSON.
+
+    Examples
+    --------
+    >>> group = xarray_n5.create_group("cells.n5", "em", attributes={"species": "mouse"})
+    >>> dict(group.attrs)
+    {'species': 'mouse'}
     """
     check_option("mode", mode, "w-", "a")
     container, path = open_container(url, path, storage_options, format)

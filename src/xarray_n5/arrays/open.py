@@ -40,53 +40,64 @@ def open_array(
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
 ) -> Array:
-    """Open an array that exists.
+    """Open an existing array.
 
     Parameters
     ----------
-    url
-        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
-        pair of an fsspec filesystem and a path, or a store.
-    path
-        The array's path in the container; the container itself by default.
-    mode
-        "r" for reading, "r+" for writing too.
-    storage_options
-        Options of fsspec's filesystem.
-    format
-        The container's format; detected by default.
-    metadata
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of the array in the container; by default the container itself.
+    mode : {"r", "r+"}, default: "r"
+        "r" for reading, "r+" for reading and writing.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; detected by default.
+    metadata : mapping, optional
         Members of ``attributes.json`` (in N5 order) that the array must have exactly.
-    assume_metadata
-        Read no metadata at all, but rely on `metadata`; members that it lacks are as
-        :func:`create_array` would choose it. A false assumption damages data.
-    axis_order
+    assume_metadata : bool, default: False
+        Read no metadata, but rely on `metadata`; members that it lacks have the defaults of
+        :func:`create_array`. A false assumption damages data.
+    axis_order : {"C", "F"}, default: "C"
         "F" reverses the order of axes: that of ``dimensions``, as in Java.
-    attribute_order
+    attribute_order : {"auto", "C", "N5"}, default: "auto"
         The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
-        NumPy, "N5" for x first; by default that of the programs that write the dialect.
-    missing
-        "fill": a chunk that is not stored reads as the fill value. "error": it raises.
-    cache_bytes
-        How many bytes of decoded chunks are kept for the next read.
-    label_multisets
-        "argmax" reads Paintera's label multisets as their most frequent labels (uint64), "count"
-        as the numbers of votes for these labels (int32).
-    write_empty_chunks
-        Whether chunks of nothing but zeros are stored; all are where Zarr names no fill value.
-    edge_chunks
-        "truncate" stores chunks at the array's ends as far as it reaches; "pad" full-size.
+        NumPy, "N5" for x first; "auto" for that of the programs that write the dialect.
+    missing : {"fill", "error"}, default: "fill"
+        "fill" reads chunks that are not stored as the fill value; "error" raises for them.
+    cache_bytes : int, default: 0
+        How many bytes of decoded chunks to keep in memory for later reads.
+    label_multisets : {"error", "argmax", "count"}, default: "error"
+        How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
+        "count" as the numbers of votes for these labels (int32); "error" raises.
+    write_empty_chunks : bool, default: True
+        Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
+        are stored.
+    edge_chunks : {"truncate", "pad"}, default: "truncate"
+        "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores them at
+        full size.
 
     Returns
     -------
     Array
+        The array. Nothing but its metadata has been read.
 
     Raises
     ------
     NodeNotFoundError
         If no array exists at `path`.
     MetadataError
-        If its metadata cannot be understood, or differs from `metadata`.
+        If its metadata are invalid, or differ from `metadata`.
+
+    Examples
+    --------
+    >>> _ = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8")
+    >>> array = xarray_n5.open_array("cells.n5", "raw", mode="r+")
+    >>> array[0, :3] = [1, 2, 3]
+    >>> array[0]
+    array([1, 2, 3, 0, 0, 0], dtype=uint8)
     """
     check_option("mode", mode, "r", "r+")
     options = OpenOptions(
@@ -123,26 +134,47 @@ def open_group(
     attribute_order: AttributeOrder = "auto",
     cache_metadata: bool = False,
 ) -> Group:
-    """Open a group that exists; in N5 every directory is one.
+    """Open an existing group; in N5 every directory is one.
 
     Parameters
     ----------
-    url, path, storage_options, format, attribute_order
-        As in :func:`open_array`; the order is that of all arrays opened from the group.
-    mode
-        "r" for reading, "r+" for writing too.
-    cache_metadata
-        Whether metadata are read, and groups are listed, once for this group and all that is
-        opened from it: what others write after that is not seen. For reading only.
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of the group in the container; by default its root.
+    mode : {"r", "r+"}, default: "r"
+        "r" for reading, "r+" for reading and writing.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; detected by default.
+    attribute_order : {"auto", "C", "N5"}, default: "auto"
+        The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
+        NumPy, "N5" for x first; "auto" for that of the programs that write the dialect. It applies
+        to all arrays that are opened from the group.
+    cache_metadata : bool, default: False
+        Read metadata and list groups once, for this group and everything that is opened from it;
+        later changes by others are not seen. For ``mode="r"`` only.
 
     Returns
     -------
     Group
+        A mapping of names to arrays and groups.
 
     Raises
     ------
     NodeNotFoundError
-        If there is nothing, or an array.
+        If nothing exists at `path`, or an array.
+    ValueError
+        If `cache_metadata` is combined with ``mode="r+"``.
+
+    Examples
+    --------
+    >>> _ = xarray_n5.create_array("cells.n5", "em/raw", shape=(4, 6), dtype="uint8")
+    >>> group = xarray_n5.open_group("cells.n5", "em")
+    >>> list(group)
+    ['raw']
     """
     check_option("mode", mode, "r", "r+")
     if cache_metadata and mode != "r":

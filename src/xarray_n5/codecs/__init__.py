@@ -49,13 +49,14 @@ COMPRESSIONS: dict[str, type[Compression]] = {
 
 @suggest_keywords
 def register_compression(kind: type[Compression]) -> None:
-    """Add a compression to the table, under its name.
+    """Register a compression under its name.
 
     Parameters
     ----------
-    kind
-        A frozen dataclass with a class variable ``name``, and ``encode`` and ``decode``. Tasks
-        must be able to import it; they need not register it.
+    kind : type
+        A frozen dataclass with a class variable ``name``, and the methods ``encode(data)`` and
+        ``decode(data, size)``; its fields are the members of the JSON object. Tasks must be able to
+        import it; they need not register it.
 
     Raises
     ------
@@ -63,6 +64,26 @@ def register_compression(kind: type[Compression]) -> None:
         If `kind` is not such a class.
     ValueError
         If another compression has its name.
+
+    Examples
+    --------
+    >>> import zlib
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> @dataclass(frozen=True)
+    ... class Zlib:
+    ...     name: ClassVar[str] = "my-zlib"
+    ...     level: int = 6
+    ...
+    ...     def encode(self, data):
+    ...         return zlib.compress(data, self.level)
+    ...
+    ...     def decode(self, data, size):
+    ...         return zlib.decompress(data)
+    >>> xarray_n5.register_compression(Zlib)  # doctest: +SKIP
+    >>> xarray_n5.create_array(  # doctest: +SKIP
+    ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", compression="my-zlib"
+    ... )
     """
     if not _is_compression_class(kind):
         raise TypeError(f"expected a dataclass with name, encode and decode, got {kind!r}")

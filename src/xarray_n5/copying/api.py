@@ -48,12 +48,14 @@ def copy(
 
     Parameters
     ----------
-    source : str, path, Array, Group or store
+    source : str, os.PathLike, Array, Group or store
         The container to copy from, as in :func:`open_array`.
-    destination : str, path or store
+    destination : str, os.PathLike or store
         The container to write to, which is created if it does not exist.
-    source_path, path : str, default: ""
-        The path of the node in `source`, and of its copy in `destination`.
+    source_path : str, default: ""
+        The path of the node in `source`.
+    path : str, default: ""
+        The path of the copy in `destination`.
     mode : {"w-", "a", "w"}, default: "w-"
         "w-" raises if anything exists at `path`; "a" adds nodes to the groups that exist; "w" also
         replaces arrays of the same paths. Nodes of other paths stay.
@@ -66,10 +68,10 @@ def copy(
     chunks : sequence of int, int or "auto", optional
         The shape of the chunks, by default that of each array.
     shards : sequence of int, int or "auto", optional
-        The shape of shards, as of :func:`create_array`; by default those of each array, where
-        Zarr v3 is copied with its chunks.
-    compression : str, dict, Compression or None, default: "same"
-        "same" for that of each array, or gzip where the format does not have it.
+        The shape of shards, as of :func:`create_array`; by default those of each array, if Zarr v3
+        is copied with its chunks.
+    compression : str, mapping, Compression or None, default: "same"
+        "same" for that of each array, or gzip if the format does not have it.
     dtype : dtype, optional
         Another data type; values must fit into it.
     dialect : str or sequence of str, optional
@@ -79,14 +81,16 @@ def copy(
     label_multisets : {"error", "argmax", "count"}, default: "error"
         What Paintera's label multisets are copied as, as in :func:`open_array`; "error" refuses
         them.
-    without : collection of str
+    without : collection of str, default: ()
         Patterns of paths below the group to leave out, such as ``"em/*"``.
     resume : bool, default: False
         Resume this copy, if it was interrupted; if it has finished, nothing is written, unless
         `mode` is "w".
-    source_options, storage_options : mapping, optional
-        Options of the fsspec filesystems of `source` and of `destination`.
-    project : str or path, optional
+    source_options : mapping, optional
+        Options of the fsspec filesystem of `source`.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem of `destination`.
+    project : str or os.PathLike, optional
         The path or URL of an XML file: the images become views of a project of BigDataViewer and
         BigStitcher, as with ``tree.n5.to_n5(..., project=)``.
 
@@ -108,8 +112,15 @@ def copy(
 
     Examples
     --------
-    >>> xarray_n5.copy("cells.n5", "cells.zarr")  # doctest: +SKIP
-    >>> xarray_n5.copy("em.n5/raw", "part.h5", path="raw", chunks=64)  # doctest: +SKIP
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=2)
+    >>> array[:] = 7
+    >>> report = xarray_n5.copy("cells.n5", "cells.zarr")
+    >>> xarray_n5.open_array("cells.zarr", "raw")[0]
+    array([7, 7, 7, 7, 7, 7], dtype=uint8)
+
+    Copy one array into HDF5, in other chunks:
+
+    >>> report = xarray_n5.copy("cells.n5", "raw.h5", source_path="raw", path="raw", chunks=4)
     """
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.copying.copy import begin_copy, level_path

@@ -45,42 +45,64 @@ def from_n5(
     label_multisets: LabelMultisets = "error",
     skip_missing: bool = False,
 ) -> da.Array:
-    """Return a stored array as a dask array, one block for each stored chunk.
+    """Open a stored array as a Dask array, by default with one block for each stored chunk.
 
-    Building takes milliseconds however many chunks there are; nothing but metadata is read.
+    Takes milliseconds however many chunks there are; nothing but metadata is read. After ``import
+    xarray_n5``, it is also ``dask.array.from_n5``.
 
     Parameters
     ----------
-    url
-        The container: a path, an fsspec URL, a store, or an :class:`~xarray_n5.Array`.
-    component
-        The array's path in the container.
-    storage_options
-        What fsspec's filesystem takes.
-    chunks
-        None for the stored chunks; "auto" for whole multiples of them of 16 to 32 MiB (or dask's
-        ``array.chunk-size``, where that is less), and for whole shards that are no larger than
-        that setting; a number of bytes such as "16 MiB" for whole multiples of up to that; or what
-        dask takes, in which these may stand for single axes.
-    name
-        The name of the array in the graph; by default made of the place, the metadata and the
-        time of their last change. Chunks that change later do not change it.
-    inline_array
+    url : str, os.PathLike, store or Array
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store. Or an open :class:`Array`.
+    component : str, optional
+        The path of the array in the container; by default the container itself.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+    chunks : None, "auto", int, str, tuple or dict, optional
+        None for the stored chunks; "auto" for whole multiples of them of 16 to 32 MiB (or Dask's
+        ``array.chunk-size``, if that is less), and for whole shards that are no larger than that
+        setting; a number of bytes such as "16 MiB" for whole multiples of up to that; or anything
+        that Dask accepts, in which these may be given for single axes.
+    name : str, optional
+        The name of the array in the graph; by default made of its URL, its metadata and the time of
+        their last change. Chunks that change later do not change the name.
+    inline_array : bool, default: True
         Whether each task holds the (small) array handle itself, which keeps slicing cheap.
-    format, axis_order, missing, metadata, label_multisets
-        As in :func:`~xarray_n5.open_array`.
-    attribute_order
-        As in :func:`~xarray_n5.open_array`, which it is passed to; a dask array has no coordinates.
-    asarray
-        As in :func:`dask.array.from_array`.
-    skip_missing
-        Whether to list the chunks that are stored now, and to read no others later: of a sparse
-        volume, a reduction then asks for existing files alone. A chunk that is written after
-        that is not seen.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; detected by default.
+    axis_order : {"C", "F"}, default: "C"
+        "F" reverses the order of axes: that of ``dimensions``, as in Java.
+    attribute_order : {"auto", "C", "N5"}, default: "auto"
+        The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
+        NumPy, "N5" for x first; "auto" for that of the programs that write the dialect. It is
+        passed to :func:`open_array`; a Dask array has no coordinates.
+    missing : {"fill", "error"}, default: "fill"
+        "fill" reads chunks that are not stored as the fill value; "error" raises for them.
+    metadata : mapping, optional
+        Members of ``attributes.json`` (in N5 order) that the array must have exactly.
+    asarray : bool, default: True
+        Whether blocks are converted to NumPy arrays, as in :func:`dask.array.from_array`.
+    label_multisets : {"error", "argmax", "count"}, default: "error"
+        How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
+        "count" as the numbers of votes for these labels (int32); "error" raises.
+    skip_missing : bool, default: False
+        Whether to list the stored chunks now, and to read no others later: a reduction of a sparse
+        volume then requests existing files only. Chunks that are written after that are not seen.
 
     Returns
     -------
     dask.array.Array
+        The array, lazily.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If no array exists at this path.
+    MetadataError
+        If its metadata are invalid, or differ from `metadata`.
+    ChunkError
+        When it is computed: if a chunk cannot be decoded.
 
     Warns
     -----
@@ -88,10 +110,16 @@ def from_n5(
         If blocks cut stored chunks, or there are over a thousand of less than 1 MiB: a task costs
         Dask a fraction of a millisecond, and a cluster several times that.
 
-    Raises
-    ------
-    NodeNotFoundError, MetadataError
-        As in :func:`~xarray_n5.open_array`.
+    Examples
+    --------
+    >>> _ = xarray_n5.create_array("cells.n5", "raw", shape=(8, 6), dtype="uint8", chunks=(2, 3))
+    >>> lazy = xarray_n5.from_n5("cells.n5", "raw")
+    >>> lazy.chunks
+    ((2, 2, 2, 2), (3, 3))
+    >>> xarray_n5.from_n5("cells.n5", "raw", chunks=(4, -1)).numblocks
+    (2, 1)
+    >>> int(lazy.sum().compute())
+    0
     """
     if isinstance(url, Array):
         if component or storage_options or format or metadata:

@@ -53,70 +53,124 @@ def to_n5(
     fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.Dataset | da.Array | Delayed:
-    """Store a dask array, each chunk by one task, once, whole.
+    """Store a Dask array: one task writes each stored chunk, once and whole.
 
-    The metadata are written at once, the chunks when the result is computed. Blocks that cut
-    stored chunks are merged or split on the stored grid first. Until the last chunk is written, a
-    hidden folder in the array's tells that the write goes on.
+    Metadata are written at once, chunks when the result is computed. Blocks that cut stored chunks
+    are merged or split on the stored grid first. Until the last chunk is written, a hidden folder
+    in that of the array marks the write as unfinished. After ``import xarray_n5``, it is also
+    ``dask.array.to_n5``.
 
     Parameters
     ----------
-    arr
-        A dask array, or anything that becomes one. A DataArray brings the names, the regular
-        coordinates and the units of its axes, unless `axes` are given.
-    url, component, storage_options, format
-        As in :func:`from_n5`.
-    region
-        Where in an array that exists `arr` goes: a slice of step 1 for each axis.
-    compute
+    arr : dask.array.Array, xarray.DataArray or array_like
+        The values. A DataArray brings the names, the regular coordinates and the units of its axes,
+        unless `axes` are given.
+    url : str, os.PathLike, store or Array
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store. Or an open :class:`Array`.
+    component : str, optional
+        The path of the array in the container; by default the container itself.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+    region : slice or sequence of slice, optional
+        The part of an existing array to write into: a slice of step 1 for each axis.
+    compute : bool, default: True
         Whether to compute now. Otherwise the write is only planned until its first block is
-        computed: other writes may go into the array, and revoke what was planned of their chunks.
-    return_stored
-        Whether to return the stored array instead.
-    mode
-        As in :func:`~xarray_n5.create_array`; with `region`, always "r+".
-    chunks
-        The shape of a stored chunk; "auto" for about 2^20 elements; by default that of dask's
-        blocks (the largest along each axis), or of the array that exists. What is no dask array
-        has no blocks, and gets "auto".
-    compression, attributes, axes, dialect, layout, shards
-        As in :func:`~xarray_n5.create_array`. A shard is written by one task, from one block.
-    align_chunks
-        Whether blocks may be merged or split on the stored grid.
-    partial_chunks
+        computed: other writes may go into the array, and revoke the planned writes of their chunks.
+    return_stored : bool, default: False
+        Whether to return the stored array instead of the report.
+    mode : {"w-", "w", "a", "r+"}, default: "w-"
+        "w-" creates the array, and raises if something exists; "w" replaces an existing array; "a"
+        creates the array, or writes into an existing one of the same shape, dtype and chunks (if
+        given), and adds the attributes; "r+" only writes into an existing one. With `region`,
+        always "r+".
+    chunks : sequence of int, int or "auto", optional
+        The shape of a stored chunk; "auto" for about 2^20 elements. By default that of the Dask
+        blocks (the largest along each axis), or of the existing array; "auto" for other arrays than
+        Dask's.
+    compression : str, mapping, Compression or None, default: "gzip"
+        A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
+        "level": 1}``; a compression; or None for uncompressed chunks.
+    attributes : mapping, optional
+        The attributes of the user; JSON values.
+    axes : iterable of Axis, str or None, or Geometry, optional
+        For each axis, in C order, an :class:`Axis`, a name or None.
+    align_chunks : bool, default: True
+        Whether blocks may be merged or split on the stored grid, so that one task writes each
+        chunk.
+    partial_chunks : {"error", "merge"}, default: "error"
         "error" refuses a region whose edges cut stored chunks, except at the end of the array:
         another process may be writing the rest of such a chunk. "merge" reads these chunks, merges
         and replaces them, each by one task; no other write of the same chunks may run meanwhile.
-    write_empty_chunks, edge_chunks
-        As in :func:`~xarray_n5.open_array`.
-    resume
-        Whether to resume an interrupted write: blocks whose chunks have been written are not
-        computed again. A write that has not begun begins as `mode` says; one that has ended returns
-        its report, if nothing has changed since. The array's name in Dask must be the same in
-        each run, as it is where its parts are known to Dask; otherwise give a string instead.
-    checksums
-        Whether to keep a digest of each chunk beside the data, for :func:`verify`.
-    fsync
-        Whether each chunk is flushed to disk before the next: it outlives a power cut then.
+    write_empty_chunks : bool, default: True
+        Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
+        are stored.
+    edge_chunks : {"truncate", "pad"}, default: "truncate"
+        "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores them at
+        full size.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; by default that of an existing one, or that which the name of a
+        new one ends in, such as ``.zarr``, or N5.
+    dialect : str or iterable of str, optional
+        The metadata dialects to write `axes` in; by default those that TensorStore, Neuroglancer
+        and Fiji read.
+    layout : mapping, optional
+        How the format stores elements, in its own terms; see :func:`create_array`.
+    resume : bool or str, default: False
+        Resume an interrupted write: blocks whose chunks have been written are not computed again. A
+        write that has not begun begins as `mode` says; one that has ended returns its report, if
+        nothing has changed since. The name of the Dask array must be the same in each run, as it is
+        if its parts are known to Dask; otherwise give a string instead of True.
+    checksums : bool, default: False
+        Whether to store a digest of each chunk beside the data, for :func:`verify`.
+    fsync : bool, default: False
+        Whether to flush each chunk to disk before the next, so that it survives a power cut.
+    shards : sequence of int, int or "auto", optional
+        The shape of shards, files that hold several chunks, in Zarr v3; see :func:`create_array`.
+        One task writes each shard, from one block.
 
     Returns
     -------
     xarray.Dataset, Delayed or dask.array.Array
-        Receipts on the chunk grid: each chunk's stored ``bytes``, the ``digest`` of its elements
-        (XXH3 of them in C order, little-endian, as far as the array reaches), the ``seconds``
-        that it took and the ``worker`` that wrote it. With ``compute=False``, what computes to
-        them; with `return_stored`, the stored array (of which ``compute=False`` writes each block
-        when it is first computed).
+        The report, on the chunk grid: ``bytes``, the stored size of each chunk (int64); ``digest``,
+        the XXH3 (uint64) of its elements in C order, little-endian, as far as the array reaches;
+        ``seconds``, the time that writing it took (float32); and ``worker``, the host and process
+        that wrote it. With ``compute=False``, a Delayed that computes to the report; with
+        `return_stored`, the stored array (with ``compute=False``, each block is written when it is
+        first computed).
 
     Raises
     ------
     AlignmentError
-        If blocks cut stored chunks, and `align_chunks` is false; if a region cuts stored chunks,
+        If blocks cut stored chunks, and `align_chunks` is False; if a region cuts stored chunks,
         and `partial_chunks` is "error".
     ResumeError
-        If an unfinished write is there, but another one than that to `resume`.
-    NodeExistsError, MetadataError
-        As in :func:`~xarray_n5.create_array`. Nothing was written then.
+        If the unfinished write is another one than that to `resume`.
+    NodeExistsError
+        If something exists that `mode` does not allow to replace. Nothing was written.
+    MetadataError
+        If the format cannot hold the array, or the existing array does not agree. Nothing was
+        written.
+
+    Examples
+    --------
+    >>> values = da.arange(24, chunks=6).reshape(4, 6).astype("uint8")
+    >>> report = xarray_n5.to_n5(values, "cells.n5", "raw", chunks=(2, 3))
+    >>> dict(report.sizes)
+    {'dim_0': 2, 'dim_1': 2}
+    >>> xarray_n5.open_array("cells.n5", "raw")[1]
+    array([ 6,  7,  8,  9, 10, 11], dtype=uint8)
+
+    Write a region, and later:
+
+    >>> write = xarray_n5.to_n5(
+    ...     da.zeros((2, 6), dtype="uint8"),
+    ...     "cells.n5",
+    ...     "raw",
+    ...     region=(slice(2, 4), slice(0, 6)),
+    ...     compute=False,
+    ... )
+    >>> _ = write.compute()
     """
     from xarray_n5.writing.completed import remember
     from xarray_n5.writing.plan import plan_write

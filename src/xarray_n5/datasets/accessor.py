@@ -41,38 +41,80 @@ class DatasetAccessor:
 
     @property
     def geometry(self) -> Mapping[str, Geometry]:
-        """The geometry of each data variable by name; see :attr:`DataArrayAccessor.geometry`."""
+        """The geometry of each data variable by name.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> image.to_dataset().n5.geometry["raw"].axes[1].scale
+        2.0
+        """
         return {
             str(name): DataArrayAccessor(array).geometry
             for name, array in self._dataset.data_vars.items()
         }
 
     def to_world(self, points: ArrayLike) -> np.ndarray:
-        """Return where samples lie: the places of views by their affine matrices.
+        """Return the physical coordinates of samples.
+
+        Views of a project are placed by their affine matrices, others by their coordinates.
 
         Parameters
         ----------
-        points
-            Positions of samples in this Dataset along z, y, x, which need not be whole numbers: an
-            array of shape (..., 3). Crops and strides are taken into account.
+        points : array_like
+            Positions of samples along z, y, x, which need not be whole numbers: an array of shape
+            (..., 3). Crops and strides are taken into account.
 
         Returns
         -------
         numpy.ndarray
-            Places along z, y, x in the unit of the coordinates, of shape (..., 3). The dimensions
-            of views, such as t and setup, come first; select a view for its places alone.
+            Coordinates along z, y, x in the unit of the coordinates, of shape (..., 3) and type
+            float64. The dimensions of views, such as t and setup, come first; select a view for its
+            own alone.
 
         Raises
         ------
         ValueError
-            If the Dataset has neither an affine matrix nor coordinates.
+            If there is neither an affine matrix nor coordinates.
+
+        Examples
+        --------
+        >>> z, y, x = (xr.Variable(dim, 10.0 + 2 * np.arange(4), {"units": "um"}) for dim in "zyx")
+        >>> image = xr.DataArray(np.ones((4, 4, 4)), {"z": z, "y": y, "x": x}, list("zyx"))
+        >>> image.to_dataset(name="raw").n5.to_world([0, 0, 1.5])
+        array([10., 10., 13.])
         """
         from xarray_n5.datasets.projects.world import to_world
 
         return to_world(self._dataset, points)
 
     def from_world(self, points: ArrayLike) -> np.ndarray:
-        """Return which samples lie at places: the inverse of :meth:`to_world`."""
+        """Return the positions of samples at physical coordinates: the inverse of :meth:`to_world`.
+
+        Parameters
+        ----------
+        points : array_like
+            Coordinates along z, y, x, in the unit of the coordinates: an array of shape (..., 3).
+
+        Returns
+        -------
+        numpy.ndarray
+            Positions of samples along z, y, x, of shape (..., 3) and type float64, the dimensions
+            of views first.
+
+        Raises
+        ------
+        ValueError
+            If there is neither an affine matrix nor coordinates, or a matrix cannot be inverted.
+
+        Examples
+        --------
+        >>> z, y, x = (xr.Variable(dim, 10.0 + 2 * np.arange(4), {"units": "um"}) for dim in "zyx")
+        >>> image = xr.DataArray(np.ones((4, 4, 4)), {"z": z, "y": y, "x": x}, list("zyx"))
+        >>> image.to_dataset(name="raw").n5.from_world([10.0, 10.0, 13.0])
+        array([0. , 0. , 1.5])
+        """
         from xarray_n5.datasets.projects.world import from_world
 
         return from_world(self._dataset, points)
@@ -110,50 +152,66 @@ class DatasetAccessor:
 
         Parameters
         ----------
-        url
-            The container; as in :func:`~xarray_n5.open_array`.
-        group
-            The path of the group, which is created; the container's root by default.
-        mode
+        url : str, os.PathLike or store
+            The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
+            pair of an fsspec filesystem and a path, or a store.
+        group : str, optional
+            The path of the group, which is created; by default the root of the container.
+        mode : {"w-", "w", "a", "r+"}, default: "w-"
             "w-" raises if the group is not empty; "w" replaces its arrays and attributes; "a" adds
             to them, and replaces arrays of the same names; "r+" writes new values into existing
             arrays, and changes nothing else.
-        encoding
+        encoding : mapping, optional
             By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
             :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype",
-            "scale_factor", "_FillValue", "units", "calendar".
-            By default those with which it was opened.
-        compute
+            "scale_factor", "_FillValue", "units", "calendar". By default those with which it was
+            opened.
+        compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values, and is revoked where `region` writes first.
-        append_dim
+        append_dim : str, optional
             Append along this dimension: every array that has it grows, and only the new part is
             written, in the existing encoding.
-        region
+        region : mapping or "auto", optional
             Write into a part of the existing arrays: a slice for each dimension, or "auto" to find
             the part by its coordinates. Drop variables without these dimensions first.
-        align_chunks, partial_chunks, write_empty_chunks
-            As in :func:`~xarray_n5.to_n5`.
-        storage_options
-            Options of the fsspec filesystem.
-        dialect
-            The dialects that describe the axes; by default those that TensorStore, Neuroglancer and
-            Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes images on their
-            group.
-        format
-            "n5", "zarr2" or "hdf5"; by default that of the container, or of a new one's name.
-        resume, checksums, fsync
-            As in :func:`~xarray_n5.to_n5`, for all variables together.
-        consolidated
+        align_chunks : bool, default: True
+            Whether blocks may be merged or split on the stored grid, so that one task writes each
+            chunk.
+        partial_chunks : {"error", "merge"}, default: "error"
+            "error" refuses a region whose edges cut stored chunks, except at the end of the array:
+            another process may be writing the rest of such a chunk. "merge" reads these chunks,
+            merges and replaces them, each by one task; no other write of the same chunks may run
+            meanwhile.
+        write_empty_chunks : bool, default: True
+            Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
+            all are stored.
+        storage_options : mapping, optional
+            Options of the fsspec filesystem, such as credentials.
+        dialect : str or iterable of str, optional
+            The metadata dialects that describe the axes; by default those that TensorStore,
+            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
+            images on their group.
+        format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+            The format of the container; by default that of an existing one, or that which the name
+            of a new one ends in, such as ``.zarr``, or N5.
+        resume : bool or str, default: False
+            Resume an interrupted write, of all variables together: blocks whose chunks have been
+            written are not computed again. See :func:`~xarray_n5.to_n5`.
+        checksums : bool, default: False
+            Whether to store a digest of each chunk beside the data, for :func:`~xarray_n5.verify`.
+        fsync : bool, default: False
+            Whether to flush each chunk to disk before the next, so that it survives a power cut.
+        consolidated : bool, optional
             Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
             v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
             in any case.
-        project
+        project : str or os.PathLike, optional
             The path or URL of an XML file: the image is stored as a project of BigDataViewer and
             BigStitcher, in N5, a setup for each channel, tile, angle and illumination, and the XML
             says so when all data are written. With "a", views are added to a project, and those of
             the same setups and time points are replaced; with "w", also by others of another size.
-            What the XML has beside views stays byte for byte.
+            Everything else in the XML stays byte for byte.
 
         Returns
         -------
@@ -169,8 +227,27 @@ class DatasetAccessor:
             If the format cannot hold something, such as complex numbers. Nothing was written.
         NodeExistsError
             If something exists that `mode` does not allow to replace.
-        TypeError
-            If an option is unknown.
+        ResumeError
+            If the unfinished write is another one than that to `resume`.
+        ValueError
+            If options exclude each other, or values do not fit the existing arrays.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> ds = xr.Dataset({"raw": image, "labels": image.astype("uint8")})
+        >>> reports = ds.n5.to_n5("cells.n5", encoding={"raw": {"compression": "zstd"}})
+        >>> xr.open_dataset("cells.n5", engine="n5").identical(ds)
+        True
+
+        Append to a time series:
+
+        >>> frame = xr.Dataset({"raw": (("time", "x"), np.ones((1, 3)))}, {"time": [0.0]})
+        >>> _ = frame.n5.to_n5("series.n5")
+        >>> _ = frame.assign_coords(time=[1.0]).n5.to_n5("series.n5", append_dim="time")
+        >>> xr.open_dataset("series.n5", engine="n5").sizes["time"]
+        2
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.projects.write import write_project
@@ -247,27 +324,86 @@ class DataTreeAccessor:
         """Store the tree: each node as a group, all data in one computation.
 
         A node whose children are the levels of a pyramid, ``s0``, ``s1``, ..., becomes a group with
-        an array for each level, and with the metadata of :func:`~xarray_n5.pyramid`. Each level
-        has one variable, with the same name, type and dimensions, and evenly spaced coordinates.
+        an array for each level, and with the metadata of :func:`~xarray_n5.pyramid`. Each level has
+        one variable, with the same name, type and dimensions, and evenly spaced coordinates.
 
         Parameters
         ----------
-        encoding
-            Encodings of variables by the path of their node, such as ``"/"`` and ``"/a/b"``.
-        mode
-            As in :meth:`DatasetAccessor.to_n5`, for each node by itself; other groups stay.
-        url, group, compute, align_chunks, write_empty_chunks, storage_options, dialect, format, \
-        resume, checksums, fsync, consolidated
-            As in :meth:`DatasetAccessor.to_n5`.
-        project
-            The path or URL of an XML file, as in :meth:`DatasetAccessor.to_n5`: the nodes ``s0``,
-            ``s1``, ... are the levels of an image, or those in groups such as ``setup0`` of images
-            that differ.
+        url : str, os.PathLike or store
+            The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
+            pair of an fsspec filesystem and a path, or a store.
+        group : str, optional
+            The path of the group, which is created; by default the root of the container.
+        mode : {"w-", "w", "a", "r+"}, default: "w-"
+            "w-" raises if the group is not empty; "w" replaces its arrays and attributes; "a" adds
+            to them, and replaces arrays of the same names; "r+" writes new values into existing
+            arrays, and changes nothing else. Each node is treated by itself; other groups stay.
+        encoding : mapping, optional
+            By the path of a node, such as ``"/"`` and ``"/a/b"``, and by variable: "chunks" (a
+            shape, one side, "auto"), "compression", "layout" (as in
+            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype"
+            and "units". By default those with which it was opened.
+        compute : bool, default: True
+            Whether to compute Dask arrays now; metadata, and variables in memory, are written at
+            once. Deferred data reads as fill values.
+        align_chunks : bool, default: True
+            Whether blocks may be merged or split on the stored grid, so that one task writes each
+            chunk.
+        write_empty_chunks : bool, default: True
+            Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
+            all are stored.
+        storage_options : mapping, optional
+            Options of the fsspec filesystem, such as credentials.
+        dialect : str or iterable of str, optional
+            The metadata dialects that describe the axes; by default those that TensorStore,
+            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
+            images on their group.
+        format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+            The format of the container; by default that of an existing one, or that which the name
+            of a new one ends in, such as ``.zarr``, or N5.
+        resume : bool or str, default: False
+            Resume an interrupted write, of all variables together: blocks whose chunks have been
+            written are not computed again. See :func:`~xarray_n5.to_n5`.
+        checksums : bool, default: False
+            Whether to store a digest of each chunk beside the data, for :func:`~xarray_n5.verify`.
+        fsync : bool, default: False
+            Whether to flush each chunk to disk before the next, so that it survives a power cut.
+        consolidated : bool, optional
+            Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
+            v2, unless ``mode="r+"`` is given. Existing consolidated metadata is updated in any
+            case.
+        project : str or os.PathLike, optional
+            The path or URL of an XML file: the tree is stored as a project of BigDataViewer and
+            BigStitcher. The nodes ``s0``, ``s1``, ... are the levels of an image, or those in
+            groups such as ``setup0`` of images that differ.
+
+        Returns
+        -------
+        xarray.DataTree or Delayed
+            The report of :func:`~xarray_n5.to_n5` for each variable; with ``compute=False``, a
+            Delayed that computes to it.
 
         Raises
         ------
         KeyError
             If an encoding is for a node that does not exist.
+        MetadataError
+            If the format cannot hold something, such as complex numbers. Nothing was written.
+        NodeExistsError
+            If something exists that `mode` does not allow to replace.
+        ResumeError
+            If the unfinished write is another one than that to `resume`.
+        ValueError
+            If options exclude each other, or values do not fit the existing arrays.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> tree = xr.DataTree.from_dict({"em": image.to_dataset(), "lm": image.to_dataset()})
+        >>> reports = tree.n5.to_n5("cells.n5", encoding={"/em": {"raw": {"chunks": (2, 2)}}})
+        >>> xr.open_datatree("cells.n5", engine="n5")["em/raw"].shape
+        (2, 3)
         """
         from xarray_n5.datasets.append import update
         from xarray_n5.datasets.projects.write import write_project

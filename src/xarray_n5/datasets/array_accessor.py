@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     import xarray as xr
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
+    from xarray_n5.datasets.encoding import Encoding
+    from xarray_n5.datasets.region import Region
     from xarray_n5.model.axes import Geometry
+    from xarray_n5.writing.request import Mode, PartialChunks
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
@@ -26,13 +29,7 @@ _NAMELESS = "__xarray_dataarray_variable__"
 
 @suggest_keywords
 class DataArrayAccessor:
-    """The geometry of a DataArray, and storing it.
-
-    >>> import xarray as xr
-    >>> image = xr.DataArray([[1, 2]], {"x": ("x", [4.0, 8.0], {"units": "nm"})}, ("y", "x"))
-    >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
-    [('y', None, None), ('x', 'nm', 4.0)]
-    """
+    """The geometry of a DataArray, and storing it."""
 
     def __init__(self, array: xr.DataArray) -> None:
         self._array = array
@@ -46,36 +43,223 @@ class DataArrayAccessor:
 
     @property
     def geometry(self) -> Geometry:
-        """The axes as they are now.
+        """The axes as they are now: names, units and evenly spaced coordinates.
 
         Its ``sources`` are those of the stored array that this one was opened from, if any.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
+        [('y', None, None), ('x', 'um', 2.0)]
         """
         sources = self._array.encoding.get("dialect")
         found = geometry_from(self._array)
         return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
 
     def to_world(self, points: ArrayLike) -> np.ndarray:
-        """Return where samples lie; see :meth:`DatasetAccessor.to_world`.
+        """Return the physical coordinates of samples.
 
-        A DataArray has no affine matrices, but coordinates, and origins of views. Where these do
-        not say it, as of rotated views, a ValueError names the Dataset.
+        A DataArray has no affine matrices, but coordinates, and origins of views. If these are not
+        enough, as of rotated views, a ValueError names the Dataset.
+
+        Parameters
+        ----------
+        points : array_like
+            Positions of samples along z, y, x, which need not be whole numbers: an array of shape
+            (..., 3). Crops and strides are taken into account.
+
+        Returns
+        -------
+        numpy.ndarray
+            Coordinates along z, y, x in the unit of the coordinates, of shape (..., 3) and type
+            float64. The dimensions of views, such as t and setup, come first; select a view for its
+            own alone.
+
+        Raises
+        ------
+        ValueError
+            If there is neither an affine matrix nor coordinates.
+
+        Examples
+        --------
+        >>> z, y, x = (xr.Variable(dim, 10.0 + 2 * np.arange(4), {"units": "um"}) for dim in "zyx")
+        >>> image = xr.DataArray(np.ones((4, 4, 4)), {"z": z, "y": y, "x": x}, list("zyx"))
+        >>> image.n5.to_world([0, 0, 1.5])
+        array([10., 10., 13.])
         """
         return self._dataset().n5.to_world(points)  # type: ignore[no-any-return]
 
     def from_world(self, points: ArrayLike) -> np.ndarray:
-        """Return which samples lie at places: the inverse of :meth:`to_world`."""
+        """Return the positions of samples at physical coordinates: the inverse of :meth:`to_world`.
+
+        Parameters
+        ----------
+        points : array_like
+            Coordinates along z, y, x, in the unit of the coordinates: an array of shape (..., 3).
+
+        Returns
+        -------
+        numpy.ndarray
+            Positions of samples along z, y, x, of shape (..., 3) and type float64, the dimensions
+            of views first.
+
+        Raises
+        ------
+        ValueError
+            If there is neither an affine matrix nor coordinates, or a matrix cannot be inverted.
+
+        Examples
+        --------
+        >>> z, y, x = (xr.Variable(dim, 10.0 + 2 * np.arange(4), {"units": "um"}) for dim in "zyx")
+        >>> image = xr.DataArray(np.ones((4, 4, 4)), {"z": z, "y": y, "x": x}, list("zyx"))
+        >>> image.n5.from_world([10.0, 10.0, 13.0])
+        array([0. , 0. , 1.5])
+        """
         return self._dataset().n5.from_world(points)  # type: ignore[no-any-return]
 
     def _dataset(self) -> Any:
         name = self._array.name
         return self._array.to_dataset(name=_NAMELESS if name is None else name)
 
-    def to_n5(self, url: object, group: str | None = None, **options: Any) -> xr.DataTree | Delayed:
+    @suggest_keywords_of(encoding="encoding={variable: ...}")
+    def to_n5(
+        self,
+        url: object,
+        group: str | None = None,
+        mode: Mode = "w-",
+        encoding: Encoding | None = None,
+        compute: bool = True,
+        append_dim: str | None = None,
+        region: Region | None = None,
+        *,
+        align_chunks: bool = True,
+        partial_chunks: PartialChunks = "error",
+        write_empty_chunks: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        dialect: str | Iterable[str] | None = None,
+        format: str | None = None,  # noqa: A002
+        resume: bool | str = False,
+        checksums: bool = False,
+        fsync: bool = False,
+        consolidated: bool | None = None,
+        project: object = None,
+    ) -> xr.DataTree | Delayed:
         """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
-        Parameters are those of :meth:`DatasetAccessor.to_n5`.
+        ``xr.open_dataarray(url, engine="n5", group=group)`` returns an identical DataArray.
+
+        Parameters
+        ----------
+        url : str, os.PathLike or store
+            The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
+            pair of an fsspec filesystem and a path, or a store.
+        group : str, optional
+            The path of the group, which is created; by default the root of the container.
+        mode : {"w-", "w", "a", "r+"}, default: "w-"
+            "w-" raises if the group is not empty; "w" replaces its arrays and attributes; "a" adds
+            to them, and replaces arrays of the same names; "r+" writes new values into existing
+            arrays, and changes nothing else.
+        encoding : mapping, optional
+            By variable, here ``{array.name: ...}``: "chunks" (a shape, one side, "auto"),
+            "compression", "layout" (as in :func:`~xarray_n5.create_array`), and the encodings of
+            xarray's coders, such as "dtype", "scale_factor", "_FillValue", "units", "calendar". By
+            default those with which it was opened.
+        compute : bool, default: True
+            Whether to compute Dask arrays now; metadata, and variables in memory, are written at
+            once. Deferred data reads as fill values, and is revoked where `region` writes first.
+        append_dim : str, optional
+            Append along this dimension: every array that has it grows, and only the new part is
+            written, in the existing encoding.
+        region : mapping or "auto", optional
+            Write into a part of the existing arrays: a slice for each dimension, or "auto" to find
+            the part by its coordinates. Drop variables without these dimensions first.
+        align_chunks : bool, default: True
+            Whether blocks may be merged or split on the stored grid, so that one task writes each
+            chunk.
+        partial_chunks : {"error", "merge"}, default: "error"
+            "error" refuses a region whose edges cut stored chunks, except at the end of the array:
+            another process may be writing the rest of such a chunk. "merge" reads these chunks,
+            merges and replaces them, each by one task; no other write of the same chunks may run
+            meanwhile.
+        write_empty_chunks : bool, default: True
+            Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
+            all are stored.
+        storage_options : mapping, optional
+            Options of the fsspec filesystem, such as credentials.
+        dialect : str or iterable of str, optional
+            The metadata dialects that describe the axes; by default those that TensorStore,
+            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
+            images on their group.
+        format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+            The format of the container; by default that of an existing one, or that which the name
+            of a new one ends in, such as ``.zarr``, or N5.
+        resume : bool or str, default: False
+            Resume an interrupted write: blocks whose chunks have been written are not computed
+            again. See :func:`~xarray_n5.to_n5`.
+        checksums : bool, default: False
+            Whether to store a digest of each chunk beside the data, for :func:`~xarray_n5.verify`.
+        fsync : bool, default: False
+            Whether to flush each chunk to disk before the next, so that it survives a power cut.
+        consolidated : bool, optional
+            Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
+            v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
+            in any case.
+        project : str or os.PathLike, optional
+            The path or URL of an XML file: the image is stored as a project of BigDataViewer and
+            BigStitcher, in N5, a setup for each channel, tile, angle and illumination, and the XML
+            says so when all data are written. With "a", views are added to a project, and those of
+            the same setups and time points are replaced; with "w", also by others of another size.
+            Everything else in the XML stays byte for byte.
+
+        Returns
+        -------
+        xarray.DataTree or Delayed
+            The report of :func:`~xarray_n5.to_n5` for the variable; with ``compute=False``, a
+            Delayed that computes to it.
+
+        Raises
+        ------
+        AlignmentError
+            If `region` cuts stored chunks, and `partial_chunks` is "error".
+        MetadataError
+            If the format cannot hold something, such as complex numbers. Nothing was written.
+        NodeExistsError
+            If something exists that `mode` does not allow to replace.
+        ResumeError
+            If the unfinished write is another one than that to `resume`.
+        ValueError
+            If options exclude each other, or values do not fit the existing arrays.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> report = image.n5.to_n5("cells.n5", "em", encoding={"raw": {"chunks": (2, 2)}})
+        >>> xr.open_dataarray("cells.n5", engine="n5", group="em").identical(image)
+        True
         """
-        stored: xr.DataTree | Delayed = self._dataset().n5.to_n5(url, group, **options)
+        stored: xr.DataTree | Delayed = self._dataset().n5.to_n5(
+            url,
+            group,
+            mode,
+            encoding,
+            compute,
+            append_dim,
+            region,
+            align_chunks=align_chunks,
+            partial_chunks=partial_chunks,
+            write_empty_chunks=write_empty_chunks,
+            storage_options=storage_options,
+            dialect=dialect,
+            format=format,
+            resume=resume,
+            checksums=checksums,
+            fsync=fsync,
+            consolidated=consolidated,
+            project=project,
+        )
         return stored
 
 

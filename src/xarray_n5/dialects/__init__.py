@@ -76,17 +76,25 @@ DIALECTS: dict[str, Dialect] = {
 
 @suggest_keywords
 def register_dialect(dialect: Dialect) -> None:
-    """Add a dialect to the end of the table, or replace one of its type in its place.
+    """Register a metadata dialect, as the last one, or instead of a registered one of its type.
 
     Parameters
     ----------
-    dialect
-        An object with a ``name``, its attributes' ``keys``, ``read`` and ``write``.
+    dialect : Dialect
+        An object with a ``name``, the ``keys`` of its attributes, and the methods ``read`` and
+        ``write``.
 
     Raises
     ------
     ValueError
         If a dialect of another type has its name.
+
+    Examples
+    --------
+    Axes whose names funlib.persistence stores under another key:
+
+    >>> from xarray_n5.dialects import Funlib
+    >>> xarray_n5.register_dialect(Funlib(axis_names_attr="dims"))  # doctest: +SKIP
     """
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):

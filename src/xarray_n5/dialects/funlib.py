@@ -34,26 +34,27 @@ _EACH = "{dim}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funlib:
-    """The names, units, voxel sizes and offsets of each array.
+    """The dialect of funlib.persistence: names, units, voxel sizes and offsets of each array.
 
     The fields are those of funlib.persistence's MetaDataFormat: names of attributes, or paths in
     them such as ``"meta/offset"``, ``"arrays/0/offset"`` or ``"axes/{dim}/offset"``.
 
     Parameters
     ----------
-    offset_attr
+    offset_attr : str, default: "offset"
         The key of the position of voxel 0, by axis, in C order.
-    voxel_size_attr
+    voxel_size_attr : str, default: "voxel_size"
         The key of the distances between voxels.
-    axis_names_attr
+    axis_names_attr : str, default: "axis_names"
         The key of the names of all axes, in which ``^`` marks those of channels.
-    units_attr
+    units_attr : str, default: "units"
         The key of the units.
-    types_attr
+    types_attr : str, default: "types"
         The key of the types of all axes: "space", "time", or others, which have no coordinates.
 
     Examples
     --------
+    >>> from xarray_n5.dialects import Funlib
     >>> Funlib(voxel_size_attr="resolution").keys
     ('resolution', 'axis_names', 'offset', 'units', 'types')
     """

@@ -41,27 +41,27 @@ def from_hangar(
     *,
     chunks: BlockSize = None,
 ) -> da.Array | xr.Dataset:
-    """Return samples of Hangar's HDF5 files as a Dask array, or columns of them as a Dataset.
+    """Open samples of Hangar's HDF5 files as a Dask array, or columns of them as a Dataset.
 
     Only metadata is read at once. Each task opens the files by their paths, also while Hangar
     writes them, and compares what it reads with the digest of its record, if it has one.
 
     Parameters
     ----------
-    repo_or_files
+    repo_or_files : str, os.PathLike or iterable of these
         A Hangar repository, a folder of HDF5 files, one file, or several: local, and at the same
         path on every worker. Files of the backends 00 and 01 are read.
-    records
+    records : iterable of str or mapping, optional
         The records of the samples to read, in order: strings such as
-        ``"00:rlUK3C:8067007c0f05c359:16:105:10 10"``, a mapping of the samples' names to them, or
-        a mapping of columns' names to either, such as :func:`hangar_records` returns. By default
-        all written samples, committed or not, unchecked: file by file in order of their last
-        change, in each file in order of writing. Only records know columns, names, and shapes that
-        are smaller than the largest.
-    chunks
-        The number of samples per block, or "auto" for blocks of 64 MiB. By default a block is a
-        run of consecutive rows of at most that size; where the order differs from that of
-        writing, runs are short, and larger blocks make a smaller graph.
+        ``"00:rlUK3C:8067007c0f05c359:16:105:10 10"``, a mapping of the samples' names to them, or a
+        mapping of columns' names to either, such as :func:`hangar_records` returns. By default all
+        written samples, committed or not, unchecked: file by file in order of their last change, in
+        each file in order of writing. Only records know columns, names, and shapes that are smaller
+        than the largest.
+    chunks : int or "auto", optional
+        The number of samples per block, or "auto" for blocks of 64 MiB. By default a block is a run
+        of consecutive rows of at most that size; where the order differs from that of writing, runs
+        are short, and larger blocks make a smaller graph.
 
     Returns
     -------
@@ -83,6 +83,16 @@ def from_hangar(
         When it is computed: if a sample cannot be decoded, or its digest differs from its record's.
     MissingPackageError
         If h5py or hdf5plugin is not installed.
+
+    Examples
+    --------
+    >>> samples = np.arange(12, dtype="float32").reshape(2, 2, 3)
+    >>> records = xarray_n5.to_hangar(samples, "files")
+    >>> xarray_n5.from_hangar("files", records).shape
+    (2, 2, 3)
+    >>> xarray_n5.from_hangar("files", records[1:])[0].compute()
+    array([[ 6.,  7.,  8.],
+           [ 9., 10., 11.]], dtype=float32)
     """
     chunks = _block_size(chunks)
     files = find_files(repo_or_files)
@@ -100,13 +110,13 @@ def from_hangar(
 
 @suggest_keywords
 def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str, Any]:
-    """Return the records of the samples in a Hangar repository, from its databases.
+    """Read the records of the samples in a Hangar repository from its databases.
 
     Parameters
     ----------
-    repo
+    repo : str or os.PathLike
         The folder that contains ``.hangar``. Nobody may write to it at the same time.
-    ref
+    ref : str, default: "HEAD"
         "HEAD" for the last commit of the branch that is checked out for writing, the name of a
         branch, the digest of a commit, or "STAGED" for what is added, committed or not.
 
@@ -125,6 +135,13 @@ def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str,
         If the databases are not as Hangar 0.5 writes them, or are open in this process.
     MissingPackageError
         If lmdb is not installed.
+
+    Examples
+    --------
+    >>> records = xarray_n5.hangar_records("repo", "master")  # doctest: +SKIP
+    >>> records["image"]["0"]  # doctest: +SKIP
+    '00:rlUK3C:8067007c0f05c359:16:105:10 10'
+    >>> images = xarray_n5.from_hangar("repo", records["image"])  # doctest: +SKIP
     """
     return read_records(repo, ref)
 
@@ -141,15 +158,15 @@ def to_hangar(
 
     Parameters
     ----------
-    samples
+    samples : array_like or iterable of array_like
         An array of NumPy, Dask or xarray whose first axis is the samples; blocks of Dask are
         computed one after another. Or an iterable of samples, of any shapes.
-    folder
+    folder : str or os.PathLike
         A local folder, created if it does not exist; files in it are not changed.
-    shape
+    shape : tuple of int, optional
         The largest size of samples along each axis; by default the shape of the first one.
-    compression
-        As in :class:`HangarWriter`.
+    compression : mapping, optional
+        Hangar's options, such as ``{"complib": "blosc:zstd"}``, as in :class:`HangarWriter`.
 
     Returns
     -------
@@ -158,8 +175,21 @@ def to_hangar(
 
     Raises
     ------
-    MetadataError, NodeExistsError, PathError, MissingPackageError
-        As in :class:`HangarWriter`. Samples that were written before the error stay.
+    MetadataError
+        If the type, a shape or the compression is invalid.
+    NodeExistsError
+        If the folder is a Hangar repository.
+    PathError
+        If the folder is a URL.
+    MissingPackageError
+        If h5py or hdf5plugin is not installed. Samples that were written before an error stay.
+
+    Examples
+    --------
+    >>> samples = np.arange(12, dtype="float32").reshape(2, 2, 3)
+    >>> records = xarray_n5.to_hangar(samples, "files")
+    >>> [record.split(":")[-1] for record in records]
+    ['2 3', '2 3']
     """
     source = samples.data if isinstance(samples, xr.DataArray) else samples
     if isinstance(source, (np.ndarray, da.Array)):

@@ -53,14 +53,14 @@ class HangarWriter:
 
     Parameters
     ----------
-    folder
-        A local folder for the files, created if it does not exist. A Hangar repository is
-        refused, because its database would not know the new files.
-    shape
+    folder : str or os.PathLike
+        A local folder for the files, created if it does not exist. A Hangar repository is refused,
+        because its database would not know the new files.
+    shape : tuple of int
         The shape of samples; where shapes differ, the largest size along each axis.
-    dtype
+    dtype : dtype
         The type of samples: booleans, integers or real floats.
-    compression
+    compression : mapping, optional
         Hangar's options: "complib", one of "blosc:blosclz", "blosc:lz4", "blosc:lz4hc",
         "blosc:zlib", "blosc:zstd", "lzf" and "gzip"; "complevel", 0 to 9, or None with "lzf";
         "shuffle", None, "none", "byte" or "bit" with Blosc, otherwise a boolean, None, "none" or
@@ -80,8 +80,7 @@ class HangarWriter:
 
     Examples
     --------
-    >>> from tempfile import mkdtemp
-    >>> with HangarWriter(mkdtemp(), (2, 3), "uint8") as writer:
+    >>> with xarray_n5.HangarWriter("files", (2, 3), "uint8") as writer:
     ...     record = writer.write(np.ones((2, 3), "uint8"))
     >>> record.split(":")[2:]
     ['ee18e7d7b7680c64', '0', '0', '2 3']
@@ -129,7 +128,7 @@ class HangarWriter:
 
         Parameters
         ----------
-        sample
+        sample : array_like
             An array of the writer's type and number of axes, along no axis larger.
 
         Returns
@@ -141,6 +140,14 @@ class HangarWriter:
         ------
         MetadataError
             If the sample's type or shape does not fit. Nothing is written then.
+        RuntimeError
+            If the writer was forked; make one in each process.
+
+        Examples
+        --------
+        >>> with xarray_n5.HangarWriter("files", (2, 3), "uint8") as writer:
+        ...     writer.write(np.ones((1, 3), "uint8")).split(":")[-1]
+        '1 3'
         """
         values = self._checked(sample)
         digest = digest_of(values)
@@ -156,7 +163,14 @@ class HangarWriter:
         return self._record(uid, digest, number, row, values.shape)
 
     def close(self) -> None:
-        """Close the open file; later samples go into a new one."""
+        """Close the open file; later samples go into a new one.
+
+        Examples
+        --------
+        >>> writer = xarray_n5.HangarWriter("files", (2, 3), "uint8")
+        >>> record = writer.write(np.ones((2, 3), "uint8"))
+        >>> writer.close()
+        """
         with self._lock:
             if self._file is not None and self._process == os.getpid():
                 self._finish()

@@ -25,23 +25,41 @@ if TYPE_CHECKING:
 def chunk_map(
     url: object, path: str = "", *, storage_options: Mapping[str, Any] | None = None
 ) -> xr.DataArray:
-    """Return which chunks of an array are stored, with one listing.
+    """Find which chunks of an array are stored, with one listing.
 
     Parameters
     ----------
-    url, path, storage_options
-        As in :func:`open_array`.
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of the array in the container; by default the container itself.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
 
     Returns
     -------
     xarray.DataArray
-        Booleans on the chunk grid, with the array's dimensions; the coordinates ``bytes`` (0 for
-        missing chunks) and ``written`` (the time, NaT if unknown).
+        Booleans on the chunk grid, with the dimensions of the array; the coordinates ``bytes``
+        (int64, 0 for missing chunks) and ``written`` (the time, datetime64, NaT if unknown).
 
     Raises
     ------
-    NodeNotFoundError, MetadataError
-        As in :func:`open_array`.
+    NodeNotFoundError
+        If no array exists at `path`.
+    MetadataError
+        If its metadata are invalid.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=2)
+    >>> array[0] = 7
+    >>> stored = xarray_n5.chunk_map("cells.n5", "raw")
+    >>> stored.values
+    array([[ True,  True,  True],
+           [False, False, False]])
+    >>> int(stored.bytes.sum())
+    117
     """
     array = open_array(url, path, storage_options=storage_options)
     box = whole_grid(array)

@@ -43,22 +43,26 @@ def repair(
 ) -> xr.Dataset:
     """Remove damaged chunks, so that ``to_n5(..., resume=True)`` writes exactly these again.
 
-    Each chunk is read again before it is removed, and kept if it is intact by then.
-
-    The array is marked as unfinished. A resumed write must have the same values: nothing stored
-    could verify that they are.
+    Each chunk is read again before it is removed, and kept if it is intact by then. The array is
+    marked as unfinished. A resumed write must have the same values: nothing stored could verify
+    that they are.
 
     Parameters
     ----------
-    url, path, storage_options
-        As in :func:`open_array`.
-    report
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of the array in the container; by default the container itself.
+    report : xarray.Dataset, optional
         The report of :func:`verify`; by default a deep one is made.
-    how
+    how : {"quarantine", "remove"}, default: "quarantine"
         "quarantine" moves damaged chunks into the array's folder ``.quarantine``; "remove" deletes
         them.
-    missing
+    missing : bool, default: False
         Whether to mark missing chunks to be written again, too.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
 
     Returns
     -------
@@ -67,8 +71,24 @@ def repair(
 
     Raises
     ------
-    NodeNotFoundError, MetadataError, ValueError
-        As in :func:`open_array`; also if the report is of another array.
+    NodeNotFoundError
+        If no array exists at `path`.
+    MetadataError
+        If its metadata are invalid, or its chunks cannot be written.
+    ValueError
+        If the report is about another array.
+
+    Examples
+    --------
+    >>> values = da.ones((4, 6), chunks=(2, 3))
+    >>> _ = xarray_n5.to_n5(values, "cells.n5", "raw", compression=None)
+    >>> with open("cells.n5/raw/1/0", "r+b") as file:
+    ...     _ = file.truncate(20)
+    >>> xarray_n5.repair("cells.n5", "raw").attrs["repaired"]
+    1
+    >>> report = xarray_n5.to_n5(values, "cells.n5", "raw", mode="r+", resume=True)
+    >>> bool((xarray_n5.verify("cells.n5", "raw").compute().state == "ok").all())
+    True
     """
     check_option("how", how, "quarantine", "remove")
     array = open_array(url, path, mode="r+", storage_options=storage_options)

@@ -24,27 +24,33 @@ def verify(
     deep: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the state of each chunk, lazily, to be computed in parallel.
+    """Check each stored chunk, lazily, to be computed in parallel.
 
     Parameters
     ----------
-    url, path, storage_options
-        As in :func:`open_array`; `path` names an array or a group, by default the container.
-    deep
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store.
+    path : str, default: ""
+        The path of an array or a group in the container; by default the container itself.
+    deep : bool, default: True
         Whether to decode chunks and compare them with the digests of ``to_n5(...,
         checksums=True)``; otherwise only headers and sizes are checked, which finds truncated
         chunks without compression or with blosc, and little else. An object store is listed once
         for that, and headers are read only where a size is wrong: of compressed chunks, only those
         that are cut off within the header are found there.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
 
     Returns
     -------
     xarray.Dataset or xarray.DataTree
         Of an array, on the chunk grid: ``state`` ("ok", "missing", "truncated", "undecodable",
-        "wrong-shape", "digest-differs"), ``bytes``, the stored size, and ``digest``, the XXH3 of
-        the elements (0 if they were not decoded). Of the attributes, ``stray`` lists files of the
-        array that are not chunks, ``unfinished`` its unfinished writes, and ``digests`` is whether
-        it has digests. A chunk that was never written is "missing", which need not be an error.
+        "wrong-shape", "digest-differs"); ``bytes``, the stored size (int64); and ``digest``, the
+        XXH3 of the elements (uint64; 0 if they were not decoded). Of the attributes, ``stray``
+        lists files of the array that are not chunks, ``unfinished`` its unfinished writes, and
+        ``digests`` is whether it has digests. A chunk that was never written is "missing", which
+        need not be an error.
 
         Of a group, a tree with such a node for each array in it, at its path in the group; its
         attribute ``errors`` has the messages, by path, of nodes that cannot be read.
@@ -56,13 +62,22 @@ def verify(
     MetadataError
         If the metadata of the array at `path` are invalid.
 
+    See Also
+    --------
+    repair : Remove damaged chunks.
+    chunk_map : Find stored chunks without reading them.
+
     Examples
     --------
-    >>> report = verify("a.n5", "em/s0").compute()  # doctest: +SKIP
-    >>> report.where(report.state == "truncated", drop=True)  # doctest: +SKIP
-    >>> damaged = verify("a.n5").compute().filter(  # doctest: +SKIP
-    ...     lambda node: "state" in node and not node["state"].isin(["ok", "missing"]).all()
-    ... )
+    >>> values = da.ones((4, 6), chunks=(2, 3))
+    >>> _ = xarray_n5.to_n5(values, "cells.n5", "raw", checksums=True)
+    >>> report = xarray_n5.verify("cells.n5", "raw").compute()
+    >>> report.state.values
+    array([['ok', 'ok'],
+           ['ok', 'ok']], dtype='<U14')
+    >>> damaged = report.where(~report.state.isin(["ok", "missing"]), drop=True)
+    >>> damaged.sizes["dim_0"]
+    0
     """
     walk = Walk.at(url, path, storage_options, whole=True)
     if isinstance(walk.root, Array):

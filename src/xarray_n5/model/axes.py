@@ -42,24 +42,42 @@ class Axis:
 
     The centre of sample ``i`` lies at ``offset + i * scale``, in ``unit``.
 
-    >>> Axis(name="z", unit="nm", scale=4.0).position(10)
-    40.0
+    Parameters
+    ----------
+    name : str, optional
+        The name of the dimension in xarray; by default one is chosen, such as "z".
+    kind : {"space", "time", "channel"}, optional
+        The kind of the axis; None if the metadata do not state it.
+    unit : str, optional
+        The unit as it is stored.
+    scale : float, optional
+        The distance between two samples, in `unit`; None if it is not known.
+    offset : float, default: 0.0
+        The coordinate of sample 0, in `unit`.
+    labels : tuple of str, optional
+        A label for each sample, instead of a coordinate.
+    factor : float, default: 1.0
+        How many samples of the base level of a pyramid one sample covers.
+
+    Raises
+    ------
+    ValueError
+        If `scale`, `offset` or `factor` is not finite, `scale` is 0, or `factor` is not positive.
+
+    Examples
+    --------
+    >>> axis = xarray_n5.Axis(name="z", unit="nm", scale=4.0, offset=100.0)
+    >>> print(axis)
+    z: start 100, step 4 nm
     """
 
     name: str | None = None
-    """The dimension's name in xarray; None leaves it to :func:`names`."""
     kind: Kind | None = None
-    """The kind of the axis, or None if the metadata do not state it."""
     unit: str | None = None
-    """The unit as it is stored, or None."""
     scale: float | None = None
-    """The distance between two samples, or None if it is not known."""
     offset: float = 0.0
-    """The coordinate of sample 0."""
     labels: tuple[str, ...] | None = None
-    """A label for each sample, instead of a coordinate."""
     factor: float = field(default=1.0, compare=False)
-    """How many samples of the pyramid's base level one sample covers."""
 
     def __post_init__(self) -> None:
         if self.scale is not None and not (math.isfinite(self.scale) and self.scale != 0):
@@ -102,25 +120,67 @@ class Axis:
 
     @property
     def step(self) -> float:
-        """The distance between two samples; 1 if it is not known."""
+        """The distance between two samples, in `unit`; 1 if it is not known.
+
+        Examples
+        --------
+        >>> xarray_n5.Axis(name="z").step
+        1.0
+        """
         return 1.0 if self.scale is None else self.scale
 
     @property
     def base(self) -> tuple[float, float]:
-        """The scale and the offset of the base level, by :attr:`factor`."""
+        """The scale and the offset of the base level, by `factor`.
+
+        Examples
+        --------
+        >>> xarray_n5.Axis(name="z", scale=8.0, offset=2.0, factor=2.0).base
+        (4.0, 0.0)
+        """
         scale = self.step / self.factor
         return scale, self.offset - centre_shift(scale, self.factor)
 
     def position(self, sample: float) -> float:
-        """Return the coordinate of `sample`, in :attr:`unit`."""
+        """Return the coordinate of a sample.
+
+        Parameters
+        ----------
+        sample : float
+            The index of the sample; fractions are allowed.
+
+        Returns
+        -------
+        float
+            The coordinate of its centre, in `unit`.
+
+        Examples
+        --------
+        >>> axis = xarray_n5.Axis(name="z", unit="nm", scale=4.0, offset=100.0)
+        >>> axis.position(10)
+        140.0
+        """
         return self.offset + sample * self.step
 
     def coarser(self, factor: int, *, centred: bool = True) -> Axis:
-        """Return the axis of a coarser level, whose samples cover `factor` of this one's.
+        """Return the axis of a coarser level, whose samples cover several samples of this one.
 
-        Each is at the mean of those that it covers, or at the first one if not `centred`.
+        Parameters
+        ----------
+        factor : int
+            How many samples one sample of the coarser level covers.
+        centred : bool, default: True
+            Whether a sample lies at the mean of those that it covers; otherwise at the first of
+            them.
 
-        >>> Axis(name="z", scale=4.0).coarser(2)
+        Returns
+        -------
+        Axis
+            The axis of the coarser level.
+
+        Examples
+        --------
+        >>> xarray_n5.Axis(name="z", scale=4.0).coarser(2)
         Axis(name='z', scale=8.0, offset=2.0, factor=2.0)
         """
         if factor == 1:
@@ -132,27 +192,50 @@ class Axis:
 
     @property
     def placed(self) -> bool:
-        """Whether any coordinates of the samples are known."""
+        """Whether any coordinates of the samples are known.
+
+        Examples
+        --------
+        >>> xarray_n5.Axis(name="z").placed, xarray_n5.Axis(name="z", scale=4.0).placed
+        (False, True)
+        """
         return self.scale is not None or self.offset != 0 or self.labels is not None
 
 
 @suggest_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Geometry:
-    """The axes of an array, in C order, and where each fact came from."""
+    """The axes of an array, in C order, and the source of each fact about them.
+
+    Parameters
+    ----------
+    axes : tuple of Axis
+        The axes, in C order.
+    sources : mapping of str to str, default: {}
+        The source of "names", "units", "scale", "offset" and "labels", as "dialect: attribute".
+        Without an "offset", sample 0 of the base level is at 0.
+    dialects : tuple of str, default: ()
+        All dialects that describe the array, the most trusted first.
+    keys : frozenset of str, default: frozenset()
+        The attributes of the array and its groups that these dialects use.
+    affine : tuple of tuple of float, optional
+        An affine matrix of n rows of n + 1 numbers, if the axes alone cannot describe the array.
+
+    Examples
+    --------
+    >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+    >>> geometry = xarray_n5.Geometry(axes)
+    >>> geometry
+    <xarray_n5.Geometry, 2 axes>
+        y: no coordinates
+        x: start 0, step 4 nm
+    """
 
     axes: tuple[Axis, ...]
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """The source of "names", "units", "scale", "offset" and "labels", as "dialect: attribute".
-
-    Without an "offset", sample 0 of the base level is at 0.
-    """
     dialects: tuple[str, ...] = field(default=(), compare=False)
-    """All dialects that describe the array, the most trusted first."""
     keys: frozenset[str] = field(default=frozenset(), compare=False)
-    """The attributes of the array and its groups that these dialects use."""
     affine: tuple[tuple[float, ...], ...] | None = None
-    """An affine matrix of n rows of n + 1 numbers, if the axes alone cannot describe it."""
 
     def __repr__(self) -> str:
         """Show a line for each axis, and the source of each fact."""
@@ -165,17 +248,41 @@ class Geometry:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> geometry.ndim
+        2
+        """
         return len(self.axes)
 
     @property
     def named(self) -> bool:
-        """Whether any axis has a name."""
+        """Whether any axis has a name.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> geometry.named
+        True
+        """
         return any(axis.name for axis in self.axes)
 
     @property
     def placed(self) -> bool:
-        """Whether any coordinates of the samples are known."""
+        """Whether any coordinates of the samples are known.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> geometry.placed
+        True
+        """
         return self.affine is not None or any(axis.placed for axis in self.axes)
 
     @property
@@ -183,6 +290,13 @@ class Geometry:
         """Whether coordinates are in voxels of the base level, whose size is not known.
 
         An array with scales of 1, without units and factors, is relative, too.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> geometry.relative
+        False
         """
         return self.affine is None and all(
             axis.unit is None and axis.labels is None and axis.base == (1.0, 0.0)
@@ -192,10 +306,27 @@ class Geometry:
     def called(self, dims: Sequence[str] | None) -> Geometry:
         """Return the geometry with other names; unchanged if their number is not that of the axes.
 
+        Parameters
+        ----------
+        dims : sequence of str or None
+            The names, in C order; None changes nothing.
+
+        Returns
+        -------
+        Geometry
+            The geometry with these names.
+
         Raises
         ------
         ValueError
             If a name occurs twice.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> [axis.name for axis in geometry.called(["row", "column"]).axes]
+        ['row', 'column']
         """
         if dims is None or len(dims) != self.ndim:
             return self
@@ -205,12 +336,51 @@ class Geometry:
         return replace(self, axes=tuple(axes), sources={**self.sources, "names": "dims"})
 
     def with_names(self, avoid: AbstractSet[str] = frozenset()) -> Geometry:
-        """Return the geometry with a name for every axis; see :func:`names`."""
+        """Return the geometry with a name for every axis.
+
+        The defaults are z, y and x for the last three axes, ``dim_0``, ``dim_1``, ... for those
+        before them.
+
+        Parameters
+        ----------
+        avoid : set of str, default: frozenset()
+            Names that no unnamed axis may get.
+
+        Returns
+        -------
+        Geometry
+            The geometry with unique names.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(), xarray_n5.Axis(), xarray_n5.Axis(name="v"))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> [axis.name for axis in geometry.with_names().axes]
+        ['z', 'y', 'v']
+        """
         named = zip(self.axes, names(self.axes, avoid), strict=True)
         return replace(self, axes=tuple(replace(axis, name=name) for axis, name in named))
 
     def below(self, outer: tuple[Axis, ...]) -> Geometry:
-        """Return the geometry with other axes before its own."""
+        """Return the geometry with other axes before its own.
+
+        Parameters
+        ----------
+        outer : tuple of Axis
+            The axes to add, in C order.
+
+        Returns
+        -------
+        Geometry
+            The geometry with all axes.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> [axis.name for axis in geometry.below((xarray_n5.Axis(name="t"),)).axes]
+        ['t', 'y', 'x']
+        """
         rows, more = self.affine, len(outer)
         if rows is not None:
             ones = [[float(row == at) for at in range(more + self.ndim + 1)] for row in range(more)]
@@ -218,7 +388,20 @@ class Geometry:
         return replace(self, axes=(*outer, *self.axes), affine=rows)
 
     def transpose(self) -> Geometry:
-        """Return the geometry of the transposed array."""
+        """Return the geometry of the transposed array.
+
+        Returns
+        -------
+        Geometry
+            The geometry with its axes in reverse order.
+
+        Examples
+        --------
+        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
+        >>> geometry = xarray_n5.Geometry(axes)
+        >>> [axis.name for axis in geometry.transpose().axes]
+        ['x', 'y']
+        """
         affine = self.affine and tuple((*row[-2::-1], row[-1]) for row in self.affine[::-1])
         return replace(self, axes=self.axes[::-1], affine=affine)
 

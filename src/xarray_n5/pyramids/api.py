@@ -53,52 +53,63 @@ def pyramid(
 
     Parameters
     ----------
-    source
-        The array that becomes ``s0``: a DataArray, with the coordinates and units of its axes; a
-        Dask or NumPy array; an :class:`~xarray_n5.Array`. Arrays other than Dask's are read whole.
-        Without `url`, an array that is stored as ``s0`` already, or its container: its data stay as
-        they are, and the levels are written beside it.
-    url, path
-        The container and the group in it, which is created or completed. Without `url`, `path` is
-        that of the stored array in the container `source`.
-    factors
+    source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
+        The array that becomes ``s0``. A DataArray brings the coordinates and units of its axes.
+        Arrays other than Dask's are read whole. Without `url`, an array that is stored as ``s0``
+        already, or its container: its data stay as they are, and the levels are written beside it.
+    url : str, os.PathLike or store, optional
+        The container, which is created if it does not exist.
+    path : str, default: ""
+        The path of the group in the container, which is created or completed. Without `url`, the
+        path of the stored array in the container `source`.
+    factors : int, mapping or sequence of these, optional
         The factors of a level over the one before it: one number for all axes of space, or numbers
         by dimension, such as ``{"y": 2, "x": 2}``; they apply to all levels. A list or a tuple has
         an item for each level, which may also be a number for each axis: ``[(1, 2, 2)]`` is one
         level, and ``(1, 2, 2)`` three. By default the axes of space with the shortest voxels, and
         those less than 1.41 times as long, are halved, which brings voxels towards cubes.
-    levels
+    levels : int, optional
         The number of coarser levels; by default as many as it takes until one chunk holds a level.
-    method
+    method : {"mean", "max", "min", "mode", "nearest"}, default: "mean"
         "mean" (exact for integers, rounded to the nearest, halves to even; for floats NaN if there
         is one), "max" or "min". "mode", for labels: the most frequent value, and of several the
         smallest. "nearest": the first sample of each window, which keeps its position; with the
         other methods, a sample lies in the middle of its window.
-    partial
-        Whether incomplete windows at the ends become samples, too, so that there are
-        ``ceil(size / factor)``, as in TensorStore's "downsample".
-    axes
-        The axes of ``s0``, as in :func:`~xarray_n5.create_array`; by default those of `source`.
-    chunks
+    partial : bool, default: False
+        Whether incomplete windows at the ends become samples, too, so that there are ``ceil(size /
+        factor)``, as in TensorStore's "downsample".
+    axes : iterable of Axis, str or None, or Geometry, optional
+        The axes of ``s0``, as in :func:`create_array`; by default those of `source`.
+    chunks : sequence of int or int, optional
         The shape of a chunk of all levels; by default that in which `source` is, or was, stored,
         that of Dask's blocks, or "auto". If these are not multiples or parts of the chunks of a
         stored ``s0``, some of its chunks are read by several tasks.
-    compression
-        As in :func:`~xarray_n5.create_array`; "same" for that of a stored `source`, or gzip.
-    mode
+    compression : str, mapping, Compression or None, default: "same"
+        As in :func:`create_array`; "same" for that of a stored `source`, or gzip.
+    mode : {"w-", "w", "a"}, default: "w-"
         "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
         attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
         With `project`, "a" adds views to it.
-    dialect
+    dialect : str or iterable of str, optional
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
         in N5, and those of xarray and OME-NGFF in Zarr.
-    shards
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        The format of the container; by default that of an existing one, or that which the name of a
+        new one ends in, such as ``.zarr``, or N5.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+    write_empty_chunks : bool, default: True
+        Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
+        are stored.
+    resume : bool or str, default: False
+        Resume this pyramid, if it was interrupted; see :func:`to_n5`.
+    checksums : bool, default: False
+        Whether to store a digest of each chunk beside the data, for :func:`verify`.
+    fsync : bool, default: False
+        Whether to flush each chunk to disk before the next, so that it survives a power cut.
+    shards : sequence of int, int or "auto", optional
         The shape of the shards of all levels, as in :func:`create_array`.
-    format, storage_options, write_empty_chunks, checksums, fsync
-        As in :func:`~xarray_n5.to_n5`.
-    resume
-        Resume this pyramid, if it was interrupted; see :func:`~xarray_n5.to_n5`.
-    project
+    project : str or os.PathLike, optional
         The path or URL of an XML file: each view of the image, by t, channel, tile, angle and
         illumination, becomes a pyramid along z, y, x (the axes of `factors`) in a project of
         BigDataViewer and BigStitcher, as with ``ds.n5.to_n5(..., project=)``.
@@ -106,16 +117,29 @@ def pyramid(
     Returns
     -------
     xarray.DataTree
-        The report of :func:`~xarray_n5.to_n5` for each level that was written.
+        The report of :func:`to_n5` for each level that was written.
 
     Raises
     ------
-    NodeExistsError, ResumeError
-        If something exists that must stay, or another pyramid is unfinished.
+    NodeExistsError
+        If something exists that must stay.
+    ResumeError
+        If another pyramid is unfinished.
     MetadataError
         If the format cannot hold the levels, or the dialects cannot describe them there.
     ValueError
         If the factors are invalid, or the method is not defined for the type. Nothing was written.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", np.arange(8) * 0.5, {"units": "um"})
+    >>> image = xr.DataArray(np.ones((6, 8)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> reports = xarray_n5.pyramid(image, "cells.n5", "em", factors=2, levels=1)
+    >>> tree = xr.open_datatree("cells.n5", engine="n5", group="em")
+    >>> {name: level["em"].shape for name, level in tree.children.items()}
+    {'s0': (6, 8), 's1': (3, 4)}
+    >>> tree["s1"]["x"].values
+    array([0.25, 1.25, 2.25, 3.25])
     """
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of

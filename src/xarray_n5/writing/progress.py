@@ -48,20 +48,30 @@ class ProgressBar:
     out : file, optional
         The text stream to draw the bar on; by default `sys.stderr`.
 
+    Attributes
+    ----------
+    written : int
+        The number of chunks that are written.
+    total : int
+        The number of chunks to write.
+    nbytes : int
+        The stored size of the written chunks, in bytes.
+
     Examples
     --------
-    >>> with xarray_n5.ProgressBar():  # doctest: +SKIP
-    ...     xarray_n5.copy("cells.n5", "cells.zarr")
-    [##############################] 48/48 chunks, 862.86 kiB, 4.12 MiB/s, 0.20 s
+    >>> import sys
+    >>> values = da.ones((4, 6), chunks=(2, 3))
+    >>> with xarray_n5.ProgressBar(out=sys.stdout) as bar:
+    ...     report = xarray_n5.to_n5(values, "cells.n5", "raw")
+    [...] 4/4 chunks, ... B, ...
+    >>> bar.written, bar.total
+    (4, 4)
     """
 
     out: TextIO | None = None
     written: int = field(default=0, init=False)
-    """The number of chunks that are written."""
     total: int = field(default=0, init=False)
-    """The number of chunks to write."""
     nbytes: int = field(default=0, init=False)
-    """The stored size of the written chunks, in bytes."""
     _tokens: set[str] = field(default_factory=set, init=False)
     """The tokens of the writes that are shown; others may run on the same cluster."""
     _began: float = field(default=0.0, init=False)

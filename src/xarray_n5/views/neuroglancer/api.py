@@ -33,23 +33,45 @@ class View:
 
     As the last line of a notebook's cell, it unfolds there. It is also a context manager, which
     stops it.
+
+    Attributes
+    ----------
+    url : str
+        The URL of the viewer. Whoever has it sees the data, if they reach this address.
+    viewer : neuroglancer.Viewer or None
+        The viewer of the package `neuroglancer`, to change what is shown: its ``txn()``, ``state``
+        and ``screenshot()``. None for a link.
+
+    Examples
+    --------
+    >>> with xarray_n5.view("cells.n5", "em") as shown:  # doctest: +SKIP
+    ...     input(f"Open {shown.url}, and press Enter to stop")
     """
 
     url: str
-    """The URL of the viewer. Whoever has it sees the data, if they reach this address."""
     viewer: Any = None
-    """The viewer of the package `neuroglancer`, to change what is shown: its ``txn()``, ``state``
-    and ``screenshot()``. None for a link."""
     _server: Any = None
     _files: ExitStack = field(default_factory=ExitStack)
 
     @property
     def running(self) -> bool:
-        """Whether this process serves it."""
+        """Whether this process serves the viewer.
+
+        Examples
+        --------
+        >>> xarray_n5.view("cells.n5", "em").running  # doctest: +SKIP
+        True
+        """
         return self._server is not None
 
     def stop(self) -> None:
-        """Stop serving it; the page shows no more data. Stopping again does nothing."""
+        """Stop serving the viewer; the page shows no more data. Stopping again does nothing.
+
+        Examples
+        --------
+        >>> shown = xarray_n5.view("cells.n5", "em")  # doctest: +SKIP
+        >>> shown.stop()  # doctest: +SKIP
+        """
         server, self._server = self._server, None
         if server is not None:
             from xarray_n5.views.neuroglancer.server import stop
@@ -97,7 +119,7 @@ def view(
 
     Every variable with two dimensions or more is a layer; a pyramid is one, at all its levels.
     Channels are layers that are added in their colours, labels are segmentations, and further
-    dimensions have sliders. Views of a project of BigDataViewer lie where their registrations say.
+    dimensions have sliders. Views of a project of BigDataViewer are placed by their registrations.
     The data is read, or computed by Dask, when it is looked at; without levels, coarser ones are
     computed. The contrast is taken from a section through the coarsest level.
 
@@ -105,23 +127,25 @@ def view(
 
     Parameters
     ----------
-    source
-        A DataArray, a Dataset or a DataTree; or a URL, as in ``xarray.open_datatree``, of N5, Zarr,
-        HDF5 or a project.
-    group
+    source : xarray.DataArray, xarray.Dataset, xarray.DataTree, str or os.PathLike
+        An object of xarray; or a URL, as in ``xarray.open_datatree``, of N5, Zarr, HDF5 or a
+        project.
+    group : str, default: ""
         The path of a group or an array, if `source` is a URL.
-    labels
+    labels : bool or collection of str, optional
         Whether images are segmentations, or the names of those that are. By default those of type
         uint64, and those that Paintera or OME-NGFF describe as labels.
-    link
+    link : bool, optional
         Whether to link stored N5 or Zarr from Neuroglancer's public page, which reads it from its
         URL, instead of serving it. By default if `source` is a public URL, of http(s), s3 or gs,
         that was opened without options. The web server must allow requests from elsewhere (CORS).
-    open
-        Whether to open it in a browser.
-    address, port
-        Where to serve; by default on this machine alone, at a free port.
-    storage_options
+    open : bool, default: False
+        Whether to open the viewer in a browser.
+    address : str, default: "127.0.0.1"
+        The address to serve at; by default this machine alone reaches it.
+    port : int, default: 0
+        The port to serve at; 0 for a free one.
+    storage_options : mapping, optional
         Options of the fsspec filesystem, if `source` is a URL.
     **opening
         More options of ``xarray.open_datatree``, such as ``label_multisets="argmax"``.
@@ -139,6 +163,12 @@ def view(
         If `source` is neither an object of xarray nor a URL.
     ValueError
         If there is nothing to show, or too many layers.
+
+    Examples
+    --------
+    >>> shown = xarray_n5.view("cells.n5", "em")  # doctest: +SKIP
+    >>> shown.url  # doctest: +SKIP
+    'http://127.0.0.1:41533/v/.../'
     """
     if isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
         if group or opening or storage_options or link:
