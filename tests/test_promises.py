@@ -101,6 +101,26 @@ def test_extras_have_lower_bounds() -> None:
     assert [each for each in [*project["dependencies"], *extras] if ">=" not in each] == []
 
 
+def test_no_dependency_has_an_upper_bound() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    bounds = [project["requires-python"], *project["dependencies"], *extras]
+    assert [each for each in bounds if re.search("<|==|~=|!=", each)] == []
+
+
+def test_version_and_dependencies_are_the_same_everywhere() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    recipe, names = text("ci/recipe.yaml"), {"dask-core": "dask[array]", "python-xxhash": "xxhash"}
+    run = recipe.partition("\n  run:\n")[2].partition("\n\n")[0]
+    dependencies = re.findall(r"- (\S+) (>=\d\S*)$", run, re.MULTILINE)
+    assert {names.get(name, name) + bound for name, bound in dependencies} == {
+        *project["dependencies"]
+    }
+    assert f'version: "{project["version"]}"' in recipe
+    assert f'python_min: "{project["requires-python"].removeprefix(">=")}"' in recipe
+    assert f"version: {project['version']}\n" in text("CITATION.cff")
+
+
 def test_the_source_distribution_holds_what_it_refers_to() -> None:
     build = tomllib.loads(text("pyproject.toml"))["tool"]["hatch"]["build"]
     assert "SECURITY.md" in build["targets"]["sdist"]["only-include"]
