@@ -117,7 +117,7 @@ def create_array(
     mode : {"w-", "w", "a", "r+"}, default: "w-"
         "w-" creates the array, and raises if something exists; "w" replaces an existing array; "a"
         creates the array, or opens an existing one of the same shape, dtype and chunks (if given),
-        and adds the attributes; "r+" only opens.
+        and adds the attributes; "r+" does only the latter.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         The format of the container; by default that of an existing one, or that which the name of a
         new one ends in, such as ``.zarr``, or N5.

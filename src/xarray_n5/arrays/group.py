@@ -27,9 +27,12 @@ from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from xarray_n5.arrays.chunk_io import EdgeChunks
     from xarray_n5.formats.protocol import Container as FileContainer
+    from xarray_n5.model.axes import Axis, Geometry
+    from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
 
 
@@ -285,16 +288,70 @@ class Group(Mapping[str, "Array | Group"]):
         """
         return {name: node for name, node in self._children().items() if isinstance(node, Group)}
 
-    def create_array(self, name: str, **kwargs: Any) -> Array:
+    def create_array(
+        self,
+        name: str,
+        *,
+        shape: Sequence[int],
+        dtype: Any,
+        chunks: Sequence[int] | int | Literal["auto"] = "auto",
+        compression: str | Mapping[str, Any] | Compression | None = "gzip",
+        axes: Iterable[Axis | str | None] | Geometry | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        mode: Literal["w-", "w", "a", "r+"] = "w-",
+        dialect: str | Iterable[str] | None = None,
+        chunk_elements: int = 1 << 20,
+        chunk_aspect_ratio: Sequence[float] | None = None,
+        layout: Mapping[str, Any] | None = None,
+        write_empty_chunks: bool = True,
+        edge_chunks: EdgeChunks = "truncate",
+        shards: Sequence[int] | int | Literal["auto"] | None = None,
+    ) -> Array:
         """Create an array in the group.
 
         Parameters
         ----------
         name : str
             The name of the array, or its path in the group; missing groups are created.
-        **kwargs
-            The keyword arguments of :func:`create_array`: `shape`, `dtype`, `chunks`,
-            `compression`, `axes`, `attributes`, `mode` and others.
+        shape : sequence of int
+            The shape of the array, in elements, in C order.
+        dtype : dtype
+            One of the ten types of N5: uint8 to uint64, int8 to int64, float32, float64. Zarr v2
+            supports all of fixed size, and ``object`` for strings.
+        chunks : sequence of int, int or "auto", default: "auto"
+            The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
+            `chunk_elements` whose sides are in the ratio of `chunk_aspect_ratio`.
+        compression : str, mapping, Compression or None, default: "gzip"
+            A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type":
+            "gzip", "level": 1}``; a compression; or None for uncompressed chunks.
+        axes : iterable of Axis, str or None, or Geometry, optional
+            For each axis, in C order, an :class:`Axis`, a name or None.
+        attributes : mapping, optional
+            The attributes of the user; JSON values.
+        mode : {"w-", "w", "a", "r+"}, default: "w-"
+            "w-" creates the array, and raises if something exists; "w" replaces an existing array;
+            "a" creates the array, or opens an existing one of the same shape, dtype and chunks (if
+            given), and adds the attributes; "r+" does only the latter.
+        dialect : str or iterable of str, optional
+            The metadata dialects to write `axes` in; by default those that TensorStore,
+            Neuroglancer and Fiji read.
+        chunk_elements : int, default: 1048576
+            The number of elements of chunks that are "auto", about.
+        chunk_aspect_ratio : sequence of float, optional
+            The ratio of the sides of chunks that are "auto"; by default all are equal.
+        layout : mapping, optional
+            How the format stores elements, in its own terms: of Zarr v2's ``.zarray`` "order",
+            "dimension_separator", "filters", "fill_value" and "dtype" (for its byte order).
+        write_empty_chunks : bool, default: True
+            Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
+            all are stored.
+        edge_chunks : {"truncate", "pad"}, default: "truncate"
+            "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores
+            them at full size.
+        shards : sequence of int, int or "auto", optional
+            The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks`
+            along each axis, or "auto" for at most 256 MiB of elements. Chunks that are "auto" are
+            chosen to fit.
 
         Returns
         -------
@@ -316,18 +373,28 @@ class Group(Mapping[str, "Array | Group"]):
         >>> group.create_array("raw", shape=(4, 6), dtype="uint8", compression="zstd").path
         'raw'
         """
+        options = {key: value for key, value in locals().items() if key not in {"self", "name"}}
         self._check_writable()
-        return create_array(self._container, self._inner(name), **kwargs)
+        return create_array(self._container, self._inner(name), **options)
 
-    def create_group(self, name: str, **kwargs: Any) -> Group:
+    def create_group(
+        self,
+        name: str,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        mode: Literal["w-", "a"] = "w-",
+    ) -> Group:
         """Create a group in the group.
 
         Parameters
         ----------
         name : str
             The name of the new group, or its path in this one; missing groups are created.
-        **kwargs
-            The keyword arguments of :func:`create_group`: `attributes` and `mode`.
+        attributes : mapping, optional
+            The attributes of the user; JSON values.
+        mode : {"w-", "a"}, default: "w-"
+            "w-" raises if an array, or a group that is not empty, exists; "a" opens an existing
+            group, and adds `attributes` to its own.
 
         Returns
         -------
@@ -348,7 +415,7 @@ class Group(Mapping[str, "Array | Group"]):
         'em/labels'
         """
         self._check_writable()
-        return create_group(self._container, self._inner(name), **kwargs)
+        return create_group(self._container, self._inner(name), attributes=attributes, mode=mode)
 
     def __delitem__(self, name: str) -> None:
         """Remove an array or a group with everything in it.

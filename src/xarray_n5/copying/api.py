@@ -49,7 +49,7 @@ def copy(
     Parameters
     ----------
     source : str, os.PathLike, Array, Group or store
-        The container to copy from, as in :func:`open_array`.
+        The container to copy from: a path, an fsspec URL, an open array or group, or a store.
     destination : str, os.PathLike or store
         The container to write to, which is created if it does not exist.
     source_path : str, default: ""
@@ -68,10 +68,13 @@ def copy(
     chunks : sequence of int, int or "auto", optional
         The shape of the chunks, by default that of each array.
     shards : sequence of int, int or "auto", optional
-        The shape of shards, as of :func:`create_array`; by default those of each array, if Zarr v3
-        is copied with its chunks.
+        The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks` along
+        each axis, or "auto" for at most 256 MiB of elements. By default those of each array, if
+        Zarr v3 is copied with its chunks.
     compression : str, mapping, Compression or None, default: "same"
-        "same" for that of each array, or gzip if the format does not have it.
+        "same" for that of each array, or gzip if the format does not have it; otherwise a name,
+        such as "zstd", the JSON object of ``attributes.json``, a compression, or None for
+        uncompressed chunks.
     dtype : dtype, optional
         Another data type; values must fit into it.
     dialect : str or sequence of str, optional
@@ -79,8 +82,8 @@ def copy(
         of another format expect (OME-NGFF 0.4 in Zarr v2, 0.5 in Zarr v3), and all else keeps its
         attributes; "same" keeps those of pyramids, too.
     label_multisets : {"error", "argmax", "count"}, default: "error"
-        What Paintera's label multisets are copied as, as in :func:`open_array`; "error" refuses
-        them.
+        How to copy Paintera's label multisets: "argmax" as their most frequent labels (uint64),
+        "count" as the numbers of votes for these labels (int32); "error" raises.
     without : collection of str, default: ()
         Patterns of paths below the group to leave out, such as ``"em/*"``.
     resume : bool, default: False

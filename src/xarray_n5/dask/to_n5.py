@@ -65,9 +65,9 @@ def to_n5(
     arr : dask.array.Array, xarray.DataArray or array_like
         The values. A DataArray brings the names, the regular coordinates and the units of its axes,
         unless `axes` are given.
-    url : str, os.PathLike, store or Array
+    url : str, os.PathLike or store
         The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
-        of an fsspec filesystem and a path, or a store. Or an open :class:`Array`.
+        of an fsspec filesystem and a path, or a store.
     component : str, optional
         The path of the array in the container; by default the container itself.
     storage_options : mapping, optional
@@ -82,8 +82,7 @@ def to_n5(
     mode : {"w-", "w", "a", "r+"}, default: "w-"
         "w-" creates the array, and raises if something exists; "w" replaces an existing array; "a"
         creates the array, or writes into an existing one of the same shape, dtype and chunks (if
-        given), and adds the attributes; "r+" only writes into an existing one. With `region`,
-        always "r+".
+        given), and adds the attributes; "r+" does only the latter. With `region`, always "r+".
     chunks : sequence of int, int or "auto", optional
         The shape of a stored chunk; "auto" for about 2^20 elements. By default that of the Dask
         blocks (the largest along each axis), or of the existing array; "auto" for other arrays than
@@ -115,7 +114,8 @@ def to_n5(
         The metadata dialects to write `axes` in; by default those that TensorStore, Neuroglancer
         and Fiji read.
     layout : mapping, optional
-        How the format stores elements, in its own terms; see :func:`create_array`.
+        How the format stores elements, in its own terms, such as "fill_value" in Zarr; see
+        :func:`create_array`.
     resume : bool or str, default: False
         Resume an interrupted write: blocks whose chunks have been written are not computed again. A
         write that has not begun begins as `mode` says; one that has ended returns its report, if

@@ -79,13 +79,16 @@ def pyramid(
         Whether incomplete windows at the ends become samples, too, so that there are ``ceil(size /
         factor)``, as in TensorStore's "downsample".
     axes : iterable of Axis, str or None, or Geometry, optional
-        The axes of ``s0``, as in :func:`create_array`; by default those of `source`.
+        The axes of ``s0``, in C order, each an :class:`Axis`, a name or None; by default those of
+        `source`.
     chunks : sequence of int or int, optional
         The shape of a chunk of all levels; by default that in which `source` is, or was, stored,
         that of Dask's blocks, or "auto". If these are not multiples or parts of the chunks of a
         stored ``s0``, some of its chunks are read by several tasks.
     compression : str, mapping, Compression or None, default: "same"
-        As in :func:`create_array`; "same" for that of a stored `source`, or gzip.
+        A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
+        "level": 1}``; a compression; None for uncompressed chunks; or "same" for that of a stored
+        `source`, or gzip.
     mode : {"w-", "w", "a"}, default: "w-"
         "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
         attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
@@ -102,13 +105,15 @@ def pyramid(
         Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
         are stored.
     resume : bool or str, default: False
-        Resume this pyramid, if it was interrupted; see :func:`to_n5`.
+        Resume this pyramid, if it was interrupted: what has been written is not computed again. If
+        the name of the Dask array differs from run to run, give a string instead of True.
     checksums : bool, default: False
         Whether to store a digest of each chunk beside the data, for :func:`verify`.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next, so that it survives a power cut.
     shards : sequence of int, int or "auto", optional
-        The shape of the shards of all levels, as in :func:`create_array`.
+        The shape of the shards of all levels, files that hold several chunks, in Zarr v3: multiples
+        of `chunks` along each axis, or "auto" for at most 256 MiB of elements.
     project : str or os.PathLike, optional
         The path or URL of an XML file: each view of the image, by t, channel, tile, angle and
         illumination, becomes a pyramid along z, y, x (the axes of `factors`) in a project of
