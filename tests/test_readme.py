@@ -69,7 +69,8 @@ def run(page: Path, language: str = "python") -> dict[str, Any]:
             compiled = compile("\n" * line + code, page, "exec", dont_inherit=True)
             with redirect_stdout(StringIO()) as printed:
                 exec(compiled, names)  # noqa: S102 - our own pages
-            lines = [each.rstrip() for each in printed.getvalue().splitlines()]
+            text = printed.getvalue().replace(f"{Path.cwd()}/", "")
+            lines = [each.rstrip() for each in text.splitlines()]
             if line in shown:
                 assert lines == shown[line].splitlines(), f"line {line}"
     finally:

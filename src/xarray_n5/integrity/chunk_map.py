@@ -69,13 +69,13 @@ def chunk_map(
         if index in array.grid:
             rows.append((index, found.size, found.time))
     indices = np.array([row[0] for row in rows], np.int64).reshape(len(rows), array.ndim)
-    times = [np.datetime64("NaT") if row[2] is None else _time(row[2]) for row in rows]
+    times = [np.datetime64("NaT", "ns") if row[2] is None else _time(row[2]) for row in rows]
     columns = {
         "stored": np.ones(len(rows), bool),
         "bytes": np.array([row[1] for row in rows], np.int64),
         "written": np.array(times, "M8[ns]"),
     }
-    fill = {"stored": False, "bytes": 0, "written": np.datetime64("NaT")}
+    fill = {"stored": False, "bytes": 0, "written": np.datetime64("NaT", "ns")}
     found_all = on_grid(indices, columns, box, dims_of_grid(array), fill)
     return found_all.set_coords(["bytes", "written"])["stored"]
 
