@@ -80,10 +80,13 @@ def register_compression(kind: type[Compression]) -> None:
     ...
     ...     def decode(self, data, size):
     ...         return zlib.decompress(data)
-    >>> xarray_n5.register_compression(Zlib)  # doctest: +SKIP
-    >>> xarray_n5.create_array(  # doctest: +SKIP
-    ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", compression="my-zlib"
+    >>> xarray_n5.register_compression(Zlib)
+    >>> array = xarray_n5.create_array(
+    ...     "cells.n5", "raw", shape=(4,), dtype="uint8", compression="my-zlib"
     ... )
+    >>> array[:] = 7
+    >>> xarray_n5.open_array("cells.n5", "raw")[:]
+    array([7, 7, 7, 7], dtype=uint8)
     """
     if not _is_compression_class(kind):
         raise TypeError(f"expected a dataclass with name, encode and decode, got {kind!r}")

@@ -94,7 +94,7 @@ def register_dialect(dialect: Dialect) -> None:
     Axes whose names funlib.persistence stores under another key:
 
     >>> from xarray_n5.dialects import Funlib
-    >>> xarray_n5.register_dialect(Funlib(axis_names_attr="dims"))  # doctest: +SKIP
+    >>> xarray_n5.register_dialect(Funlib(axis_names_attr="dims"))
     """
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):
