@@ -30,7 +30,7 @@ RANKS = {
     "arrays": 4,
     "writing": 5,
     "dask": 6,
-    "integrity": 6,
+    "integrity": 8,
     "datasets": 7,
     "copying": 8,
     "pyramids": 8,
@@ -53,7 +53,7 @@ COMMANDS = sorted(
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
-    *("ProgressBar", "chunk_map", "copy", "pyramid", "repair", "verify", "view"),
+    *("ProgressBar", "chunk_map", "copy", "doctor", "pyramid", "repair", "verify", "view"),
     *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }

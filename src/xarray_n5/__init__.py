@@ -52,6 +52,7 @@ from xarray_n5.writing.progress import ProgressBar
 
 if TYPE_CHECKING:
     from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
+    from xarray_n5.integrity.doctor import doctor
     from xarray_n5.views.neuroglancer.api import view
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "copy",
     "create_array",
     "create_group",
+    "doctor",
     "from_hangar",
     "from_n5",
     "hangar_records",
@@ -108,6 +110,7 @@ _ON_FIRST_USE = {
     **dict.fromkeys(
         ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5.hangar.api"
     ),
+    "doctor": "xarray_n5.integrity.doctor",
     "view": "xarray_n5.views.neuroglancer.api",
 }
 """Names and the modules that they are imported from on first use."""

@@ -63,6 +63,16 @@ def diagnose(
     RequestError
         If the location cannot be reached.
     """
+    return survey_at(url, path, storage_options, project)[1]
+
+
+def survey_at(
+    url: object,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    project: Project | None,
+) -> tuple[Survey | None, list[Finding]]:
+    """Return all nodes of a container, unless it cannot be read, and the findings about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks find what they are about
         try:
@@ -70,8 +80,9 @@ def diagnose(
         except (NodeNotFoundError, RequestError):
             raise
         except N5Error as error:
-            return [Finding("unreadable", path, str(error), "restore its metadata")]
-        return [finding for name, check in CHECKS.items() for finding in _run(name, check, survey)]
+            return None, [Finding("unreadable", path, str(error), "restore its metadata")]
+        checks = CHECKS.items()
+        return survey, [found for name, check in checks for found in _run(name, check, survey)]
 
 
 def _run(name: str, check: Check, survey: Survey) -> Iterator[Finding]:

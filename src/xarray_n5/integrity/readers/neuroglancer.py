@@ -1,0 +1,210 @@
+"""Neuroglancer: N5 by attributes of all groups above, Zarr by OME-NGFF or by dimension names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray_n5.dialects.pyramids import axes_at_level, images_in
+from xarray_n5.dialects.values import numbers
+from xarray_n5.integrity.readers import strict
+from xarray_n5.integrity.readers.ngff import image_of
+from xarray_n5.integrity.readers.protocol import Reading, SeenAxis, refused, unread
+from xarray_n5.model.units import UNITS, split_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.integrity.readers.protocol import Image, Level
+
+_CODECS = {"raw", "gzip", "zlib", "blosc", "zstd"}
+_TYPES = {f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)} | {"float32"}
+_LEVEL = re.compile(r"s(0|[1-9]\d*)")
+_DEFAULT_NAMES = ("x", "y", "z", "t", "c")
+_VERSIONS = {"zarr2": {"0.4"}, "zarr3": {"0.4", "0.5-dev", "0.5", "0.6"}}
+
+_NO_OFFSET = "its N5 has no offsets: the image begins at 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Neuroglancer:
+    """The base level's resolution and the factors of levels.
+
+    Its coordinates are those of voxels' corners; here they are those of centres, as everywhere.
+    """
+
+    name: ClassVar[str] = "neuroglancer"
+    title: ClassVar[str] = "Neuroglancer"
+    source: ClassVar[str] = "google/neuroglancer: src/datasource/n5/frontend.ts, zarr/ome.ts"
+
+    def read(self, image: Image) -> list[Reading]:
+        """Return the axes of each level."""
+        if image.format in _VERSIONS:
+            return [_zarr(level, image.format) for level in image.levels]
+        if image.format != "n5":
+            return [unread("it reads N5 and Zarr") for _ in image.levels]
+        if not image.grouped or not all(_LEVEL.fullmatch(each.name) for each in image.levels):
+            return [_array(level) for level in image.levels]
+        return _group(image)
+
+
+def _merged(*attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with those of groups above, of which the nearest counts."""
+    merged: dict[str, Any] = {}
+    for each in reversed(attributes):
+        merged |= each
+    return merged
+
+
+def _array(level: Level) -> Reading:
+    if (problem := _codec(level.document)) is not None:
+        return unread(problem)
+    said = _merged(level.attributes, *level.above)
+    factors = said.get("downsamplingFactors")
+    own = factors if isinstance(factors, list) and not _is_nested(factors) else None
+    return _at_level(said, level.ndim, own)
+
+
+def _group(image: Image) -> list[Reading]:
+    said = _merged(*image.levels[0].above)
+    listed = said.get("scales", said.get("downsamplingFactors"))
+    several = listed if isinstance(listed, list) and _is_nested(listed) else None
+    readings = [_in_group(level, said, several) for level in image.levels]
+    if not any(each.fault for each in readings):
+        return readings
+    # One level that is invalid closes all; that one has a reason.
+    return [refused("") if each.opens else each for each in readings]
+
+
+def _in_group(level: Level, said: Mapping[str, Any], several: Sequence[Any] | None) -> Reading:
+    """Return a level by the attributes of its group, and by the group's factors of all levels."""
+    number = int(level.name[1:])
+    if (problem := _codec(level.document)) is not None:
+        return unread(problem)
+    if several is not None:
+        if number < len(several):
+            return _at_level(said, level.ndim, several[number])
+        return refused("the list of factors of its group does not have this level")
+    factors = _merged(level.attributes, *level.above).get("downsamplingFactors")
+    if factors is None and number:
+        return refused("it expects 'downsamplingFactors' on a coarser level")
+    return _at_level(said, level.ndim, factors)
+
+
+def _is_nested(factors: Sequence[Any]) -> bool:
+    return bool(factors) and isinstance(factors[0], list)
+
+
+def _at_level(said: Mapping[str, Any], ndim: int, factors: object) -> Reading:
+    """Return a level, by the attributes of its group or of itself, and by its factors."""
+    problem, resolution, unit, key = _checked(said, ndim, factors)
+    if problem is not None:
+        return refused(problem)
+    units = said.get("units") or (unit,) * ndim
+    scales = numbers(key, resolution, ndim) or (1.0,) * ndim
+    given = said.get("axes") or [*_DEFAULT_NAMES[:ndim], *(f"d{n}" for n in range(6, ndim + 1))]
+    level = numbers("downsamplingFactors", factors, ndim)
+    axes = axes_at_level(given, units, scales, level)
+    labels = said.get("coordinateArrays")
+    labelled = labels.keys() if isinstance(labels, dict) and "axes" in said else frozenset()
+    seen = tuple(
+        SeenAxis(name=axis.name)
+        if axis.name in labelled
+        else SeenAxis(name=axis.name, scale=axis.step, offset=axis.offset, unit=axis.unit)
+        for axis in axes
+    )
+    listed = [each for each in ("axes", "units", key) if said.get(each) is not None]
+    listed += ["downsamplingFactors"] if level and any(each != 1 for each in level) else []
+    reading = Reading(axes=seen, attribute=", ".join(listed), offsets="relative")
+    return replace(reading, note=_NO_OFFSET)
+
+
+def _checked(
+    said: Mapping[str, Any], ndim: int, factors: object
+) -> tuple[str | None, Any, str, str]:
+    """Return why attributes are invalid, and the resolution, the default unit and their key."""
+    key, unit, resolution = "resolution", "nm", said.get("resolution")
+    problems = [strict.numbers(said, key, ndim, positive=True)] if resolution is not None else []
+    lists = (name for name in ("axes", "units") if said.get(name) is not None)
+    problems += [strict.strings(said, name, ndim) for name in lists]
+    whole = said.get("pixelResolution")
+    if whole is not None:
+        if not isinstance(whole, dict) or not isinstance(whole.get("unit"), str):
+            problems.append("'pixelResolution' is not an object with a unit")
+        else:
+            unit = whole["unit"]
+            problems.append(strict.si_units("pixelResolution", [unit]))
+            if whole.get("dimensions") is not None:
+                key, resolution = "pixelResolution", whole["dimensions"]
+                problems.append(strict.numbers({key: resolution}, key, ndim, positive=True))
+    if factors is not None:
+        problems.append(
+            strict.numbers({"f": factors}, "f", ndim, positive=True)
+            and f"the factors are {factors!r:.80}; it expects {ndim} positive numbers"
+        )
+    problem = next(filter(None, problems), None)
+    if problem is None and said.get("units") is not None:
+        problem = strict.si_units("units", said["units"])
+    return problem, resolution, unit, key
+
+
+def _codec(document: Mapping[str, Any]) -> str | None:
+    """Return why the type or the compression of an N5 array is not known, or None."""
+    kind = document.get("dataType")
+    if str(kind).lower() not in _TYPES:
+        return f"it does not read the type {kind!r}"
+    codec = document.get("compression")
+    name = codec.get("type") if isinstance(codec, dict) else document.get("compressionType")
+    return None if name in _CODECS else f"it does not read the compression {name!r}"
+
+
+def _zarr(level: Level, form: str) -> Reading:
+    found = image_of(level)
+    if found.fault:
+        return found
+    if found.axes is None:
+        return _single(level, form)
+    group = next((each for each in level.context.parents if any(images_in(each))), {})
+    ome = group.get("ome")
+    image = next(iter(images_in(group)), {})
+    version = ome.get("version") if isinstance(ome, dict) else image.get("version")
+    if version not in _VERSIONS[form] or not all(map(_has_name, image.get("axes") or [None])):
+        return refused(f"it reads OME-NGFF {', '.join(sorted(_VERSIONS[form]))}, not {version!r}")
+    units = [each.get("unit") for each in image["axes"]]
+    odd = next((unit for unit in units if unit is not None and not _is_word(unit)), None)
+    if odd is not None:
+        return refused(f"'multiscales' has the unit {odd!r}; it expects whole words of OME-NGFF")
+    return found
+
+
+def _has_name(axis: object) -> bool:
+    return isinstance(axis, dict) and isinstance(axis.get("name"), str)
+
+
+def _is_word(unit: object) -> bool:
+    known = UNITS.get(unit) if isinstance(unit, str) else None
+    return known is not None and known.word == unit
+
+
+def _single(level: Level, form: str) -> Reading:
+    """Return an array of Zarr by its dimension names and units."""
+    key = "dimension_names" if form == "zarr3" else "_ARRAY_DIMENSIONS"
+    given = _strings(level.document if form == "zarr3" else level.attributes, key, level.ndim)
+    sized = _strings(level.attributes, "dimension_units", level.ndim)
+    axes = []
+    for name, unit in zip(given, sized, strict=True):
+        scale, symbol = split_unit(unit)
+        placed = symbol is not None
+        axes.append(SeenAxis(name=name, scale=scale if placed else None, unit=symbol))
+    said = [key] if any(given) else []
+    said += ["dimension_units"] if any(sized) else []
+    return Reading(axes=tuple(axes), attribute=", ".join(said), offsets="ignored")
+
+
+def _strings(attributes: Mapping[str, Any], key: str, ndim: int) -> list[str | None]:
+    """Return a list of strings, None for each that is missing or empty."""
+    found = attributes.get(key)
+    if not isinstance(found, list) or len(found) != ndim:
+        return [None] * ndim
+    return [each if each and isinstance(each, str) else None for each in found]

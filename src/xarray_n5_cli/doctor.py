@@ -1,0 +1,170 @@
+"""`doctor`: compare what other programs make of a container, and make them agree."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xarray_n5.integrity.doctor import Examined
+    from xarray_n5.integrity.readers.compare import Opinion
+
+_WORDS = {"unread": "not read", "silent": "no axes"}
+
+
+class _Dialect(click.ParamType[str]):
+    """The name of a dialect; --help does not import the package for the names."""
+
+    name = "dialect"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name of a known dialect."""
+        from xarray_n5.dialects import DIALECTS
+
+        if value not in DIALECTS:
+            self.fail(f"unknown dialect {value!r}; known are {', '.join(DIALECTS)}", param, ctx)
+        return value
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the names of dialects that begin with a word."""
+        from xarray_n5.dialects import DIALECTS
+
+        return [CompletionItem(name) for name in DIALECTS if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("url", shell_complete=files)
+@click.argument("path", default="")
+@click.option("--fix", is_flag=True, help="Write the attributes that make the programs agree.")
+@click.option("--dry-run", is_flag=True, help="Show what --fix would write; write nothing.")
+@click.option(
+    "--dialect", type=_Dialect(), help="The dialect that is right where several contradict."
+)
+@click.option("--levels", is_flag=True, help="Show the axes of all levels, not of the first only.")
+@click.option(
+    "--all", "whole", is_flag=True, help="Show programs that cannot read the images, too."
+)
+@storage_option()
+@report_errors
+def doctor(
+    url: str,
+    path: str,
+    *,
+    fix: bool,
+    dry_run: bool,
+    dialect: str | None,
+    levels: bool,
+    whole: bool,
+    options: dict[str, Any],
+) -> None:
+    """Find damage at URL, or at PATH in it, and what other programs make of the images.
+
+    Each program has a line with the axes that it reads: their names, the distance between samples,
+    and the position of the first one if it is not 0. Then follow the programs that read something
+    else, with the reason and what makes them agree, and what is damaged, by the metadata of all
+    nodes and a sample of chunks. The exit code is 1 if a program disagrees or something is damaged;
+    with --fix, if that is still so afterwards.
+
+    \b
+    Examples:
+      xarray-n5 doctor cells.n5
+      xarray-n5 doctor em.n5/raw --fix --dialect cosem --dry-run
+    """
+    from xarray_n5.integrity.doctor import examine, write
+
+    ignore_unfinished_writes()
+    container, inner = split_url(url, path)
+    stored = for_url(container, options)
+    found = examine(container, inner, dialect=dialect, storage_options=stored)
+    for each in found.images:
+        for line in _report(each, whole=whole, levels=levels, fix=fix or dry_run):
+            echo(line)
+        if fix and not dry_run:
+            write(found.source, each, stored)
+    for finding in found.findings:
+        echo(f"damage: {format_error(str(finding))}")
+    if fix and not dry_run:
+        found = examine(container, inner, storage_options=stored)
+    if not found.is_healthy:
+        raise click.exceptions.Exit(1)
+
+
+def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterator[str]:
+    """Iterate over the lines about an image."""
+    from xarray_n5.arrays.repr import times
+    from xarray_n5.integrity.readers import READERS
+    from xarray_n5.integrity.readers.sentences import reason_of
+
+    image = found.image
+    names = image.names if image.grouped else ()
+    shape = times(image.levels[0].context.shape)
+    listed = f", levels {', '.join(names)}" if names else ""
+    yield f"{image.path or '/'}  {image.format}, {shape}{listed}"
+    if not whole and all(each.verdict in _WORDS for each in found.opinions):
+        yield "    no attribute describes its axes"
+        return
+    shown = [each for each in found.opinions if whole or each.verdict != "unread"]
+    rows = [row for each in shown for row in _rows(each, names, levels=levels)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        yield "    " + "  ".join(f"{cell:{width}}" for cell, width in cells).rstrip()
+    for each in shown:
+        if not each.agrees or (whole and reason_of(each, image, found.truth)):
+            yield f"    {READERS[each.reader].title}: {reason_of(each, image, found.truth)}"
+    yield from (f"    {line}" for line in _advice(found, fix=fix))
+
+
+def _rows(opinion: Opinion, names: Sequence[str], *, levels: bool) -> Iterator[tuple[str, ...]]:
+    """Iterate over a program's lines: its name, its verdict, a level, the axes, the attributes."""
+    from xarray_n5.integrity.readers import READERS
+    from xarray_n5.integrity.readers.sentences import summary
+
+    first = (READERS[opinion.reader].title, _WORDS.get(opinion.verdict, opinion.verdict))
+    shown = opinion.readings if levels else opinion.readings[:1]
+    for number, reading in enumerate(shown):
+        name = names[number] if names and levels else ""
+        said = f"({reading.attribute})" if reading.attribute else ""
+        yield *(first if number == 0 else ("", "")), name, summary(reading), said
+
+
+def _advice(found: Examined, *, fix: bool) -> Iterator[str]:
+    """Iterate over what to do, or over the changes."""
+    if found.agrees:
+        return
+    if found.cure is None:
+        yield format_error(found.obstacle)
+        return
+    if fix:
+        for change in found.cure.changes:
+            yield f"{change.path or '/'}:"
+            for key in sorted({*change.before, *change.after}):
+                if key in change.before:
+                    yield f"  - {key}: {json.dumps(change.before[key], ensure_ascii=False)}"
+                if key in change.after:
+                    yield f"  + {key}: {json.dumps(change.after[key], ensure_ascii=False)}"
+    elif found.cure.changes:
+        gained = _titles(found.cure.gained)
+        yield f"--fix makes {gained} agree; --fix --dry-run shows the changes"
+    if found.cure.left:
+        yield f"no attributes make {_titles(found.cure.left)} agree"
+
+
+def _titles(names: Sequence[str]) -> str:
+    from xarray_n5.integrity.readers import READERS
+
+    *others, last = (READERS[name].title for name in names)
+    return f"{', '.join(others)} and {last}" if others else last
