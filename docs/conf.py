@@ -68,6 +68,7 @@ numpydoc_xref_ignore = {
     "or",
     "store",
     "these",
+    "to",
 }
 
 

@@ -490,7 +490,7 @@ class Array:
         return Indexer(partial(read_vectorized, self._io, self._cache, transposed=self._transposed))
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
-        """Read one chunk, or shard, of :attr:`grid`.
+        """Read one chunk, or shard, of the grid.
 
         Parameters
         ----------
@@ -528,7 +528,7 @@ class Array:
         return np.ascontiguousarray(block.T) if self._transposed else block
 
     def write_chunk(self, index: Sequence[int], block: object) -> None:
-        """Write one whole chunk, or shard, of :attr:`grid`.
+        """Write one whole chunk, or shard, of the grid.
 
         Parameters
         ----------

@@ -90,7 +90,7 @@ class DatasetAccessor:
         return to_world(self._dataset, points)
 
     def from_world(self, points: ArrayLike) -> np.ndarray:
-        """Return the positions of samples at physical coordinates: the inverse of :meth:`to_world`.
+        """Return the positions of samples at physical coordinates: the inverse of `to_world`.
 
         Parameters
         ----------

@@ -92,7 +92,7 @@ class DataArrayAccessor:
         return self._dataset().n5.to_world(points)  # type: ignore[no-any-return]
 
     def from_world(self, points: ArrayLike) -> np.ndarray:
-        """Return the positions of samples at physical coordinates: the inverse of :meth:`to_world`.
+        """Return the positions of samples at physical coordinates: the inverse of `to_world`.
 
         Parameters
         ----------

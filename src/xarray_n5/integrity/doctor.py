@@ -21,6 +21,7 @@ from xarray_n5.integrity.readers.compare import opinions
 from xarray_n5.integrity.readers.cure import AmbiguousError, Cure, cure_of
 from xarray_n5.integrity.readers.sentences import reason_of
 from xarray_n5.integrity.readers.truth import describes, leading, truth_of
+from xarray_n5.model.keywords import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,6 +71,7 @@ class Diagnosis:
         return not self.findings and all(each.agrees for each in self.images)
 
 
+@suggest_keywords
 def doctor(
     url: object,
     path: str = "",
@@ -95,16 +97,20 @@ def doctor(
 
     Parameters
     ----------
-    url, path, storage_options
-        As in :func:`open_array`; `path` names an array or a group, by default the container.
-        `url` may also be the XML of a project of BigDataViewer.
+    url : str, os.PathLike or store
+        The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a pair
+        of an fsspec filesystem and a path, or a store. Or the XML of a project of BigDataViewer.
+    path : str, default: ""
+        The path of an array or a group in the container; by default the container itself.
     dialect : str, optional
         The dialect that is right where several contradict each other, such as "cosem".
-    fix : bool, optional
+    fix : bool, default: False
         Write the attributes that make the programs agree. An attribute that is not of a dialect
         never changes, and one of a dialect only if a program needs it.
-    dry_run : bool, optional
+    dry_run : bool, default: False
         Write nothing; the attribute ``changes`` of the result has what `fix` would write.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
 
     Returns
     -------
@@ -138,14 +144,17 @@ def doctor(
 
     Examples
     --------
-    >>> found = doctor("em.n5", "fibsem")  # doctest: +SKIP
-    >>> found.reader[~found.agrees].values.tolist()  # doctest: +SKIP
-    ['neuroglancer']
-    >>> found.reason.sel(reader="neuroglancer").item()  # doctest: +SKIP
-    "s1: it expects 'downsamplingFactors' on a coarser level"
-    >>> fixed = doctor("em.n5", "fibsem", fix=True)  # doctest: +SKIP
-    >>> fixed.agrees.all().item(), fixed.attrs["gained"]  # doctest: +SKIP
-    (True, ['neuroglancer', 'tensorstore'])
+    >>> axes = [xarray_n5.Axis(name=name, unit="nm", scale=8.0) for name in "zyx"]
+    >>> array = xarray_n5.create_array(
+    ...     "em.n5", "raw", shape=(4, 8, 8), dtype="uint8", axes=axes, dialect="cosem"
+    ... )
+    >>> array.attrs.update(axes=["x", "y", "z"], units=["nm"] * 3, resolution=[4, 4, 4])
+    >>> found = xarray_n5.doctor("em.n5", "raw", dialect="cosem")
+    >>> found.reader[~found.agrees].values.tolist()
+    ['tensorstore']
+    >>> fixed = xarray_n5.doctor("em.n5", "raw", dialect="cosem", fix=True)
+    >>> fixed.agrees.all().item(), array.refresh().attrs["resolution"]
+    (True, [8, 8, 8])
     """
     found = examine(url, path, dialect=dialect, storage_options=storage_options)
     cures = {each.image.path: each.cure for each in found.images}

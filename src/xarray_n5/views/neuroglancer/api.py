@@ -29,7 +29,7 @@ _HEIGHT = 600
 @suggest_keywords
 @dataclass(slots=True, repr=False, eq=False)
 class View:
-    """A viewer that runs until :meth:`stop`, or until the process ends.
+    """A viewer that runs until `stop()` is called, or until the process ends.
 
     As the last line of a notebook's cell, it unfolds there. It is also a context manager, which
     stops it.
