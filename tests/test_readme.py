@@ -173,19 +173,31 @@ def test_a_page_imports_the_package_before_it_needs_it(page: Path) -> None:
     assert needs is None or (brings is not None and brings.start() < needs.start())
 
 
+@pytest.mark.parametrize("page", [each for each in PAGES if blocks(each, "console")], ids=name_of)
 def test_commands_on_a_page_print_what_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for container in DATA.glob("*.n5"):
         shutil.copytree(container, tmp_path / container.name)
     monkeypatch.chdir(tmp_path)
-    for line, block in blocks(ROOT / "docs" / "cli.md", "console"):
-        for shown in re.split(r"^\$ xarray-n5 ", block, flags=re.MULTILINE)[1:]:
+    code: dict[int, str] = dict(blocks(page, "python"))
+    names: dict[str, Any] = {}
+    for line, block in sorted([*code.items(), *blocks(page, "console")]):
+        if line in code:
+            with redirect_stdout(StringIO()):
+                exec(block, names)  # noqa: S102 - our own pages
+            continue
+        status = 0
+        for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, expected = shown.partition("\n")
-            found = CliRunner().invoke(main, shlex.split(command))
-            printed = found.output.replace(f"{tmp_path}/", "")
-            assert found.exit_code == 0, f"line {line}: {printed}"
+            if command == "echo $?":
+                printed, status = f"{status}\n", 0
+            else:
+                assert status == 0, f"line {line}: the exit code is {status}"
+                found = CliRunner().invoke(main, shlex.split(command)[1:])
+                printed, status = found.output.replace(f"{tmp_path}/", ""), found.exit_code
             assert [text.rstrip() for text in printed.splitlines()] == expected.splitlines(), line
+        assert status == 0, f"line {line}: the exit code is {status}"
 
 
 def test_readme_begins_with_the_example_and_the_tests() -> None:
