@@ -714,6 +714,19 @@ def test_contradicting_dialects_are_not_repaired_without_a_choice(tmp_path: Path
     assert contents(url) == before
 
 
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+def test_a_resolution_without_factors_does_not_contradict_offsets(
+    tmp_path: Path, form: str
+) -> None:
+    source = xr.DataArray(np.ones((8, 8, 8), "u1"), dims=("z", "y", "x"))
+    coords = {dim: (dim, 4.0 * np.arange(8), {"units": "nm"}) for dim in source.dims}
+    name = "a.n5" if form == "n5" else "a.zarr"
+    image = source.assign_coords(coords)
+    pyramid(image, tmp_path / name, "raw", levels=1, dialect="cosem", format=form)
+    found = run(tmp_path / name)
+    assert (found.exit_code, "contradict" in found.output) == (0, False)
+
+
 UNREPAIRABLE = {
     "a name twice": (Sample(levels=[PIXELS | {"axes": ["x", "x", "z"]}]), "one name twice"),
     "units of Zarr v3": (

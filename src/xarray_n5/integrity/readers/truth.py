@@ -77,8 +77,10 @@ def _reading(level: Level, dialect: str) -> Reading:
     if (said.placed and said.relative) or sizes == "units":  # voxels of unknown size
         axes = (replace(axis, scale=None, offset=0.0) for axis in said.axes)
         said = replace(said, axes=tuple(axes))
-    stated = "offset" in said.sources
-    return replace(reading_of(said), offsets="absolute" if stated else "relative")
+    if "offset" in said.sources:
+        return reading_of(said)
+    implied = any(axis.factor != 1 for axis in said.axes)  # factors place a coarser level
+    return replace(reading_of(said), offsets="relative" if implied else "ignored")
 
 
 def _read(level: Level, dialect: str) -> Geometry | None:
