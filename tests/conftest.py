@@ -72,9 +72,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 CALM = {
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.admin.tick.interval": "1s",
+    "distributed.comm.timeouts.connect": "120s",
     "distributed.worker.profile.enabled": False,
 }
-"""A cluster that takes little time while nobody asks it for anything."""
+"""A cluster that takes little time while it is idle, and has patience where a machine is busy."""
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ def check_whole(place: Path, how: str, before: dict[str, bytes | str]) -> None:
             np.testing.assert_array_equal(chunk, expected[array.grid.slices(index)])
 
 
-@pytest.mark.parametrize("seed", seeds(6, 18))
+@pytest.mark.parametrize("seed", seeds(6, 12))
 def test_a_killed_write_goes_on_where_it_was(
     places: tuple[Path, Path, Path], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +120,8 @@ def test_a_killed_write_goes_on_where_it_was(
     assert set(verify(place, "a").state.values.ravel()) == {"ok"}
 
 
-@pytest.mark.parametrize("seed", seeds(1, 6))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(6))
 def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], seed: int) -> None:
     place, other, log = places
     how = list(OPTIONS)[seed % len(OPTIONS)]

@@ -145,7 +145,7 @@ def every_case() -> Iterator[Case]:
 
 CASES = sorted({*cases()})
 
-MORE = sorted({*spread(every_case(), 150 * FACTOR)} - {*CASES})
+MORE = sorted({*spread(every_case(), 80 * FACTOR)} - {*CASES})
 
 ALL = pytest.mark.parametrize(
     "case",
