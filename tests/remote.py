@@ -33,7 +33,7 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         """Whether requests are answered together, once no other came for as long as `latency`."""
         self.log: list[tuple[int, str, str]] = []
         """The round, the verb and the path of each request."""
-        self.most = self.under_way = self._last = 0
+        self.most = self.under_way = self._last = self._answered = 0
         self._newest = 0.0
         self.fails: Callable[[str, str], None] = lambda _verb, _path: None
         """What raises where a request is to fail."""
@@ -46,9 +46,9 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         """Count anew."""
         self.counts.clear()
         self.log.clear()
-        self.most = self._last = 0
+        self.most = self._last = self._answered = 0
 
-    def be_far(self, latency: float = 0.01) -> None:
+    def be_far(self, latency: float = 0.02) -> None:
         """Answer late from now on, and requests that do not wait for each other together."""
         self.latency, self.gathers = latency, True
         self.reset()
@@ -77,8 +77,11 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
             else:
                 raise AssertionError(f"{self.most} requests at once, not {self.together}")
             await asyncio.sleep(self.latency)
-            while self._newest + self.latency > time.monotonic() and self.gathers:  # noqa: ASYNC110
-                await asyncio.sleep(self.latency / 4)
+            while self.gathers and number > self._answered:
+                if time.monotonic() >= self._newest + self.latency:
+                    self._answered = number
+                else:
+                    await asyncio.sleep(self.latency / 4)
             self.fails(verb, path)
         finally:
             self.under_way -= 1

@@ -688,7 +688,7 @@ def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -
         raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(WriteMarker, "end", stop)
+        patched.setattr(WriteMarker, "ending", stop)
         with pytest.raises(Stopped):
             pyramid(image(), tmp_path, "p", factors=[2])
     assert list((tmp_path / "p").glob(".writing*"))

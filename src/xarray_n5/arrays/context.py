@@ -75,7 +75,7 @@ def load_context(
     parts = path.split("/")[:-1]
     groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
     wanted = groups if inherit and inside else groups[:most]
-    others = [*wanted, *([join(coarse[1] or "", "s0")] if coarse else [])]
+    others = [*wanted, *([_base_of(coarse)] if coarse else [])]
     found = _read(container, others)
     parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
     node = ArrayContext(
@@ -91,6 +91,16 @@ def load_context(
         dtype=metadata.dtype,
     )
     return over_base(node, found[-1], others[-1]) if coarse else node
+
+
+def base_path(path: str) -> str | None:
+    """Return the path of the base level of a coarser level; None if it is not called like one."""
+    coarse = _COARSE.fullmatch(path)
+    return None if coarse is None else _base_of(coarse)
+
+
+def _base_of(coarse: re.Match[str]) -> str:
+    return join(coarse[1] or "", "s0")
 
 
 def _within_groups(container: Container) -> tuple[Container, str, int]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 import uuid
-from collections import Counter
-from contextlib import contextmanager, suppress
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays import attempts
 from xarray_n5.arrays.marker_json import (
     LARGEST,
     REPAIRED,
@@ -29,26 +30,17 @@ from xarray_n5.arrays.marker_json import (
 )
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
+from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from xarray_n5.stores.base import Listing, Store
 
 __all__ = ["REPAIRED", "WriteMarker", "find_markers", "revoke", "unfinished_writes"]
 
 _MARK = "mark.json"
-
-_PATIENCE = 60.0
-"""The seconds for which a failed write waits for its tasks in this process to stop."""
-
-_stopped: set[str] = set()
-"""The attempts that failed in this process."""
-
-_running: Counter[str] = Counter()
-"""The number of tasks of each attempt that are writing in this process."""
-
-_changed = threading.Condition()
 
 
 def _new() -> str:
@@ -94,10 +86,9 @@ class WriteMarker:
 
     def begin(self, facts: Mapping[str, Any], *, planned: bool = False) -> None:
         """Leave the marker with some facts for those who find it; remove that of the plan."""
-        # The hint lets those who open the array know by one request. It is first: a marker
-        # without it is not seen; a hint without a marker is ignored.
-        self.store.set(join(self.path, UNFINISHED), b"{}")
-        self._leave(self.folder, facts)
+        # The hint lets those who open the array know by one request. Both are stored before
+        # anything else is written: a hint without a marker is ignored.
+        self._leave(self.folder, facts, UNFINISHED)
         if planned:
             self._forget_plan()
 
@@ -127,11 +118,14 @@ class WriteMarker:
         """Record in the marker that nothing is left to be written."""
         self._leave(self.folder, {**facts, "done": True})
 
-    def _leave(self, folder: str, facts: Mapping[str, Any]) -> None:
+    def _leave(self, folder: str, facts: Mapping[str, Any], *before: str) -> None:
+        """Store empty objects of some names in the node, and the marker."""
         if self.store.is_link(folder):
             self.store.clear_folder(folder)
         own = {"attempt": self.attempt, "run": self.run}
-        self.store.set(join(folder, _MARK), json.dumps(own | {**facts, **own}).encode())
+        items = [(join(self.path, name), b"{}") for name in before]
+        items.append((join(folder, _MARK), json.dumps(own | {**facts, **own}).encode()))
+        deque(self.store.set_many(items, len(items)), maxlen=0)
 
     # Reading
 
@@ -197,21 +191,11 @@ class WriteMarker:
 
     def is_stopped(self) -> bool:
         """Return whether this attempt failed in this process."""
-        return self.attempt in _stopped
+        return attempts.is_stopped(self.attempt)
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Let :meth:`stop` wait for a task."""
-        with _changed:
-            _running[self.attempt] += 1
-        try:
-            yield
-        finally:
-            with _changed:
-                _running[self.attempt] -= 1
-                if not _running[self.attempt]:
-                    del _running[self.attempt]
-                _changed.notify_all()
+        return attempts.running(self.attempt)
 
     def stop(self) -> None:
         """Stop the tasks of an attempt that failed; the write can be resumed.
@@ -219,9 +203,7 @@ class WriteMarker:
         Tasks of this process have stopped when this returns; others find another attempt in the
         marker, and stop before their next chunk.
         """
-        with _changed:
-            _stopped.add(self.attempt)
-            _changed.wait_for(lambda: not _running[self.attempt], _PATIENCE)
+        attempts.stop(self.attempt)
         with suppress(Exception):  # the error by which the write failed matters more
             facts = self.facts()
             if facts is not None and facts.get("attempt") == self.attempt:
@@ -245,32 +227,39 @@ class WriteMarker:
 
     def end(self, *, records: bool = True) -> None:
         """Remove the records of tasks, if there may be `records`, and the marker last of all."""
+        self.ending(records=records)()
+
+    def ending(self, *, records: bool, part: bool = False) -> Callable[[], None]:
+        """Remove all but the marker, and return what removes that.
+
+        The marker says before that all is done, unless it is `part` of a write that says so.
+        """
         if self.store.is_link(self.folder):
-            self.store.clear_folder(self.folder)
-            return
+            return partial(self.store.clear_folder, self.folder)
         files = self.store.list(self.folder)[1] if records else ()
         notes = [join(self.folder, name) for name in files if name != _MARK]
-        if notes:
+        if notes and not part:
             self.done({})
-            self.store.delete(notes)
-        removed = self._remove_hint()
-        self._remove(self.folder)
-        if not removed:
+        look: Any = partial(find_markers, self.store, self.path, but=self)
+        others = together(self.store, [partial(self.store.delete, notes), look])[1][0]
+        return partial(self._end, shared=bool(others))
+
+    def _end(self, *, shared: bool) -> None:
+        self._remove(self.folder, *([] if shared else [UNFINISHED]))
+        if shared:
             self._remove_hint()  # the others may have left it to this one
 
-    def _remove_hint(self) -> bool:
-        """Remove the hint, unless other writes are unfinished; return whether it was removed."""
-        if find_markers(self.store, self.path, but=self)[0]:
-            return False
-        self.store.delete([join(self.path, UNFINISHED)])
-        return True
+    def _remove_hint(self) -> None:
+        """Remove the hint, unless other writes are unfinished."""
+        if not find_markers(self.store, self.path, but=self)[0]:
+            self.store.delete([join(self.path, UNFINISHED)])
 
     def _forget_plan(self) -> None:
         self._remove(self._plan)
 
-    def _remove(self, folder: str) -> None:
-        """Remove a marker, and its folder where that stays without."""
-        self.store.delete([join(folder, _MARK)])
+    def _remove(self, folder: str, *before: str) -> None:
+        """Remove names beside a marker, the marker, and its folder where that stays without."""
+        self.store.delete([*(join(self.path, name) for name in before), join(folder, _MARK)])
         self.store.clear_folder(folder)
 
 

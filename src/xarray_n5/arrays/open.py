@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.arrays.context import base_path
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.errors import NodeNotFoundError
@@ -199,10 +200,12 @@ def open_node(
     missing: Missing = "fill",
     label_multisets: LabelMultisets = "error",
     whole: bool = False,
+    listed: bool = False,
 ) -> Array | Group:
     """Open what is at `path` for reading, be it an array or a group whose arrays open alike.
 
-    Metadata are read once from here on; with `whole`, those of all that is below at once.
+    Metadata are read once from here on; with `whole`, those of all that is below at once. With
+    `listed`, a group is expected, which is listed in any case.
 
     Raises
     ------
@@ -215,7 +218,15 @@ def open_node(
         missing=missing,
         label_multisets=label_multisets,
     )
-    container, node = find_node(url, path, storage_options, format, cached=True)
+    container, node = find_node(
+        url,
+        path,
+        storage_options,
+        format,
+        cached=True,
+        ahead=[base] if (base := base_path(path)) is not None else [],
+        listed=listed,
+    )
     if isinstance(node.metadata, ArrayMetadata):
         return options.array(container, node.path, node.metadata)
     bare = not node.described and container.foreign([node.path])

@@ -148,7 +148,8 @@ def _open(
     """Open a node, or a project on a server whose name does not show that it is one."""
     where: dict[str, Any] = {"storage_options": storage_options, "format": form}
     try:
-        node = open_node(url, path, whole=whole, **where, **options.opening)
+        listed = whole or options.level is not None
+        node = open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
     except NodeNotFoundError:
         file = None
         with suppress(OSError):  # what cannot be read must not hide the error

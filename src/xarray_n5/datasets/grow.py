@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
+from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +28,13 @@ def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
 
     A coordinate that the axes do not give any more becomes an array.
     """
+    resizes = []
     for name, (axis, size) in facts.get("grows", {}).items():
         array = group[name]
         if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
-            array.resize((*array.shape[:axis], size, *array.shape[axis + 1 :]))
+            shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
+            resizes.append(partial(array.resize, shape))
+    together(how.store, resizes)
     if "places" not in facts:
         return
     # The array is whole before the axes forget the coordinate: nothing is lost whatever stops.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
@@ -27,7 +28,7 @@ from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.transaction import Transaction, resume_end
+from xarray_n5.writing.transaction import Transaction, begin_all, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ def write(
         if each.plan.path != root:
             group = create_group(how.container, each.plan.path, mode="a")
         _make_room(each, group, how)
-        begun |= {path: plan.begin(marker) for path, plan in plans.items()}
-        _write_attributes(each.plan, group, how)
+        begun |= begin_all(plans, marker, partial(_write_attributes, each.plan, group, how))
     how.consolidate(root, default=True)
     named = {path.removeprefix(root).strip("/"): plan for path, plan in begun.items()}
     return Transaction(named, marker, remembered=bool(how.resume) and how.mode == "w-")

@@ -216,7 +216,8 @@ class KeyedContainer:
     def complete_group(self, node: Node, *, fresh: bool = False) -> None:
         """Write the documents that a group lacks; existing ones are kept."""
         lacking = partial(self.format.above, where=self.where(node.path), fresh=fresh)
-        if lacking(node.documents):
+        kept = isinstance(self.store, CachedStore)  # and knows what has been written meanwhile
+        if lacking(get_documents(self.store, node.path, self.format) if kept else node.documents):
             change_documents(self.store, node.path, self.format, lacking)
 
     def change_attributes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
@@ -16,9 +17,10 @@ from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
 from xarray_n5.stores import CachedStore
+from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.formats.protocol import Container, Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
@@ -55,6 +57,8 @@ def open_container(
     if isinstance(found, Hdf5Container):
         return found, path
     store = CachedStore(found.fresh()) if cached else found.fresh()
+    if cached:
+        _request_root(store, path)
     return KeyedContainer(store, format_to_write(store, format)), path
 
 
@@ -66,6 +70,8 @@ def find_node(
     *,
     writable: bool = False,
     cached: bool = False,
+    ahead: Sequence[str] = (),
+    listed: bool = False,
 ) -> tuple[Container, Node]:
     """Return the container that a user names, and the node at a path in it.
 
@@ -78,6 +84,9 @@ def find_node(
         Whether the node is written into; no copies that a cache keeps are read then.
     cached
         Whether the container reads metadata and listings once.
+    ahead, listed
+        What is requested with the node's documents where requests take long, if the container is
+        `cached`: the documents of other nodes, by their paths, and a listing of the node.
     """
     if isinstance(url, CONTAINERS):
         node = url.node(url.format.normalize_path(path))
@@ -88,15 +97,15 @@ def find_node(
     if isinstance(found, Hdf5Container):
         return find_node(found, path, writable=writable)
     store = found.fresh() if writable else CachedStore(found) if cached else found
-    ahead = _look_ahead(store, path, format)
-    form, documents = _find_documents(ahead, path, format)
+    kept = _look_ahead(store, path, format, ahead, listed=listed and cached)
+    form, documents = _find_documents(kept, path, format)
     if path:
-        KeyedContainer(ahead, form).check_version()
+        KeyedContainer(kept, form).check_version()
     else:
         form.check_container(documents, where(store, "", form))
-    (node,) = settle(ahead, form, [described(ahead, form, path, documents)])
+    (node,) = settle(kept, form, [described(kept, form, path, documents)])
     if not writable:
-        _warn_unfinished(ahead, node)
+        _warn_unfinished(kept, node)
     return KeyedContainer(store, form), node
 
 
@@ -221,14 +230,39 @@ def _check_no_file(store: Store) -> None:
         )
 
 
-def _look_ahead(store: Store, path: str, name: str | None) -> Store:
+def _look_ahead(
+    store: Store, path: str, name: str | None, ahead: Sequence[str], *, listed: bool
+) -> Store:
     """Return the store with the documents that reading a node takes, requested at once."""
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
-    around = [path, "", *([path.rpartition("/")[0]] if kept is store else ())]
-    _request(kept, around, [_keyed(name)], [join(path, UNFINISHED)])
+    forms = keyed_formats() if name is None and _is_called_zarr(store) else [_keyed(name)]
+    several = kept is store or len(forms) > 1
+    around = [path, "", *([path.rpartition("/")[0], *ahead] if several else ())]
+    read = partial(_request, kept, around, forms, [join(path, UNFINISHED)])
+    look = partial(_try, OSError, lambda: kept.list(path))
+    together(kept, [read, *([look] if listed else [])])
     return kept
+
+
+def _is_called_zarr(store: Store) -> bool:
+    """Return whether a container, or one around it, has a name of Zarr's."""
+    return _format_named(store).name == Zarr2.name
+
+
+def _request_root(store: Store, path: str) -> None:
+    """Request at once what a write looks for first: documents of any format, a listing, a file."""
+    if store.concurrency > 1:
+        read = partial(_request, store, [path, ""], keyed_formats(), [join(path, UNFINISHED)])
+        looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
+        together(store, [read, *(partial(_try, OSError, look) for look in looks)])
+
+
+def _try(errors: type[Exception], call: Callable[[], object]) -> None:
+    """Make requests whose errors are raised where their answers are needed."""
+    with suppress(errors):
+        call()
 
 
 def _request(

@@ -176,6 +176,7 @@ def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[
     listings = _listings(store, form, claims)
     names = [_names(listing) for listing in listings]
     paths = [join(claim.path, n) for claim, all_ in zip(claims, names, strict=True) for n in all_]
+    prefetch_documents(store, paths, form)
     try:
         documents = iter(get_all_documents(store, paths, form))
     except PermissionError:

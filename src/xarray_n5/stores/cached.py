@@ -57,6 +57,8 @@ class CachedStore(Layer):
     """The store one directory up, once it was requested."""
     warned: set[str] = field(default_factory=set)
     """The paths of arrays that users have been warned of."""
+    changed: list[int] = field(default_factory=lambda: [0])
+    """How often something was written or removed here."""
     lock: Lock = field(default_factory=Lock, repr=False)
     """Held while what is known changes, never during a request."""
 
@@ -100,13 +102,13 @@ class CachedStore(Layer):
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key; only unknown ones are requested."""
-        found = {key: self._known(key) for key in keys}
+        before, found = self._changes(), {key: self._known(key) for key in keys}
         unknown = [key for key, data in found.items() if data is _UNKNOWN]
         if len(unknown) == 1:
             found[unknown[0]] = self.store.get(unknown[0])
         elif unknown:
             found.update(zip(unknown, self.store.get_many(unknown), strict=True))
-        self.documents.update({key: found[key] for key in unknown if _is_document(key)})
+        self._keep(self.documents, {k: found[k] for k in unknown if _is_document(k)}, before)
         return [found[key] for key in keys]
 
     def list(self, prefix: str) -> Listing:
@@ -115,14 +117,25 @@ class CachedStore(Layer):
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix; only unknown listings are requested."""
+        before = self._changes()
         found: dict[str, Any] = {prefix: self._listing(prefix) for prefix in prefixes}
         unknown = [prefix for prefix, listing in found.items() if listing is None]
         if len(unknown) == 1:
             found[unknown[0]] = self.store.list(unknown[0])
         elif unknown:
             found.update(zip(unknown, self.store.list_many(unknown), strict=True))
-        self.listings.update({prefix: found[prefix] for prefix in unknown})
+        self._keep(self.listings, {prefix: found[prefix] for prefix in unknown}, before)
         return [found[prefix] for prefix in prefixes]
+
+    def _changes(self) -> int:
+        """Return how often this store has been changed."""
+        return self.changed[0]
+
+    def _keep(self, known: dict[str, Any], found: dict[str, Any], before: int) -> None:
+        """Keep what was read, unless another thread has changed the store meanwhile."""
+        with self.lock:
+            if self.changed[0] == before:
+                known.update(found)
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -171,6 +184,7 @@ class CachedStore(Layer):
         with self._forgotten_on_error():
             self.store.set(key, data)
         with self.lock:
+            self.changed[0] += 1
             self._add(key)
             if _is_document(key):
                 self.documents[key] = bytes(data)
@@ -188,6 +202,7 @@ class CachedStore(Layer):
         with self._forgotten_on_error():
             for key in self.store.set_many(noted(), ahead):
                 with self.lock:
+                    self.changed[0] += 1
                     self.documents.pop(key, None)
                     self._remove(key) if key in removed else self._add(key)
                 yield key
@@ -198,6 +213,7 @@ class CachedStore(Layer):
         with self._forgotten_on_error():
             self.store.delete(keys)
         with self.lock:
+            self.changed[0] += 1
             for key in keys:
                 self._remove(key)
                 if _is_document(key):
@@ -211,6 +227,7 @@ class CachedStore(Layer):
             self.forget()
             return
         with self.lock:
+            self.changed[0] += 1
             for known in (self.documents, self.listings):
                 for key in [key for key in known if key.startswith(f"{prefix}/")]:
                     del known[key]
@@ -220,6 +237,7 @@ class CachedStore(Layer):
     def forget(self) -> None:
         """Forget all that is known."""
         with self.lock:
+            self.changed[0] += 1
             for known in (self.documents, self.listings, self.no_folders, self.around):
                 known.clear()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts
+from xarray_n5.stores.together import together
 from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.write import begin_planned
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
     """Keep digests, remove what killed tasks left, then the marker, and return the report."""
-    begin_planned(write)
     several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], len(write.shape), ""), *several])
     mine = write.marker
-    listing = mine.store.list(mine.path)
+    calls: Any = [lambda: begin_planned(write), lambda: mine.store.list(mine.path)]
+    _, listing = together(mine.store, calls)
     others, _ = find_markers(mine.store, mine.path, tidy=True, but=mine, listing=listing)
     whole = bool(others) and write.is_whole()
     alone = whole or not any(each.facts() for each in others)  # a whole write ends the others

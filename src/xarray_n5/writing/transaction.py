@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from xarray_n5.graph import reduce_all
 from xarray_n5.model.paths import join
+from xarray_n5.stores.together import together
 from xarray_n5.writing.completed import remember
 from xarray_n5.writing.finish import end
 from xarray_n5.writing.progress import expect
@@ -44,8 +45,7 @@ class Transaction:
 
     def begin(self) -> Transaction:
         """Leave the markers of the writes and create their arrays."""
-        begun = {name: plan.begin(self.marker) for name, plan in self.plans.items()}
-        return replace(self, plans=begun)
+        return replace(self, plans=begin_all(self.plans, self.marker))
 
     @property
     def _markers(self) -> list[tuple[WriteMarker, bool]]:
@@ -85,7 +85,7 @@ class Transaction:
         now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
         later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
         if not self.plans:
-            last: Any = functools.partial(
+            last: Any = partial(
                 _end, marker=self.marker, markers=self._markers, closing=self.closing
             )
             return self._lazy(last)
@@ -94,13 +94,13 @@ class Transaction:
             if self.closing is not None:
                 self.closing()
             self.marker.end()
-            return reduce_all([], functools.partial(_given, reports=reports), _name())
+            return reduce_all([], partial(_given, reports=reports), _name())
         rest = replace(self, plans=later)
         markers = rest._markers  # noqa: SLF001
         if all(plan.write.planned for plan in later.values()):
             parts = [[marker.path, marker.token] for marker, _ in markers]
             self.marker.postpone({**(self.marker.facts() or {}), "parts": parts})
-        last = functools.partial(
+        last = partial(
             _end, marker=self.marker, markers=markers, before=reports, closing=self.closing
         )
         return rest._lazy(last)  # noqa: SLF001
@@ -111,16 +111,24 @@ class Transaction:
         reports: dict[str, Report] = self._run(self._lazy(_unchanged))
         written = [marker.path for marker, _ in self._markers]
         self.marker.begin({**(self.marker.facts() or {}), "written": written})
-        for marker, records in self._markers:
-            marker.end(records=records)
+        together(self.marker.store, [partial(each.end, records=r) for each, r in self._markers])
         return reports
 
     def _run(self, lazy: DelayedReport) -> Any:
         return run(lazy, [plan.write for plan in self.plans.values()])
 
     def _lazy(self, last: Callable[[dict[str, Any]], Any]) -> DelayedReport:
-        named = functools.partial(_named, names=list(self.plans), last=last)
+        named = partial(_named, names=list(self.plans), last=last)
         return reduce_all(map(_lazily, self.plans.values()), named, _name())
+
+
+def begin_all(
+    plans: Mapping[str, WritePlan], marker: WriteMarker, *besides: Callable[[], object]
+) -> dict[str, WritePlan]:
+    """Begin writes of one transaction, and do something `besides`: together, or in this order."""
+    begin: Any = [partial(plan.begin, marker) for plan in plans.values()]
+    begun: list[Any] = together(marker.store, [*begin, *besides])
+    return dict(zip(plans, begun, strict=False))
 
 
 def resume_end(
@@ -144,7 +152,7 @@ def compute_alone(plan: WritePlan) -> Report:
 def compute_each(transactions: Sequence[tuple[str, Transaction]]) -> DelayedReport:
     """Return what computes transactions by the paths of their groups; each ends by itself."""
     paths = [path for path, _ in transactions]
-    joined = functools.partial(join_reports, paths)
+    joined = partial(join_reports, paths)
     return reduce_all([each.delayed() for _, each in transactions], joined, _name())
 
 
@@ -192,7 +200,8 @@ def _end(
     marker.done({"parts": [[each.path, each.token] for each, _ in markers]})
     if closing is not None:
         closing()
-    for each, records in markers:
-        each.end(records=records)
-    marker.end(records=False)
+    store, ending = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
+    # The other writes into the group are looked for while the markers of arrays are removed.
+    calls: list[Any] = [*together(store, ending), partial(marker.ending, records=False)]
+    together(store, calls)[-1]()
     return xr.DataTree.from_dict({**(before or {}), **reports})
