@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import xarray_n5
 from tests import other_readers as others
 from tests.conftest import CORPUS, NO_CORPUS
-from tests.containers import contents
+from tests.containers import contents, write_document
 from tests.exhaustive import EXHAUSTIVE
 from tests.geometries import CALIBRATED, project
 from tests.test_expectations import NEUROGLANCER, SOURCES, snapshot
@@ -378,13 +378,25 @@ READ: list[tuple[str, str, Sample, list[Axes]]] = [
         Sample(group=NAMES | PIXELS, levels=N5_VIEWER),
         [BASE, LEVEL],
     ),
-    ("neuroglancer", "nothing", Sample(levels=[{}]), [ones("z", "y", "x", unit="nm")]),
+    ("neuroglancer", "a group without any", Sample(levels=[{}]), [None]),
+    (
+        "neuroglancer",
+        "a group with no more than names",
+        Sample(group=NAMES, levels=[{}]),
+        [ones("z", "y", "x", unit="nm")],
+    ),
+    (
+        "neuroglancer",
+        "a list of no levels",
+        Sample(group={"scales": [1, 1, 1]}, levels=[{}]),
+        [None],
+    ),
     ("neuroglancer", "no factors", Sample(levels=MOVED), CLOSED),
     (
         "neuroglancer",
         "few factors",
         Sample(group={"scales": [[1, 1, 1]]}, levels=[{}, {}]),
-        CLOSED,
+        [ones("z", "y", "x", unit="nm"), None],
     ),
     (
         "neuroglancer",
@@ -459,6 +471,16 @@ def test_bigdataviewer_reads_the_project(tmp_path: Path) -> None:
         assert seen.verdict == "agrees"
         np.testing.assert_array_equal(seen.offset, ours.offset)
         assert seen.offset.values[1].tolist() == (seen.scale.values[0] / 2).tolist()
+
+
+def test_neuroglancer_takes_a_setup_of_bigstitcher_for_an_array(tmp_path: Path) -> None:
+    create_array(tmp_path / "a.n5", "setup0/timepoint0/s0", shape=(8, 8, 8), dtype="u2")
+    document = {"dimensions": [8] * 3, "blockSize": [4] * 3, "dataType": "uint16"}
+    write_document(tmp_path / "a.n5/setup0", **document, compression={"type": "raw"}, **FACTORS)
+    (found,) = others.examined(tmp_path / "a.n5")
+    seen = found.sel(reader="neuroglancer")
+    assert seen.verdict == "refuses"
+    assert "is read as one without chunks" in str(seen.reason.values)
 
 
 # Verdicts

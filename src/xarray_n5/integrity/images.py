@@ -13,6 +13,7 @@ from xarray_n5.dialects.levels import image_of
 from xarray_n5.dialects.pyramids import view_of
 from xarray_n5.formats.protocol import Node
 from xarray_n5.integrity.readers.protocol import Image, Level
+from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.formats.protocol import Container
     from xarray_n5.integrity.diagnosis.survey import Survey
-    from xarray_n5.model.metadata import Attributes
+    from xarray_n5.model.metadata import Attributes, GroupMetadata
 
 _LEVEL = re.compile(r"s\d+")
 
@@ -75,7 +76,14 @@ def _above(path: str) -> list[str]:
 def _groups(container: Container, paths: Sequence[str]) -> dict[str, Attributes]:
     nodes = container.nodes(paths, verify=False) if paths else []
     pairs = zip(paths, nodes, strict=True)
-    return {path: node.metadata.attributes for path, node in pairs if isinstance(node, Node)}
+    return {path: _raw(node.metadata) for path, node in pairs if isinstance(node, Node)}
+
+
+def _raw(metadata: ArrayMetadata | GroupMetadata) -> Attributes:
+    """Return a group's attributes, with the dimensions of one that looks like an array of N5."""
+    if isinstance(metadata, ArrayMetadata):
+        return {**metadata.attributes, "dimensions": list(metadata.shape[::-1])}
+    return metadata.attributes
 
 
 def _document(container: Container, path: str) -> dict[str, Any]:

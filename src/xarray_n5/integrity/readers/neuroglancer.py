@@ -1,4 +1,4 @@
-"""Neuroglancer: N5 by attributes of all groups above, Zarr by OME-NGFF or by dimension names."""
+"""Neuroglancer: N5 by the attributes of all groups above, Zarr by its own file."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.pyramids import axes_at_level, images_in
+from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.values import numbers
-from xarray_n5.integrity.readers import strict
-from xarray_n5.integrity.readers.ngff import image_of
+from xarray_n5.integrity.readers import neuroglancer_zarr, strict
 from xarray_n5.integrity.readers.protocol import Reading, SeenAxis, refused, unread
-from xarray_n5.model.units import UNITS, split_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.integrity.readers.protocol import Image, Level
 
 _CODECS = {"raw", "gzip", "zlib", "blosc", "zstd"}
-_TYPES = {f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)} | {"float32"}
+_TYPES = {f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32)} | {
+    *("uint64", "float32")
+}
 _LEVEL = re.compile(r"s(0|[1-9]\d*)")
 _DEFAULT_NAMES = ("x", "y", "z", "t", "c")
-_VERSIONS = {"zarr2": {"0.4"}, "zarr3": {"0.4", "0.5-dev", "0.5", "0.6"}}
+_SIZED = ("resolution", "axes", "units", "downsamplingFactors", "scales")
+"""Attributes of groups from which the number of axes is known."""
 
 _NO_OFFSET = "its N5 has no offsets: the image begins at 0"
 
@@ -36,12 +37,14 @@ class Neuroglancer:
 
     name: ClassVar[str] = "neuroglancer"
     title: ClassVar[str] = "Neuroglancer"
-    source: ClassVar[str] = "google/neuroglancer: src/datasource/n5/frontend.ts, zarr/ome.ts"
+    source: ClassVar[str] = (
+        "google/neuroglancer: src/datasource/n5/frontend.ts, src/datasource/zarr"
+    )
 
     def read(self, image: Image) -> list[Reading]:
         """Return the axes of each level."""
-        if image.format in _VERSIONS:
-            return [_zarr(level, image.format) for level in image.levels]
+        if image.format in neuroglancer_zarr.VERSIONS:
+            return [neuroglancer_zarr.read(level, image.format) for level in image.levels]
         if image.format != "n5":
             return [unread("it reads N5 and Zarr") for _ in image.levels]
         if not image.grouped or not all(_LEVEL.fullmatch(each.name) for each in image.levels):
@@ -68,13 +71,29 @@ def _array(level: Level) -> Reading:
 
 def _group(image: Image) -> list[Reading]:
     said = _merged(*image.levels[0].above)
+    if (problem := next(_odd_group(said), None)) is not None:
+        return [refused(problem) for _ in image.levels]
     listed = said.get("scales", said.get("downsamplingFactors"))
     several = listed if isinstance(listed, list) and _is_nested(listed) else None
     readings = [_in_group(level, said, several) for level in image.levels]
-    if not any(each.fault for each in readings):
+    if several is not None or not any(each.fault for each in readings):
         return readings
     # One level that is invalid closes all; that one has a reason.
     return [refused("") if each.opens else each for each in readings]
+
+
+def _odd_group(said: Mapping[str, Any]) -> Iterator[str]:
+    """Iterate over what keeps a group from being read as a pyramid."""
+    pixels = said.get("pixelResolution")
+    sized = isinstance(pixels, dict) and "dimensions" in pixels
+    if "dimensions" in said:
+        yield "a group around it has the metadata of an array, and is read as one without chunks"
+    elif not sized and not any(said.get(key) is not None for key in _SIZED):
+        keys = ", ".join(map(repr, _SIZED))
+        yield f"the groups around it have none of {keys}: the number of axes is unknown"
+    scales = said.get("scales")
+    if scales is not None and not (isinstance(scales, list) and _is_nested(scales)):
+        yield "'scales' is not a list with the factors of each level"
 
 
 def _in_group(level: Level, said: Mapping[str, Any], several: Sequence[Any] | None) -> Reading:
@@ -85,7 +104,7 @@ def _in_group(level: Level, said: Mapping[str, Any], several: Sequence[Any] | No
     if several is not None:
         if number < len(several):
             return _at_level(said, level.ndim, several[number])
-        return refused("the list of factors of its group does not have this level")
+        return refused("the group's list of factors does not have it, so that it is not shown")
     factors = _merged(level.attributes, *level.above).get("downsamplingFactors")
     if factors is None and number:
         return refused("it expects 'downsamplingFactors' on a coarser level")
@@ -157,54 +176,3 @@ def _codec(document: Mapping[str, Any]) -> str | None:
     codec = document.get("compression")
     name = codec.get("type") if isinstance(codec, dict) else document.get("compressionType")
     return None if name in _CODECS else f"it does not read the compression {name!r}"
-
-
-def _zarr(level: Level, form: str) -> Reading:
-    found = image_of(level)
-    if found.fault:
-        return found
-    if found.axes is None:
-        return _single(level, form)
-    group = next((each for each in level.context.parents if any(images_in(each))), {})
-    ome = group.get("ome")
-    image = next(iter(images_in(group)), {})
-    version = ome.get("version") if isinstance(ome, dict) else image.get("version")
-    if version not in _VERSIONS[form] or not all(map(_has_name, image.get("axes") or [None])):
-        return refused(f"it reads OME-NGFF {', '.join(sorted(_VERSIONS[form]))}, not {version!r}")
-    units = [each.get("unit") for each in image["axes"]]
-    odd = next((unit for unit in units if unit is not None and not _is_word(unit)), None)
-    if odd is not None:
-        return refused(f"'multiscales' has the unit {odd!r}; it expects whole words of OME-NGFF")
-    return found
-
-
-def _has_name(axis: object) -> bool:
-    return isinstance(axis, dict) and isinstance(axis.get("name"), str)
-
-
-def _is_word(unit: object) -> bool:
-    known = UNITS.get(unit) if isinstance(unit, str) else None
-    return known is not None and known.word == unit
-
-
-def _single(level: Level, form: str) -> Reading:
-    """Return an array of Zarr by its dimension names and units."""
-    key = "dimension_names" if form == "zarr3" else "_ARRAY_DIMENSIONS"
-    given = _strings(level.document if form == "zarr3" else level.attributes, key, level.ndim)
-    sized = _strings(level.attributes, "dimension_units", level.ndim)
-    axes = []
-    for name, unit in zip(given, sized, strict=True):
-        scale, symbol = split_unit(unit)
-        placed = symbol is not None
-        axes.append(SeenAxis(name=name, scale=scale if placed else None, unit=symbol))
-    said = [key] if any(given) else []
-    said += ["dimension_units"] if any(sized) else []
-    return Reading(axes=tuple(axes), attribute=", ".join(said), offsets="ignored")
-
-
-def _strings(attributes: Mapping[str, Any], key: str, ndim: int) -> list[str | None]:
-    """Return a list of strings, None for each that is missing or empty."""
-    found = attributes.get(key)
-    if not isinstance(found, list) or len(found) != ndim:
-        return [None] * ndim
-    return [each if each and isinstance(each, str) else None for each in found]
