@@ -49,11 +49,19 @@ PHRASES = {
     r"one (?:writes|wrote|sees|clicks)": "you",
     r"whether to go on": "resume",
     r"what must not": "a noun",
+    r"anew": "again",
+    r"how many \w+ (?:are|is|may|were|can)": "the (maximum) number of",
+    r"the most (?:axes|blocks|bytes|characters|chunks|elements|levels)": "the maximum",
+    r"(?:was|were|is|are) asked for": "requested",
+    r"as far as (?:the array|it) reaches": "clipped to the array",
+    r"(?:bytes|numbers|strings?) (?:are|is|were) (?:needed|wanted|expected)": "expected ...",
+    r"cut off": "truncated",
+    r"nobody": "no other program, no one",
 }
 """Patterns, matched as whole words in any case, and what to write instead."""
 
-PAGES = ("*.md", "docs/*.md", "docs/howto/*.md", "notebooks/*.ipynb")
-OTHERS = ("docs/api.md", "docs/cli.md", "docs/errors.md", "docs/performance.md")
+PAGES = ("*.md", "docs/*.md", "docs/howto/*.md", "notebooks/*.ipynb", "src/**/*.py")
+OTHERS = ("docs/api.md", "docs/performance.md")
 
 _PATTERN = re.compile(
     "|".join(rf"(?P<p{number}>\b(?:{phrase})\b)" for number, phrase in enumerate(PHRASES)),

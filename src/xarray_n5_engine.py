@@ -1,8 +1,7 @@
-"""The entry point of xarray-n5's engine, outside the package and as light as can be.
+"""The entry point of xarray-n5's engine, outside the package so that its import is cheap.
 
-xarray loads the engines of every package as soon as anyone opens a file without naming one.
-Here that costs next to nothing: the package, and Dask with it, are imported when a file is
-really opened with the engine.
+xarray imports the engines of all packages as soon as anyone opens a file without naming one. The
+package, and Dask with it, are only imported when a file is opened with this engine.
 """
 
 from __future__ import annotations
@@ -46,9 +45,10 @@ class N5BackendEntrypoint(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return whether this is surely N5, by its name or a look at one local file.
+        """Return whether this is certainly N5, by its name or the content of one local file.
 
-        A local file that begins as the XML of BigDataViewer does is a project, which is opened too.
+        A local file that begins like the XML of BigDataViewer is a project, which can be opened,
+        too.
         """
         if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
@@ -240,7 +240,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(align_tree(self.open_groups_as_dict(filename_or_obj, **kwargs)))
 
 
-# xarray would find these by itself, were there no unknown ones to be refused by their names.
+# xarray would find these itself, but options with unknown names are rejected here.
 N5BackendEntrypoint.open_dataset_parameters = tuple(
     signature(N5BackendEntrypoint.open_dataset).parameters
 )[1:-1]
@@ -254,7 +254,7 @@ def _settings(
     decoders: Mapping[str, bool | None],
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the arguments of the package's own functions; dask.array.from_n5 comes with it."""
+    """Return the parameters of the package's functions; this imports dask.array.from_n5, too."""
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.model.keywords import refuse_keywords
@@ -302,11 +302,11 @@ def _is_project(file: Path) -> bool:
 
 
 _MOST = 1 << 24
-"""How many bytes of a file are read to guess: a document that has more is not N5 for sure."""
+"""The number of bytes of a file that are read to guess: larger documents are not N5."""
 
 
 def _start_of(path: Path, count: int = _MOST) -> bytes:
-    """Return the beginning of a regular file; a FIFO or a device is never waited for."""
+    """Return the beginning of a regular file, without waiting for a FIFO or a device."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -34,7 +34,7 @@ from xarray_n5.views.pictures import colours, grey, round_length
 from xarray_n5.views.sections import section
 from xarray_n5_cli import main
 from xarray_n5_cli.arguments import split_url
-from xarray_n5_cli.errors import report_errors
+from xarray_n5_cli.errors import report_errors, with_options
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -132,15 +132,15 @@ def test_a_tree_tells_what_is_no_part_of_a_container(cells: Path, tmp_path: Path
     (tmp_path / "a/b/c/d").mkdir(parents=True)
     first, *lines, last = printed("tree", tmp_path).splitlines()
     assert first.endswith("a plain folder: no attributes.json")
-    assert "├── other.zarr  Zarr v2: open it by itself" in lines
-    assert "└── part.h5  HDF5: open it by itself" in lines
+    assert "├── other.zarr  Zarr v2: open it separately" in lines
+    assert "└── part.h5  HDF5: open it separately" in lines
     assert any("raw  48 x 160 x 200 uint8" in line for line in lines)
     assert "--depth" in last
     assert "c/" not in "".join(lines)
     assert "d/" in printed("tree", tmp_path, "--depth", 9)
     found = run("tree", cells, "raw/0")
     assert found.exit_code == 1
-    assert found.stdout.endswith("holds files that look like chunks, but no attributes.json\n")
+    assert found.stdout.endswith("has files that look like chunks, but no attributes.json\n")
 
 
 def test_a_tree_is_drawn_in_ascii_where_there_is_nothing_else() -> None:
@@ -251,7 +251,7 @@ def test_a_level_is_copied(tmp_path: Path, level: str) -> None:
     ("option", "value", "code", "text"),
     [
         ("--region", "0:10,a,:", 2, "START:STOP"),
-        ("--region", "0:10", 1, "has 3"),
+        ("--region", "0:10", 1, "expected 3"),
         ("--region", "0:100,:,:", 1, "48 elements"),
         ("--compression", "squeeze", 2, "unknown compression"),
         ("--chunks", "big", 2, "64,64,64"),
@@ -293,7 +293,7 @@ def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) 
         found = run("copy", *arguments)
         assert found.exit_code == 1
         resumed = "--resume" in arguments
-        told = "nothing of it is unfinished" if resumed else "use --mode w to replace it"
+        told = "no write of it is unfinished" if resumed else "use --mode w to replace it"
         assert told in found.stderr
         assert "mode=" not in found.stderr
 
@@ -324,13 +324,80 @@ def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
     assert "resume=" not in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "message", "shown"),
+    [
+        ("copy", "use mode='w' to replace it", "use --mode w to replace it"),
+        ("copy", "use format='zarr3', or omit shards", "use --format zarr3, or omit shards"),
+        ("copy", "with label_multisets='argmax'", "with --label-multisets argmax"),
+        ("copy", "smaller chunks, or chunks='auto'", "smaller chunks, or --chunks auto"),
+        ("copy", "name another file with project=", "name another file with --project"),
+        ("copy", "with mode='w' and without resume", "with --mode w and without --resume"),
+        ("copy", "a and b disagree (dialect='b' uses the other)", "a and b disagree"),
+        (
+            "copy",
+            "chunks= and level=0, dims=, setups='flat'",
+            "--chunks and --level 0, dims, setups flat",
+        ),
+        ("pyramid", "pass factors=", "pass --factors"),
+        ("pyramid", "pass a url (and a path) for a copy", "pass DST for a copy"),
+        (
+            "info",
+            "repeat the same call with resume=True",
+            "repeat the command that wrote it with --resume",
+        ),
+        ("info", "name an array or its group with group=", "name an array or its group with PATH"),
+        ("info", "use format='zarr3'", "use format zarr3"),
+        (
+            "info",
+            "expected one of raw, or register it with xarray_n5.register_compression",
+            "expected one of raw",
+        ),
+        ("view", "omit link=True to serve it", "omit --link to serve it"),
+        ("tree", "storage_options={'follow_links': True}", "--storage-option follow_links=true"),
+        ("tree", "a longer timeout in storage_options", "a longer timeout in --storage-option"),
+        (
+            "tree",
+            "'mode=w/s0' in 'https://h/a.n5?level=2'",
+            "'mode=w/s0' in 'https://h/a.n5?level=2'",
+        ),
+    ],
+)
+def test_messages_name_the_options_of_the_command(command: str, message: str, shown: str) -> None:
+    assert with_options(message, main.commands[command]) == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("copy", CELLS, "{}/cells.n5"), "use --mode w to replace it"),
+        (("copy", f"{CELLS}/raw", "{}/b.zarr", "--shards", "64"), "use --format zarr3"),
+        (("pyramid", f"{CELLS}/raw"), "pass DST for a copy"),
+        (("tree", "{}/odd.n5"), "expected one of blosc, bzip2, gzip, lz4, lzma, raw, xz, zstd"),
+        (("view", "{}/cells.n5", "--link"), "omit --link to serve it"),
+        (("verify", "{}/linked.n5/a"), "read with --storage-option follow_links=true"),
+    ],
+)
+def test_errors_advise_in_the_words_of_the_command_line(
+    tmp_path: Path, cells: Path, arguments: tuple[str, ...], advice: str
+) -> None:
+    create_array(tmp_path / "odd.n5", "a", shape=(4,), dtype="u1", compression="raw")
+    odd = tmp_path / "odd.n5/a/attributes.json"
+    odd.write_text(odd.read_text("utf-8").replace('"raw"', '"jpeg"'), "utf-8")
+    create_group(tmp_path / "linked.n5")
+    (tmp_path / "linked.n5/a").symlink_to(cells / "raw")
+    found = run(*(each.format(tmp_path) for each in arguments))
+    assert advice in found.output
+    assert not re.search(r"(?<![?&\w])[a-z_]+=['\"T]|register_compression|open_array", found.output)
+
+
 def test_a_scheduler_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("xarray_n5_cli.options._TIMEOUT", 0.3)
     found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://127.0.0.1:1")
     assert found.exit_code == 1
-    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in found.stderr
+    assert "cannot connect to a Dask scheduler at tcp://127.0.0.1:1" in found.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -361,7 +428,7 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
     for more in (("--factors", 3, "--resume"), ()):
         found = run("pyramid", place / "s0", *more)
         assert found.exit_code == 1
-        told = "nothing of it is unfinished" if more else "use --mode w to replace it"
+        told = "no write of it is unfinished" if more else "use --mode w to replace it"
         assert told in found.stderr
     next((place / "s1").rglob("0/0/0")).unlink()
     assert run("pyramid", place / "s0", "--resume").exit_code == 1
@@ -373,7 +440,7 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
         ([f"{CELLS}/raw"], 1, "is not called 's0'"),
         ([f"{CELLS}/raw", "a.n5", "--factors", "1,x"], 2, "in NumPy's axis order"),
         ([f"{CELLS}/raw", "a.n5", "--factors", "2,2"], 1, "3 numbers of at least 1"),
-        ([f"{CELLS}/raw", "--format", "n5"], 2, "which is missing"),
+        ([f"{CELLS}/raw", "--format", "n5"], 2, "requires DST"),
         ([f"{CELLS}/rwa", "a.n5"], 1, "no array at 'rwa'"),
     ],
 )
@@ -488,8 +555,8 @@ def test_where_nothing_is_verified_that_is_an_error(cells: Path, tmp_path: Path)
     assert "no array at '/'" in found.stderr
     (cells / "nuclei/attributes.json").unlink()
     for place, line in (
-        (cells, "nuclei  holds files that look like chunks, but no attributes.json"),
-        (cells / "raw/0", "raw/0  holds files that look like chunks, but no attributes.json"),
+        (cells, "nuclei  has files that look like chunks, but no attributes.json"),
+        (cells / "raw/0", "raw/0  has files that look like chunks, but no attributes.json"),
     ):
         found = run("verify", place)
         assert found.exit_code == 1
@@ -528,7 +595,7 @@ def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
     (cells / "raw/notes.txt").write_text("mine", "utf-8")
     assert printed("repair", cells).splitlines() == [
         "nuclei: nothing to repair",
-        "raw: 1 damaged chunk moved into .quarantine",
+        "raw: 1 damaged chunk moved to .quarantine",
     ]
     assert not (cells / key).exists()
     assert list(cells.rglob(".quarantine"))
@@ -649,7 +716,7 @@ def test_views_of_bigdataviewer_are_drawn_and_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the project has no timepoints"):
         xr.open_dataset(tmp_path / "a.xml", engine="n5")
     (tmp_path / "b.xml").write_text("<!DOCTYPE a><SpimData/>", "utf-8")
-    assert "it is a file, and no HDF5" in run("tree", tmp_path / "b.xml").stderr
+    assert "it is a file, but not an HDF5" in run("tree", tmp_path / "b.xml").stderr
 
 
 def test_labels_have_colours_and_numbers_have_none(tmp_path: Path) -> None:
@@ -675,11 +742,11 @@ def test_the_coarsest_level_that_is_fine_enough_is_drawn(tmp_path: Path) -> None
     ("options", "code", "text"),
     [
         (("--at", 500), 1, "outside of 'z'"),
-        (("--index", 48), 1, "there are 48"),
-        (("--axis", "t"), 1, "'t' is none"),
+        (("--index", 48), 1, "which has 48 samples"),
+        (("--axis", "t"), 1, "across 't'; expected one of"),
         (("--index", 1, "--at", 2), 2, "one of them"),
         (("--percentile", 5, 1), 2, "the smaller one first"),
-        (("-o", "anon=true"), 2, "-o is the picture here"),
+        (("-o", "anon=true"), 2, "-o is the output file here"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(

@@ -93,7 +93,11 @@ def test_progress_of_shards_goes_to_stderr(big: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--shards", "8,16,16"), 1, "zarr2 has no shards, which Zarr v3 has; give --format zarr3"),
+        (
+            ("--shards", "8,16,16"),
+            1,
+            "zarr2 does not support shards, which are a feature of Zarr v3; use --format zarr3",
+        ),
         (("--format", "zarr3", "--shards", "8,16,18"), 1, "such as (8, 16, 16)"),
         (("--format", "zarr3", "--shards", "0"), 1, "such as (4, 4, 4)"),
         (

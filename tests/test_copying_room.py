@@ -130,7 +130,7 @@ def test_a_copy_that_replaces_a_stopped_one_takes_its_marks_away(tmp_path: Path)
 def test_an_array_is_not_made_the_root_of_a_file(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     create_array(tmp_path / "a.zarr", shape=(4,), dtype="u1", format="zarr2")[...] = 1
-    with pytest.raises(MetadataError, match="give the array a path"):
+    with pytest.raises(MetadataError, match="pass the array's path"):
         copy(tmp_path / "a.zarr", tmp_path / "b.h5")
     assert [each.name for each in tmp_path.iterdir()] == ["a.zarr"]
     copy(tmp_path / "a.zarr", tmp_path / "b.h5", path="data")

@@ -423,5 +423,5 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
     class Impostor(Klingon):
         name: ClassVar[str] = "cosem"
 
-    with pytest.raises(ValueError, match="exists"):
+    with pytest.raises(ValueError, match="already registered"):
         register_dialect(Impostor())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_a_pyramid_that_has_ended_has_nothing_left_to_resume(tmp_path: Path) -> None:
     write_pyramid(tmp_path / "b.n5", resume=True)
-    with pytest.raises(NodeExistsError, match="nothing of it is unfinished") as caught:
+    with pytest.raises(NodeExistsError, match="no write of it is unfinished") as caught:
         write_pyramid(tmp_path / "b.n5", resume=True)
     assert "mode=" not in str(caught.value)
 
@@ -72,7 +72,7 @@ def test_what_changed_since_a_write_has_ended_is_not_called_its_result(
     write(tmp_path / name, resume=True)
     change(tmp_path / name)
     after = open_array(tmp_path / name, "a")[...]
-    with pytest.raises(NodeExistsError, match="nothing of it is unfinished"):
+    with pytest.raises(NodeExistsError, match="no write of it is unfinished"):
         write(tmp_path / name, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], after)
 
@@ -90,13 +90,13 @@ def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:
     copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
     assert begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).ended
     open_array(tmp_path / "c.n5", "a", mode="r+")[...] = 0
-    with pytest.raises(NodeExistsError, match="nothing of it is unfinished"):
+    with pytest.raises(NodeExistsError, match="no write of it is unfinished"):
         copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
 
 
 def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None:
     to_n5(da.ones((2, 2)), tmp_path / "b.n5", "a")
-    with pytest.raises(NodeExistsError, match=r"another than \(4, 6\) uint8"):
+    with pytest.raises(NodeExistsError, match=r"the new array is \(4, 6\) uint8"):
         write_array(tmp_path / "b.n5", resume=True)
     np.testing.assert_array_equal(open_array(tmp_path / "b.n5", "a")[...], np.ones((2, 2)))
 
@@ -105,9 +105,9 @@ def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None
 def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "b.n5", "a", compute=False)
     begin(tmp_path / "b.n5", "a")
-    with pytest.raises(NodeExistsError, match="a write of something else into it is unfinished"):
+    with pytest.raises(NodeExistsError, match="it has an unfinished write of something else"):
         xr.Dataset({"b": ("x", [1.0])}).n5.to_n5(tmp_path / "b.n5", resume=True)
     begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5")
     to_n5(NUMBERS, tmp_path / "b.n5", "more")
-    with pytest.raises(NodeExistsError, match="a write of something else into it is unfinished"):
+    with pytest.raises(NodeExistsError, match="it has an unfinished write of something else"):
         copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)

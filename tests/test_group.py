@@ -84,7 +84,7 @@ def test_creating_refuses_what_is_there_and_changes_nothing(store: Store) -> Non
         create_array(store, **SMALL)
     with pytest.raises(NodeExistsError, match="array"):
         create_group(store, "a")
-    with pytest.raises(NodeExistsError, match="cannot hold"):
+    with pytest.raises(NodeExistsError, match="cannot contain other nodes"):
         create_array(store, "a/inner", **SMALL)
     array = open_array(store, "a")
     assert (array.dtype, dict(array.attrs)) == (np.dtype("u1"), {"kept": 1})
@@ -454,7 +454,7 @@ def test_zarr_is_told_from_n5_and_not_written_into(tmp_path: Path, document: str
 
 def test_a_file_is_told_from_a_container(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_bytes(b"x")
-    with pytest.raises(NodeNotFoundError, match="a file, and no HDF5"):
+    with pytest.raises(NodeNotFoundError, match="a file, but not an HDF5"):
         open_array(tmp_path / "x.h5")
 
 
@@ -484,9 +484,9 @@ def test_replacing_clears_what_stopped_writes_left(tmp_path: Path) -> None:
 def test_an_array_at_the_root_holds_no_nodes(store: Store) -> None:
     create_array(store, **SMALL)[...] = 1
     for path in ("a", "0", "a/b"):
-        with pytest.raises(NodeExistsError, match="cannot hold"):
+        with pytest.raises(NodeExistsError, match="cannot contain other nodes"):
             create_array(store, path, mode="w", **SMALL)
-        with pytest.raises(NodeExistsError, match="cannot hold"):
+        with pytest.raises(NodeExistsError, match="cannot contain other nodes"):
             create_group(store, path)
     assert (open_array(store)[...] == 1).all()
 

@@ -31,7 +31,7 @@ def test_arrays_are_pickled_without_handles(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(data), values)  # noqa: S301
     with (
         HangarWriter(tmp_path, (3, 5), "i2") as writer,
-        pytest.raises(TypeError, match="one process"),
+        pytest.raises(TypeError, match="another process"),
     ):
         pickle.dumps(writer)
 
@@ -161,6 +161,6 @@ def test_readers_see_rows_while_they_are_written(tmp_path: Path) -> None:
 def test_a_file_that_this_process_writes_says_so(tmp_path: Path) -> None:
     with HangarWriter(tmp_path, (3, 5), "i2") as writer:
         writer.write(samples()[0])
-        with pytest.raises(MetadataError, match="this process writes it"):
+        with pytest.raises(MetadataError, match="this process is writing it"):
             from_hangar(tmp_path)
     np.testing.assert_array_equal(from_hangar(tmp_path), samples()[:1])

@@ -228,7 +228,7 @@ def test_locations_without_files_are_named(tmp_path: Path) -> None:
         from_hangar(tmp_path)
     with pytest.raises(NodeNotFoundError, match="no HDF5 file or folder"):
         from_hangar(tmp_path / "none")
-    with pytest.raises(PathError, match="local paths only"):
+    with pytest.raises(PathError, match="only be read from local paths"):
         from_hangar("s3://bucket/data")
     (tmp_path / "a.hdf5").write_bytes(b"no HDF5 at all")
     with pytest.raises(MetadataError, match=r"a\.hdf5: cannot be opened"):
@@ -243,7 +243,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
     with h5py.File(secret, "w") as file:
         file.create_dataset("0", (4, 3), "u1", chunks=(1, 3), data=np.ones((4, 3), "u1"))
     makers: dict[str, Callable[[h5py.File], object]] = {
-        "no dataset '0'": lambda file: file.create_group("a"),
+        "expected the dataset '0', found": lambda file: file.create_group("a"),
         "a link": lambda file: file.__setitem__("0", h5py.ExternalLink(secret, "0")),
         "not a chunked dataset": lambda file: file.create_dataset("0", (4, 3), "u1"),
         "real numbers": lambda file: file.create_dataset("0", (4, 3), "c8", chunks=(1, 3)),

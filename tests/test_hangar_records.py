@@ -92,11 +92,11 @@ def test_records_longer_than_hangar_reads_are_refused(tmp_path: Path) -> None:
     shape = (1,) * 112
     record = Record(uid="ab12cd34", digest=DIGEST, dataset=0, row=0, shape=shape[:111])
     assert len(record.text()) == 254
-    with pytest.raises(MetadataError, match="has 256 characters; Hangar reads 255"):
+    with pytest.raises(MetadataError, match="has 256 characters, expected at most 255"):
         Record(uid="ab12cd34", digest=DIGEST, dataset=0, row=0, shape=shape).text()
-    with pytest.raises(MetadataError, match="characters; Hangar reads 255"):
+    with pytest.raises(MetadataError, match="characters, expected at most 255"):
         parse_record("00:" + "a" * 300)
-    with pytest.raises(MetadataError, match="Hangar reads 255"):
+    with pytest.raises(MetadataError, match="expected at most 255"):
         HangarWriter(tmp_path / "new", shape, "u1")
     assert not (tmp_path / "new").exists()
 
@@ -191,7 +191,7 @@ def test_samples_of_a_commit_are_in_order(tmp_path: Path) -> None:
     assert list(dataset["c_sample"].values) == ["9", "10", "b"]
     with pytest.raises(MetadataError, match="sample 'lost' of column 'c' has the digest 0=9"):
         hangar_records(tmp_path, "STAGED")
-    with pytest.raises(MetadataError, match="commit a=2: 5 bytes are not a frame of Blosc"):
+    with pytest.raises(MetadataError, match="commit a=2: 5 bytes are not a valid Blosc frame"):
         hangar_records(tmp_path, "a=2")
     with pytest.raises(MetadataError, match=rf"commit a=3: .* in the blosc frame, got {1 << 30}"):
         hangar_records(tmp_path, "a=3")

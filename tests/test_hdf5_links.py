@@ -230,7 +230,7 @@ def test_virtual_datasets_are_read_only(tmp_path: Path) -> None:
         layout = h5py.VirtualLayout((4,), "i8")
         layout[...] = h5py.VirtualSource(file["v"])
         file.create_virtual_dataset("virtual", layout)
-    with pytest.raises(PathError, match="write to these themselves"):
+    with pytest.raises(PathError, match="write to those instead"):
         open_array(url, "virtual", mode="r+")[:] = 0
     assert open_array(url, "v")[...].tolist() == [0, 1, 2, 3]
 

@@ -148,7 +148,7 @@ def test_json_is_text_in_unicode(encoding: str) -> None:
 
 
 def test_filters_are_so_many_at_most() -> None:
-    with pytest.raises(MetadataError, match="1000 filters"):
+    with pytest.raises(MetadataError, match="filters, got 1000"):
         open_array(zarr(b"", *[{"id": "crc32"}] * 1000), "a")
 
 
@@ -253,7 +253,7 @@ def test_more_strings_than_elements_are_not_made(chunk: bytes) -> None:
     header = struct.pack(">HHII", 1, 1, 64, len(chunk))
     array = open_array(n5(header + chunk, "raw", "string"), "a")
     if b"a" in chunk:
-        with pytest.raises(ChunkError, match="room for 64"):
+        with pytest.raises(ChunkError, match="which has 64 elements"):
             array[...]
     else:
         assert array[...].tolist() == [""] * 64
@@ -285,7 +285,7 @@ def test_no_room_is_made_for_strings_that_are_only_claimed(name: str, others: li
     for count in ((1 << 31) - 1, 64):
         chunk = struct.pack("<I", count) + bytes(60)
         array = open_array(zarr(chunk, {"id": name}, *others, dtype="|O"), "a")
-        with pytest.raises(ChunkError, match=r"\b64\b.*expected"):
+        with pytest.raises(ChunkError, match=r"expected 64\b"):
             array[...]
 
 
@@ -294,7 +294,7 @@ def test_thousands_of_empty_streams_take_no_time(bomb: str) -> None:
     kind = {"gzip": "gzip", "bz2": "bzip2", "xz": "xz"}[bomb.split(maxsplit=1)[0]]
     array = open_array(n5(HEADER + BOMBS[bomb]() * 400, kind), "a")
     began = time.process_time()
-    with pytest.raises(ChunkError, match=r"\b64\b.*expected"):
+    with pytest.raises(ChunkError, match=r"expected 64\b"):
         array[...]
     assert time.process_time() - began < 20  # minutes, where each stream copies all that follow
 

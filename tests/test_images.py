@@ -303,8 +303,8 @@ def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
     turned: Any = {"dims": ("column", "row", "plane"), "axis_order": "F"}
     assert xr.open_dataset(pyramid, engine="n5", group="em/s1", **turned)["em"].shape == (8, 8, 8)
     for dims, message in (
-        (("a", "b"), "2 names for the axes z, y, x"),
-        (("a", "a", "b"), "different names"),
+        (("a", "b"), "2 names; expected one for each of the axes z, y, x"),
+        (("a", "a", "b"), "unique names"),
     ):
         with pytest.raises(ValueError, match=message):
             xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=dims)

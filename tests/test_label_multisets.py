@@ -88,7 +88,7 @@ def test_label_multisets_are_read_as_labels_or_as_votes(
 
 def test_label_multisets_raise_by_default_and_say_how_to_read_them(tmp_path: Path) -> None:
     place = labels(tmp_path / "x.n5/labels")
-    with pytest.raises(ChunkError, match=r"'argmax' reads the most frequent.*'count' the number"):
+    with pytest.raises(ChunkError, match=r"label_multisets='argmax'.*'count'"):
         open_array(place, "data/s0")[...]
     wrong: Any = "most"
     with pytest.raises(ValueError, match="expected 'error' or 'argmax' or 'count'"):
@@ -157,7 +157,7 @@ def test_pyramids_of_label_multisets_are_made_elsewhere(tmp_path: Path) -> None:
     options = ("--method", "mode", "--factors", "1,2,2", "--label-multisets", "argmax")
     refused = run("pyramid", level, *options)
     assert refused.exit_code == 2
-    assert "--label-multisets needs DST" in refused.stderr
+    assert "--label-multisets requires DST" in refused.stderr
     made = run("pyramid", level, tmp_path / "y.n5/labels", *options)
     assert made.exit_code == 0, made.stderr
     np.testing.assert_array_equal(open_array(tmp_path / "y.n5/labels/s0")[:2], WINNERS)

@@ -200,7 +200,9 @@ def test_an_array_of_render_by_itself_begins_where_it_says(tmp_path: Path) -> No
 def test_a_stack_in_a_unit_that_does_not_fit_warns(tmp_path: Path) -> None:
     resolution = {"dimensions": [4.0, 4.0, 8.0], "unit": "s"}
     place = render(tmp_path / "x.n5/stack", pixelResolution=resolution)
-    with pytest.warns(UserWarning, match="'translate' of the group is in 's', not in 'nm'"):
+    with pytest.warns(
+        UserWarning, match="'translate' of the group has the unit 's', expected 'nm'"
+    ):
         open_array(place / "s0").geometry()
 
 
@@ -778,7 +780,7 @@ def test_fusions_without_settings_are_images_all_the_same(tmp_path: Path, settin
 def test_levels_of_a_fusion_without_factors_warn(tmp_path: Path, infos: Any) -> None:
     settings = {**FUSED, "MultiResolutionInfos": infos}
     place = fusion(tmp_path / "fused.n5", factors=False, settings=settings)
-    with pytest.warns(UserWarning, match="level 1 has no factors and gets no coordinates"):
+    with pytest.warns(UserWarning, match="level 1 has no factors, and so no coordinates"):
         image = xr.open_dataset(place, engine="n5", level=1)["fused"]
     assert "x" not in image.coords
     assert axes_of(place, "ch0tp0/s0") == FUSED_PLACES["s0"]
@@ -1130,4 +1132,4 @@ def test_commands_take_the_order_of_lists(tmp_path: Path) -> None:
     assert [axis.scale for axis in open_array(tmp_path / "y.n5/raw/s1").axes] == [80.0, 16.0, 8.0]
     refused = CliRunner().invoke(main, ["pyramid", str(place), "--attribute-order", "C"])
     assert refused.exit_code == 2
-    assert "--attribute-order needs DST" in refused.stderr
+    assert "--attribute-order requires DST" in refused.stderr

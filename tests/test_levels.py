@@ -372,7 +372,7 @@ def test_pyramids_are_added_beside_other_arrays(tmp_path: Path) -> None:
     xr.testing.assert_identical(found.load(), tree)
     create_array(tmp_path / "b.n5", "em/x", shape=(3,), dtype="u1")
     before = files(tmp_path / "b.n5")
-    with pytest.raises(NodeExistsError, match="called like an axis"):
+    with pytest.raises(NodeExistsError, match="named like an axis"):
         tree.n5.to_n5(tmp_path / "b.n5", "em", mode="a")
     assert files(tmp_path / "b.n5") == before
 

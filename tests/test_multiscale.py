@@ -298,12 +298,12 @@ def test_factors_are_given_in_several_ways() -> None:
     [
         ([2, 1], None, "would not be coarser"),
         ([(2, 2)], None, "3 numbers of at least 1"),
-        ([{"q": 2}], None, r"\['q'\], expected some of"),
+        ([{"q": 2}], None, r"\['q'\]; expected some of"),
         ([{"y": 0}], None, "at least 1"),
         ([{"y": 2.5}], None, "whole numbers"),
         ([{"y": 41}], None, "'y' has 40 samples"),
-        ([2], 1, "leave levels= out"),
-        (2, -1, "got -1"),
+        ([2], 1, "omit levels="),
+        (2, -1, "levels is -1"),
         (2, 9, "only 5 coarser levels"),
         ({"c": 2}, 1, "labels"),
     ],
@@ -333,7 +333,7 @@ def test_a_number_alone_has_no_levels(tmp_path: Path, options: Any) -> None:
 
 
 def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give factors="):
+    with pytest.raises(ValueError, match="pass factors="):
         pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"])
     pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"], factors=[{"band": 2}])
     assert stored(tmp_path)["s1"].shape == (4, 2)
@@ -404,7 +404,7 @@ def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
     source = open_array(tmp_path / "a.n5", "raw")
     with pytest.raises(ValueError, match="is not called 's0'"):
         pyramid(source)
-    with pytest.raises(TypeError, match="open the array in it"):
+    with pytest.raises(TypeError, match="pass the array in it"):
         pyramid(str(tmp_path / "a.n5"), tmp_path / "b.zarr")
     pyramid(source, tmp_path / "b.zarr", "q", factors=[2], format="zarr2")
     np.testing.assert_array_equal(open_array(tmp_path / "b.zarr", "q/s0")[...], volume())
@@ -413,12 +413,12 @@ def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_stored_nowhere_needs_a_place(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="give the url"):
+    with pytest.raises(TypeError, match="pass the url"):
         pyramid(image())
     with pytest.raises(NodeNotFoundError):
         pyramid(tmp_path / "a.n5", path="s0")
     to_n5(volume((3, 3)), tmp_path, "s0")
-    with pytest.raises(TypeError, match="open already"):
+    with pytest.raises(TypeError, match="already open"):
         pyramid(open_array(tmp_path, "s0"), path="s0")
 
 
@@ -439,7 +439,7 @@ def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
 def test_a_dataset_with_coordinates_beside_it_still_opens(tmp_path: Path) -> None:
     image().to_dataset(name="s0").n5.to_n5(tmp_path / "a.zarr", format="zarr2")
     before = files(tmp_path)
-    with pytest.raises(NodeExistsError, match=r"'x' in .* called like an axis"):
+    with pytest.raises(NodeExistsError, match=r"'x' in .* named like an axis"):
         pyramid(tmp_path / "a.zarr", path="s0", factors=[2])
     assert files(tmp_path) == before
 
@@ -541,7 +541,7 @@ def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:
     create_group(tmp_path, "p", attributes=other)
     create_array(tmp_path, "p/labels", shape=(4, 4), dtype="u1")
     before = files(tmp_path)
-    with pytest.raises(MetadataError, match=r"\['multiscales'\] already"):
+    with pytest.raises(MetadataError, match=r"already has other \['multiscales'\]"):
         pyramid(image(), tmp_path, "p", factors=[2])
     with pytest.raises(NodeExistsError, match="labels"):
         pyramid(image(), tmp_path, "p", factors=[2], mode="w")
@@ -666,7 +666,7 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
     with dask.config.set(SMALL):
         with pytest.raises(NodeExistsError, match="resume=True"):
             pyramid(numbers(log), place, "p", **OPTIONS)
-        with pytest.raises(ResumeError, match="began"):
+        with pytest.raises(ResumeError, match="begun"):
             pyramid(numbers(log), place, "p", **OPTIONS, method="max", resume=True)
         pyramid(numbers(log), place, "p", **OPTIONS, resume=True)
         log2 = tmp_path / "log2"

@@ -211,7 +211,7 @@ def test_attributes_cannot_take_the_formats_names(name: str) -> None:
 
 
 def test_attributes_cannot_make_an_array_of_a_group() -> None:
-    with pytest.raises(MetadataError, match="own"):
+    with pytest.raises(MetadataError, match="reserved by N5"):
         N5.with_attributes(stored(b"{}"), SMALL, "x")
 
 
@@ -222,7 +222,7 @@ def test_what_json_cannot_hold_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["bool", "float16", "complex64", "datetime64[ns]", "U4", "O"])
 def test_types_that_n5_lacks_are_not_written(name: str) -> None:
-    with pytest.raises(MetadataError, match="cannot hold"):
+    with pytest.raises(MetadataError, match="cannot store"):
         N5.create(replace(array(), dtype=np.dtype(name)), {}, "x")
 
 
@@ -341,10 +341,10 @@ def test_a_varlength_block_with_others_is_a_list() -> None:
     ("data", "why"),
     [
         (b"", "empty"),
-        (b"\0\0\0", "cut off"),
-        (header(2, 1)[:-1], "cut off"),
-        (header(2, 1), "cut off"),
-        (header(2, 1) + b"\0\7\0", "3 bytes, 4 were expected"),
+        (b"\0\0\0", "truncated"),
+        (header(2, 1)[:-1], "truncated"),
+        (header(2, 1), "truncated"),
+        (header(2, 1) + b"\0\7\0", "expected 4 bytes in the payload, got 3"),
         (header(2) + b"\0\7\0\7", "1 dimensions"),
         (header(2, 1, mode=7) + bytes(4), "mode 7"),
         (header(1 << 20, 1 << 20) + bytes(4), "shape"),
@@ -394,7 +394,7 @@ def test_strings_come_in_the_default_mode_where_bytes_and_elements_are_as_many()
 
 
 def test_more_strings_than_elements_are_refused() -> None:
-    with pytest.raises(ValueError, match="room for 1"):
+    with pytest.raises(ValueError, match="which has 1 elements"):
         N5.decode(array(dataType="string"), strings((1, 1), b"a\0b\0"))
 
 
@@ -425,5 +425,5 @@ def test_label_multisets_decode_to_their_most_frequent_lowest_labels() -> None:
     assert N5.decode(metadata, multisets()).tolist() == [[3, 5]]
     votes = array(dataType="uint8", isLabelMultiset=True).multisets_as(Content.VOTES)
     assert N5.decode(votes, multisets()).tolist() == [[2, 4]]
-    with pytest.raises((ValueError, EOFError), match="cut off"):
+    with pytest.raises((ValueError, EOFError), match="truncated"):
         N5.decode(metadata, multisets()[:-40])

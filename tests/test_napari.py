@@ -472,7 +472,7 @@ def test_a_container_without_images_is_an_error_that_says_so(
     tmp_path: Path, open_layers: Read
 ) -> None:
     create_array(tmp_path / "a.n5", "a", shape=(9,), dtype="u1", chunks=3)
-    with pytest.raises(NodeNotFoundError, match=r"no image at '/' in .*two axes or more"):
+    with pytest.raises(NodeNotFoundError, match=r"no image at '/' in .*at least two axes"):
         open_layers(tmp_path / "a.n5")
 
 

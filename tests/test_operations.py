@@ -409,7 +409,7 @@ class World:
             left.write(True)  # noqa: FBT003
         except xarray_n5.N5Error as error:
             self.log.append(f"  refused: {type(error).__name__} {error}")
-            ended = "nothing of it is unfinished" in str(error)
+            ended = "no write of it is unfinished" in str(error)
             assert left.disturbed or ended, self.story()
             np.testing.assert_array_equal(self.open()[...], was, self.story())
             if ended and not left.disturbed:

@@ -355,8 +355,8 @@ IN_BUCKET = 'format="bdv.n5.s3"><Key>a</Key><BucketName>bucket</BucketName>'
     [
         ('format="spimreconstruction.filemap2">', "'spimreconstruction.filemap2'.*resave"),
         ('format="spimreconstruction.stack.loci">', "raw tiles"),
-        ('format="split.viewerimgloader">', "'split.viewerimgloader'; those"),
-        ('format="bdv.n5">', "does not say where the container is"),
+        ('format="split.viewerimgloader">', "'split.viewerimgloader' is not supported"),
+        ('format="bdv.n5">', "has no location of the container"),
         (
             'format="bdv.n5.s3"><Key>a</Key><BucketName>a/../b</BucketName>',
             "not the name of a bucket",

@@ -344,10 +344,13 @@ REFUSED: dict[str, tuple[Callable[[xr.DataArray], Any], str]] = {
     "uneven": (lambda a: a.assign_coords(x=np.arange(10.0) ** 2), "'x' is not evenly spaced"),
     "units": (
         lambda a: a.assign_coords(z=("z", np.arange(6.0) * 2, {"units": "s"})),
-        "'s' and in 'um', which cannot be converted",
+        "cannot convert lengths in 's' and in 'um'",
     ),
-    "names": (lambda a: a.assign_coords(channel=["a\x01", "b"]), "XML cannot hold the character"),
-    "type": (lambda a: a.astype(complex), "N5 cannot hold elements of type complex128"),
+    "names": (
+        lambda a: a.assign_coords(channel=["a\x01", "b"]),
+        "XML cannot represent the character",
+    ),
+    "type": (lambda a: a.astype(complex), "N5 cannot store elements of type complex128"),
     "the same setup": (lambda a: a.assign_coords(setup=("channel", [1, 1])), "have the setup 1"),
 }
 
@@ -366,7 +369,7 @@ def test_what_is_not_a_project_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"format": "zarr2"}, "a project is written as N5, this is zarr2"),
+        ({"format": "zarr2"}, "a project is written as N5, but this is zarr2"),
         ({"group": "a"}, "group and project= exclude each other"),
         ({"append_dim": "t"}, "append_dim and project= exclude each other"),
         ({"mode": "r+"}, "use mode='a' with project="),
@@ -496,15 +499,18 @@ def test_new_setups_get_ids_that_are_free(stitched: Path) -> None:
 CONFLICTS: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], str]] = {
     "size": (
         lambda ds: ds.isel(x=slice(8)),
-        r"a setup of the size \(6, 12, 16\), not \(6, 12, 8\)",
+        r"a setup of size \(6, 12, 16\); the new one has \(6, 12, 8\)",
     ),
     "voxels": (
         lambda ds: ds.isel(x=slice(None, None, 2)).pad(x=(0, 8)).astype("u2"),
-        "a setup with the voxel size",
+        "a setup with voxel size",
     ),
-    "type": (lambda ds: ds.astype("f4"), "a setup of the type uint16, not float32"),
-    "levels": (lambda ds: ds, r"a setup with the factors \[\[1, 1, 1\], \[2, 2, 1\]"),
-    "channel": (lambda ds: ds.assign_coords(channel=[4, 5]), "a setup of the channel 0, not 4"),
+    "type": (lambda ds: ds.astype("f4"), "a setup of type uint16; the new one has float32"),
+    "levels": (lambda ds: ds, r"a setup with factors \[\[1, 1, 1\], \[2, 2, 1\]"),
+    "channel": (
+        lambda ds: ds.assign_coords(channel=[4, 5]),
+        "a setup of channel 0; the new one has 4",
+    ),
 }
 
 
@@ -539,12 +545,14 @@ def test_nothing_that_exists_is_replaced_by_default(stitched: Path, tmp_path: Pa
         image().n5.to_n5(stitched.with_name("x.n5"), project=stitched)
     with pytest.raises(NodeExistsError, match="a container with setup0"):
         image().n5.to_n5(stitched.with_name("x.n5"), project=tmp_path / "new.xml")
-    with pytest.raises(MetadataError, match=r"the project's container is 'x.n5' \(bdv.n5\), not"):
+    with pytest.raises(
+        MetadataError, match=r"the project's container is 'x.n5' \(bdv.n5\), expected"
+    ):
         image().n5.to_n5(tmp_path / "other.n5", project=stitched, mode="a")
     (tmp_path / "page.xml").write_text("<html/>", "utf-8")
     with pytest.raises(NodeExistsError, match="a file that is not the XML of a project"):
         image().n5.to_n5(tmp_path / "other.n5", project=tmp_path / "page.xml", mode="w")
-    with pytest.raises(MetadataError, match="is the path of an XML file"):
+    with pytest.raises(MetadataError, match="expected the path of an XML file"):
         image().n5.to_n5(tmp_path / "other.n5", project=tmp_path)
     stitched.write_bytes(stitched.read_text("utf-8").replace("UTF-8", "UTF-16").encode("utf-16"))
     with pytest.raises(MetadataError, match="encoded as UTF-16"):
@@ -706,7 +714,7 @@ def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:
         ({"method": "nearest"}, "use 'mode' for labels"),
         ({"partial": True}, "partial and project= exclude each other"),
         ({"path": "a"}, "path and project= exclude each other"),
-        ({"url": None}, "give the url of their container"),
+        ({"url": None}, "written to a container; pass its url"),
     ],
 )
 def test_pyramids_that_are_not_for_projects_are_refused(

@@ -269,7 +269,7 @@ def test_setups_that_differ_are_images_of_their_own(tmp_path: Path) -> None:
     assert tree["setup1/s0"]["project"].dims == ("t", "z", "y", "x")
     assert tree["setup1/s0"].setup.item() == 1
     assert tree["setup2/s0"].z.values[1] == 1.0
-    with pytest.raises(ValueError, match=r"\(setup0, setup1, setup2\): open one with setup="):
+    with pytest.raises(ValueError, match=r"\(setup0, setup1, setup2\); open one with setup="):
         xr.open_dataset(path, engine="n5", level=0)
     one = xr.open_dataset(path, engine="n5", level=0, setup=1)
     xr.testing.assert_identical(one, tree["setup1/s0"].to_dataset())
@@ -622,7 +622,7 @@ def test_what_lost_its_affine_does_not_lie(turned: Any, tmp_path: Path) -> None:
     path, _ = turned
     ds = xr.open_dataset(path, engine="n5", level=1)
     for rotated in (ds[["project"]], ds["project"], ds["project"].load() * 2):
-        with pytest.raises(ValueError, match="distances in a view, whose place is in 'affine'"):
+        with pytest.raises(ValueError, match="distances in a view, whose position is in 'affine'"):
             rotated.n5.to_world([0, 0, 0])
     folder = tmp_path / "moved"
     folder.mkdir()
@@ -691,7 +691,7 @@ def test_the_only_xml_that_points_at_a_container_is_found(tmp_path: Path, kind: 
     tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5")
     assert tree["s1"].x.attrs["units"] == "um"
     (tmp_path / "copy.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())
-    with pytest.warns(UserWarning, match=r"copy\.xml, fusion\.xml beside .* all point at it"):
+    with pytest.warns(UserWarning, match=r"copy\.xml, fusion\.xml beside .* all refer to it"):
         assert array.geometry().axes[0].unit is None
     # One of the same name is the container's own.
     (tmp_path / "x.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())
@@ -855,7 +855,7 @@ def test_copies_of_projects_refuse_options_of_arrays(tiled: Path) -> None:
             main, ["copy", str(tiled), str(tiled.with_name("o.n5")), *option]
         )
         assert found.exit_code == 1
-        assert f"which is copied as Datasets: {option[0][2:]}" in found.stderr
+        assert f"which is copied as Datasets and does not support {option[0][2:]}" in found.stderr
     assert not tiled.with_name("o.n5").exists()
 
 
@@ -874,7 +874,7 @@ def test_xarrays_own_options_work_for_projects(tiled: Path) -> None:
     np.testing.assert_allclose(corner.z - 1.0, centre.z.values)
     with pytest.raises(TypeError, match="setip"):
         xr.open_dataset(tiled, engine="n5", level=0, setip=1)
-    with pytest.raises(ValueError, match="not for projects"):
+    with pytest.raises(ValueError, match="does not apply to projects"):
         xr.open_dataset(tiled, engine="n5", level=0, dialect="cosem")
 
 

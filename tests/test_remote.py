@@ -267,7 +267,7 @@ def test_metadata_are_read_once_where_that_is_asked_for(stored: dict[str, bytes]
     create_array(store, "b", shape=(4,), dtype="u1")
     assert list(group) == ["a"]
     assert list(open_group(store)) == ["a", "b"]
-    with pytest.raises(ValueError, match="for mode='r'"):
+    with pytest.raises(ValueError, match="requires mode='r'"):
         open_group(store, mode="r+", cache_metadata=True)
 
 

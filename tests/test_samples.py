@@ -589,7 +589,7 @@ def test_several_dialects_are_written_at_once() -> None:
         (
             Geometry((Axis(name="y", scale=-1.0), Axis(name="x"))),
             "tensorstore",
-            "runs backwards",
+            "in reverse direction",
         ),
         (Geometry((Axis(), Axis()), affine=((1, 1, 0), (0, 1, 0))), "cosem", "affine"),
     ],

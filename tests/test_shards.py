@@ -176,7 +176,7 @@ def test_shards_that_do_not_fit_are_refused(tmp_path: Path, shards: Any, message
 @pytest.mark.parametrize("form", ["n5", "zarr2", "hdf5"])
 def test_other_formats_have_no_shards(tmp_path: Path, form: str) -> None:
     options = {**LAYOUT, "format": form}
-    with pytest.raises(MetadataError, match="has no shards"):
+    with pytest.raises(MetadataError, match="does not support shards"):
         to_n5(VALUES, tmp_path / ("x.h5" if form == "hdf5" else "x"), "a", **options)
     assert not list(tmp_path.iterdir())
 
@@ -439,7 +439,7 @@ def with_index(data: bytes, place: int, start: int, size: int) -> bytes:
     ("start", "size", "message"),
     [
         (1 << 40, 20, r"inner chunk \(0, 0\)"),
-        (0, 1 << 40, r"inner chunk \(0, 0\): the index states 1099511627776 bytes; at most"),
+        (0, 1 << 40, r"inner chunk \(0, 0\): expected at most"),
         ((1 << 64) - 2, 10, r"inner chunk \(0, 0\)"),
         (2, 20, r"inner chunk \(0, 0\)"),
         (0, 0, r"inner chunk \(0, 0\)"),

@@ -165,7 +165,7 @@ def test_what_hides_its_files_replaces_nothing(tmp_path: Path) -> None:
     hidden = ONES.map_blocks(lambda block, _: block, Opaque(), dtype="i4")
     to_n5(hidden, tmp_path, "a")
     for options in INTO.values():
-        with pytest.raises(NodeExistsError, match="Opaque does not say which files it reads"):
+        with pytest.raises(NodeExistsError, match="Opaque reads are unknown"):
             to_n5(hidden, tmp_path, "a", **options)
     to_n5(hidden, tmp_path, "b", mode="w")
 

@@ -327,7 +327,7 @@ def test_an_array_with_chunks_and_nodes_is_the_array_and_says_so() -> None:
     store = MemoryStore()
     create_array(store, "a", shape=(8, 8), dtype="u2", chunks=4)[...] = 3
     store.set("a/mask/attributes.json", json.dumps(CLAIM).encode())
-    with pytest.warns(UserWarning, match=r"array with chunks, and holds nodes, too \(mask\)"):
+    with pytest.warns(UserWarning, match=r"array with chunks that also contains nodes \(mask\)"):
         array = open_array(store, "a")
     assert (array[...] == 3).all()
 

@@ -65,5 +65,5 @@ def test_what_cannot_be_read_is_named_beside_the_reports(tmp_path: Path) -> None
 
 def test_a_group_without_arrays_is_an_error(tmp_path: Path) -> None:
     create_group(tmp_path / "b.n5", "g")
-    with pytest.raises(NodeNotFoundError, match="nothing to verify"):
+    with pytest.raises(NodeNotFoundError, match="no arrays found"):
         verify(tmp_path / "b.n5", "g")

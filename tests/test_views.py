@@ -82,19 +82,19 @@ def test_without_neuroglancer_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     [
         (xr.Dataset(), "nothing to show"),
         (xr.DataArray(np.zeros(4), dims="x", name="a"), "nothing to show"),
-        (image(dtype="f4").to_dataset(), "labels names"),
+        (image(dtype="f4").to_dataset(), "labels has"),
         (xr.DataArray(np.zeros((200, 3, 3)), dims=("c", "y", "x")).isel(c=[]), "nothing to show"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*is not shown")
 def test_what_cannot_be_shown_is_refused(source: Any, message: str) -> None:
-    options = {"labels": ["cells"]} if message == "labels names" else {}
+    options = {"labels": ["cells"]} if message == "labels has" else {}
     with pytest.raises(ValueError, match=message):
         source.n5.view(**options)
 
 
 def test_labels_are_integers() -> None:
-    with pytest.raises(ValueError, match="'raw' is of float32; labels are integers"):
+    with pytest.raises(ValueError, match="'raw' has type float32; labels must be integers"):
         image(dtype="f4").n5.view(labels=True)
 
 
@@ -105,7 +105,7 @@ def test_other_objects_are_refused(source: Any) -> None:
 
 
 def test_options_of_opening_are_for_urls() -> None:
-    with pytest.raises(TypeError, match="are for URLs"):
+    with pytest.raises(TypeError, match="require a URL"):
         xarray_n5.view(image(), link=True)
 
 

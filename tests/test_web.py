@@ -143,7 +143,7 @@ def test_a_chunk_is_fetched_no_further_than_the_metadata_allow(
         array = open_array(f"{site.url}/c.n5", "a")
         tracemalloc.start()
         try:
-            with pytest.raises(RequestError, match="more than the 16777248 bytes"):
+            with pytest.raises(RequestError, match="the expected maximum of 16777248 bytes"):
                 array[select]
             assert tracemalloc.get_traced_memory()[1] < 100 << 20
         finally:
@@ -154,7 +154,7 @@ def test_a_document_has_an_end() -> None:
     with serving(endless) as site:
         store = open_store(f"{site.url}/c.n5")
         object.__setattr__(store, "limit", 1 << 22)
-        with pytest.raises(RequestError, match="more than the 4194304 bytes"):
+        with pytest.raises(RequestError, match="the expected maximum of 4194304 bytes"):
             store.get("attributes.json")
 
 
@@ -277,10 +277,10 @@ def test_secrets_follow_a_redirect_on_their_own_host() -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("file:///etc/passwd", "not the web"),
+        ("file:///etc/passwd", "expected http or https"),
         ("{}", "more than 10 times"),
-        ("/elsewhere", "whether it is missing is not known"),
-        ("ftp://127.0.0.1/0", "not the web"),
+        ("/elsewhere", "so it is unknown whether the file is missing"),
+        ("ftp://127.0.0.1/0", "expected http or https"),
     ],
 )
 def test_a_redirect_never_makes_a_chunk_missing(target: str, why: str) -> None:

@@ -170,7 +170,7 @@ def test_a_stopped_write_goes_on(tmp_path: Path) -> None:
 def test_texts_of_fixed_size_are_not_cut(tmp_path: Path) -> None:
     short = xr.Dataset({"s": ("x", ["ab"])})
     short.n5.to_n5(tmp_path, format="zarr2")
-    with pytest.raises(ValueError, match="cannot hold"):
+    with pytest.raises(ValueError, match="too short"):
         xr.Dataset({"s": ("x", ["abc"])}).n5.to_n5(tmp_path, append_dim="x")
     longer = xr.concat([ours(tmp_path), xr.Dataset({"s": ("x", ["abcdef"])})], "x")
     longer.n5.to_n5(tmp_path, mode="w")
@@ -187,7 +187,7 @@ def test_layouts_and_compressions_are_encodings(tmp_path: Path) -> None:
     xr.testing.assert_identical(theirs(tmp_path), rich())
     with pytest.raises(MetadataError, match="_FillValue"):
         rich().n5.to_n5(tmp_path, "g", encoding={"a": {"layout": {"fill_value": 0}}})
-    with pytest.raises(MetadataError, match="N5 has but one"):
+    with pytest.raises(MetadataError, match="N5 does not support"):
         rich()[["a"]].n5.to_n5(tmp_path / "n5", encoding=encoding)
     assert not (tmp_path / "g").exists()
 

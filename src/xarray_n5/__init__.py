@@ -117,7 +117,7 @@ _ON_FIRST_USE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what reads and writes Hangar's files, and what shows data, on first use."""
+    """Import modules for Hangar's files, and for views, on first use."""
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_ON_FIRST_USE[name]), name)

@@ -1,7 +1,7 @@
 """The command line: list, copy, verify, draw and show containers.
 
-Each command is a file. Commands import the package, which takes a second, only when they run, so
-that shells complete words at once.
+Each command is a module, which imports the package only when it runs: the import takes a second,
+and shell completion should be immediate.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = ["main"]
 def main(*, traceback: bool) -> None:
     """List, copy, verify, draw and show N5, Zarr and HDF5 data.
 
-    A URL is a local path or any URL of fsspec: s3://bucket/a.n5, https://host/a.zarr. The path of
-    a node is part of it, or the next argument. Exit codes: 0 for success; 1 if the command failed
-    or the data is damaged; 2 for an invalid option or argument.
+    URL is a local path or any fsspec URL, such as s3://bucket/a.n5 or https://host/a.zarr. The path
+    of an array or group is part of it, or the next argument. Exit codes: 0 for success; 1 if the
+    command failed or the data is damaged; 2 for an invalid option or argument.
     """
 
 

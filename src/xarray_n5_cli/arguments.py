@@ -1,4 +1,4 @@
-"""Arguments that several commands have: URLs, and the options of their filesystems."""
+"""Arguments shared by several commands: URLs, and the options of their filesystems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def split_url(url: str, path: str = "") -> tuple[str, str]:
 
 
 def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
-    """Let the shell complete the names of files."""
+    """Make shells complete file names."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -46,12 +46,12 @@ def storage_option(
         multiple=True,
         metavar="KEY=VALUE",
         callback=_parse_options,
-        help=f"An option of fsspec's filesystem{of}, such as anon=true; VALUE is JSON or a string.",
+        help=f"An option of the fsspec filesystem{of}, such as anon=true. VALUE: JSON or a string.",
     )
 
 
 def multisets_option(default: str = "error") -> Callable[[Any], Any]:
-    """Return an option for what Paintera's label multisets are read as."""
+    """Return the option that selects how Paintera's label multisets are read."""
     return click.option(
         "--label-multisets",
         type=click.Choice(["error", "argmax", "count"]),
@@ -63,22 +63,22 @@ def multisets_option(default: str = "error") -> Callable[[Any], Any]:
 
 
 def order_option() -> Callable[[Any], Any]:
-    """Return an option for the order of lists of axes in attributes."""
+    """Return the option for the order of lists of axes in attributes."""
     return click.option(
         "--attribute-order",
         type=click.Choice(["auto", "C", "N5"]),
         default="auto",
         show_default=True,
-        help="The order of lists such as resolution: C for z first, N5 for x first; by default "
-        "that of the programs that write them.",
+        help="The order of lists such as resolution: C for z first, N5 for x first. By default, "
+        "the order used by the programs that write them.",
     )
 
 
 def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the storage options of a URL, or None; local paths accept only those about links."""
+    """Return the storage options of a URL, or None; local paths support only those for links."""
     of_container = "://" not in url and not url.lower().endswith(".xml")
     if options.keys() - {"follow_external", "follow_links"} and of_container:
-        raise click.UsageError(f"storage options {sorted(options)} are for URLs, not for {url!r}")
+        raise click.UsageError(f"storage options {sorted(options)} are for URLs; {url!r} is a path")
     return options or None
 
 

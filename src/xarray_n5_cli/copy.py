@@ -49,12 +49,12 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
 @click.argument("src", shell_complete=files)
 @click.argument("dst", shell_complete=files)
 @storing
-@click.option("--dtype", callback=_dtype, help="The type of DST; integers must fit into it.")
+@click.option("--dtype", callback=_dtype, help="The data type of DST; integers must fit.")
 @click.option(
     "--region",
     callback=_region,
     metavar="0:100,:,50:60",
-    help="A part of SRC, in NumPy's axis order.",
+    help="The part of SRC to copy, in NumPy's axis order.",
 )
 @click.option(
     "--level", help="Copy a level of the pyramid at SRC: its number (-1 for the coarsest) or name."
@@ -63,22 +63,22 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
     "--without",
     multiple=True,
     metavar="PATTERN",
-    help="Omit paths below SRC, such as em/*.",
+    help="Exclude paths below SRC, such as em/*.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["w-", "a", "w"]),
     default="w-",
     show_default=True,
-    help="w-: DST must not exist. a: add to a group. w: replace arrays at the same paths, too.",
+    help="w-: fail if DST exists. a: add to a group. w: also replace arrays at the same paths.",
 )
 @click.option(
     "--dialect",
     multiple=True,
     callback=_dialect,
     metavar="NAME",
-    help="How axes are described in DST, such as ngff or cosem; same: as in SRC. By default, "
-    "pyramids become OME-NGFF 0.4 in Zarr v2, and 0.5 in Zarr v3. May be given several times.",
+    help="The dialect that describes axes in DST, such as ngff or cosem; same: as in SRC. By "
+    "default, pyramids become OME-NGFF 0.4 in Zarr v2 and 0.5 in Zarr v3. Repeatable.",
 )
 @as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
@@ -103,11 +103,12 @@ def copy(
     dst_options: dict[str, Any],
     **changes: Any,
 ) -> None:
-    """Copy the array or the group at SRC, with everything in it, to DST.
+    """Copy the array or group at SRC, with everything in it, to DST.
 
     The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.h5 HDF5,
-    anything else N5. Axes read the same in every format, pyramids are pyramids for the readers of
-    each, and copying back restores the attributes. An interrupted copy is resumed with --resume.
+    anything else N5. Axes are preserved, the metadata of pyramids is converted for the readers of
+    the new format, and copying back restores the original attributes. An interrupted copy is
+    resumed with --resume.
 
     \b
     Examples:

@@ -18,13 +18,41 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]*@|(?<=[?&])[^=&\s]*=[^&\s'\"]*")
 """The parts of URLs that may be secret."""
 
 _RESUME = (
-    "{path!r} in {url!r} holds an unfinished write of something else, or with other options, begun "
-    "{began}: repeat the options of that write, or start anew with mode='w' and without --resume"
+    "{path!r} in {url!r} has an unfinished write of something else, or with other options, begun "
+    "{began}; repeat that command with the same options and --resume, or start again with --mode "
+    "w and without --resume"
 )
 """The message for a :class:`~xarray_n5.errors.ResumeError`."""
 
+_PHRASES = {
+    r" \(dialect='[^']*' uses the other\)": "",
+    r", or register it with xarray_n5\.register_compression": "",
+    r"compute with dask\.config\.set\(scheduler='threads'\)": "omit --scheduler and --processes",
+    r", or was opened with axis_order='F'": "",
+    r"\ba url \(and a path\)": "DST",
+    r"repeat the (?:same )?call": "repeat the command that wrote it",
+    r"open it with xarray\.open_dataset or xarray\.open_datatree, and engine='n5'": (
+        "use it with tree, info, preview, copy or view"
+    ),
+    r"storage_options=\{'(\w+)': True\}": r"--storage-option \1=true",
+    r"\bstorage_options\b": "--storage-option",
+    r"\bresume=True\b": "--resume",
+    r"\bwithout resume\b": "without --resume",
+}
+"""Advice for Python, as patterns, and the same for the command line."""
+
+_ARGUMENTS = {"group": "PATH", "path": "PATH", "url": "URL"}
+"""Python's parameters for which commands have arguments."""
+
+_PARAMETER = re.compile(
+    r"(?<![\w?&/.'\"])(?P<name>chunks|dialect|factors|format|group|label_multisets|level|levels|link"
+    r"|method|mode|path|project|setups?|shards|timepoint|url|attribute_order|axis_order|layout|dims)"
+    r"=(?P<quote>['\"]?)(?P<value>(?<=['\"])[^'\"]*|[\w-]*)(?P=quote)(?!\w)"
+)
+"""A parameter of Python's functions in a message, with or without a value."""
+
 _EXPECTED = (OSError, ValueError, ImportError)
-"""Errors whose message is enough, as for those of the package; others are bugs with a traceback."""
+"""Errors whose message is enough, like the package's own; others are bugs with a traceback."""
 
 
 def report_errors(command: Callable[P, None]) -> Callable[P, None]:
@@ -67,7 +95,7 @@ def ignore_unfinished_writes() -> None:
 
 
 def format_error(problem: BaseException | str, context: click.Context | None = None) -> str:
-    """Return an error as one line without secrets, with the options of the command that runs."""
+    """Return an error as one line without secrets that names the options of the command."""
     from xarray_n5.errors import ResumeError, printable
 
     context = context or click.get_current_context()
@@ -87,26 +115,33 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def with_options(text: str, command: click.Command) -> str:
-    """Return a message with Python's arguments replaced by the command's options.
+    """Return a message with Python's parameters replaced by the command's options and arguments.
 
     >>> mode = click.Option(["--mode"])
     >>> with_options("use mode='w' to replace it", click.Command("copy", params=[mode]))
     'use --mode w to replace it'
     """
-    options = [each for each in command.params if isinstance(each, click.Option)]
-    for option, flag in ((o, f) for o in options for f in o.opts if f.startswith("--")):
-        name = flag.removeprefix("--").replace("-", "_")
-        if option.is_flag:
-            text = re.sub(rf"\b{name}=True\b", flag, text)
-        elif name == "storage_option":
-            text = re.sub(r"\bstorage_options\b", flag, text)
-        else:
-            text = re.sub(rf"\b{name}=(['\"]?)([\w-]+)\1", rf"{flag} \2", text)
-    return text
+    flags = {
+        flag.removeprefix("--").replace("-", "_"): flag
+        for option in command.params
+        for flag in option.opts
+        if flag.startswith("--")
+    }
+
+    def replaced(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"]
+        known = flags.get(name) or _ARGUMENTS.get(name)
+        if known is None:
+            return f"{name.replace('_', ' ')} {value}".rstrip()
+        return known if value in ("", "True") else f"{known} {value}"
+
+    for phrase, words in _PHRASES.items():
+        text = re.sub(phrase, words, text)
+    return _PARAMETER.sub(replaced, text)
 
 
 def redact(text: str, secrets: list[str] | tuple[str, ...] = ()) -> str:
-    """Return a text without the credentials in URLs, and with `secrets` replaced.
+    """Return a message without the credentials in URLs, and with `secrets` replaced.
 
     >>> redact("no group at 's3://key:word@bucket/a.n5'")
     "no group at 's3://bucket/a.n5'"

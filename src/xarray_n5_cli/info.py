@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **opening: Any) -> None:
     """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.
 
-    The JSON object has the keys url, path, kind ("array" or "group"), format and attributes; a
-    group's also children; an array's also shape, dtype, bytes, chunks, chunk_count, shards and
-    shard_count (null if chunks are not in shards), compression, unfinished (whether a write is
-    incomplete), axes (name, kind, unit, scale, offset, labels; in C order), affine and sources. Of
-    a project of BigDataViewer, given by its XML, they are url, kind ("project"), format, container,
-    setups, timepoints, missing, names, world and images. These keys do not change between versions.
+    The JSON object has the keys url, path, kind ("array" or "group"), format and attributes. A
+    group also has children. An array also has shape, dtype, bytes, chunks, chunk_count, shards and
+    shard_count (null without shards), compression, unfinished (whether a write is incomplete), axes
+    (name, kind, unit, scale, offset, labels; in C order), affine and sources. A project of
+    BigDataViewer, which is opened by its XML, has url, kind ("project"), format, container, setups,
+    timepoints, missing, names, world and images. These keys do not change between versions.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Options of the commands that write arrays: their storage, and the workers that compute."""
+"""Options of the commands that write arrays: storage, and where to compute."""
 
 from __future__ import annotations
 
@@ -66,26 +66,27 @@ def _parse_compression(_: object, __: object, text: str) -> Any:
 
 
 def storing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of how arrays are stored."""
+    """Add the options of storage."""
     for option in (
         click.option(
             "--format",
             "form",
             type=_Format(),
-            help="The format of DST, such as zarr2; by default that of its name.",
+            help="The format of DST, such as zarr2; by default, its name decides.",
         ),
         click.option(
             "--compression",
             callback=_parse_compression,
             default="same",
             show_default=True,
-            help="A name, raw, or N5's JSON object; gzip where DST's format does not have it.",
+            help="A name, raw for none, or a JSON object as in N5; gzip if DST's format lacks that "
+            "of SRC.",
         ),
         click.option(
             "--shards",
             callback=_parse_chunks,
             metavar="512,512,512",
-            help="The shape of shards, files of several chunks, or auto; for zarr3.",
+            help="The shape of shards, which are files of several chunks, or auto; for zarr3.",
         ),
         click.option(
             "--chunks", callback=_parse_chunks, metavar="64,64,64", help="The shape of chunks."
@@ -96,22 +97,26 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_project(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option of the XML of a project."""
+    """Add the option that writes a project."""
     option = click.option(
         "--project",
         type=click.Path(),
         metavar="XML",
-        help="Write a project of BigDataViewer and BigStitcher: DST is its N5, XML describes it.",
+        help="Write a project for BigDataViewer and BigStitcher: XML describes it, DST is its N5.",
     )
     return option(command)
 
 
 def computing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the workers."""
+    """Add the options that select workers."""
     for option in (
-        click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster."),
+        click.option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Compute on the Dask cluster of this scheduler, such as tcp://host:8786.",
+        ),
         click.option("--processes", is_flag=True, help="Compute in processes instead of threads."),
-        click.option("--workers", type=click.IntRange(1), help="How many threads or processes."),
+        click.option("--workers", type=click.IntRange(1), help="Number of threads or processes."),
     ):
         command = option(command)
     return command
@@ -128,7 +133,7 @@ def workers_of(workers: int | None, scheduler: str | None, *, processes: bool) -
             yield
         return
     if scheduler is not None and (processes or workers is not None):
-        raise click.UsageError("--scheduler has its own workers; omit --workers and --processes")
+        raise click.UsageError("--scheduler uses its own workers; omit --workers and --processes")
     from distributed import Client, LocalCluster
 
     with contextlib.ExitStack() as stack:
@@ -141,8 +146,8 @@ def workers_of(workers: int | None, scheduler: str | None, *, processes: bool) -
             client: Any = Client(address, timeout=_TIMEOUT)
         except OSError as error:
             raise OSError(
-                f"no Dask scheduler answers at {address} ({error}): start one there with `dask "
-                "scheduler`, or omit --scheduler"
+                f"cannot connect to a Dask scheduler at {address} ({error}); check the address, "
+                "start one there with `dask scheduler`, or omit --scheduler"
             ) from error
         stack.enter_context(client)
         yield

@@ -23,8 +23,8 @@ _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 
 
 def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
-    """Return the only picture; -o has another meaning in other commands."""
-    hint = "-o is the picture here; use --storage-option for storage options"
+    """Return the path of the picture; -o sets storage options in other commands."""
+    hint = "-o is the output file here; use --storage-option for storage options"
     if len(given) > 1:
         raise click.BadParameter(f"expected one picture, got {', '.join(map(str, given))}; {hint}")
     (picture,) = given
@@ -45,29 +45,29 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
     multiple=True,
     callback=_picture,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="The picture: .png, .jpg, .pdf, .svg.",
+    help="The output file: .png, .jpg, .pdf or .svg.",
 )
-@click.option("--axis", help="The axis to cut across; by default z, or the third from the end.")
-@click.option("--index", "--z", type=int, help="Where to cut: an index of the finest level.")
+@click.option("--axis", help="The axis to cut across; by default z, or the third from last.")
+@click.option("--index", "--z", type=int, help="Where to cut: an index at the finest level.")
 @click.option("--at", type=float, help="Where to cut: a coordinate in the axis's unit.")
 @click.option(
     "--pixels",
     type=click.IntRange(16),
     default=800,
     show_default=True,
-    help="The length of the longer side.",
+    help="The length of the longer side, in pixels.",
 )
 @click.option(
     "--percentile",
     type=(float, float),
     default=(0.1, 99.9),
     show_default=True,
-    help="The percentiles that are drawn black and white.",
+    help="The percentiles of values that are drawn black and white.",
 )
 @click.option(
     "--labels/--no-labels",
     default=None,
-    help="Draw each label in a colour; default for uint64 and for Paintera's labels.",
+    help="Draw each label in its own colour; the default for uint64 and Paintera's labels.",
 )
 @multisets_option("argmax")
 @order_option()
@@ -89,9 +89,9 @@ def preview(
 ) -> None:
     """Draw a section through the array or pyramid at URL, with a scale bar.
 
-    Of a pyramid, the coarsest level with as many samples as the picture has pixels is read. Of a
-    container or a project of BigDataViewer, the first timepoint and setup are drawn, and of a
-    dataset of Paintera its data. Pictures of less than 64 pixels have no scale bar.
+    For a pyramid, the coarsest level with as many samples as the picture has pixels is read. For a
+    container or project of BigDataViewer, the first timepoint and setup are drawn; for a dataset of
+    Paintera, its data. Pictures smaller than 64 pixels have no scale bar.
 
     \b
     Examples:
@@ -99,7 +99,7 @@ def preview(
       xarray-n5 preview em.n5/raw -o em.png --at 12.5 --axis z --pixels 1200
     """
     if index is not None and at is not None:
-        raise click.UsageError("--index and --at exclude each other; give one of them")
+        raise click.UsageError("--index and --at exclude each other; use one of them")
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
     from xarray_n5.arrays.open import open_node

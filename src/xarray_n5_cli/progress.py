@@ -8,14 +8,14 @@ from typing import Any
 
 
 def progress() -> contextlib.AbstractContextManager[Any]:
-    """Show how many chunks a write has stored, and how fast, if stderr is a terminal."""
+    """Show the number of chunks that a write has stored, and its speed, if stderr is a terminal."""
     from xarray_n5.writing.progress import ProgressBar
 
     return ProgressBar() if sys.stderr.isatty() else contextlib.nullcontext()
 
 
 def task_progress() -> contextlib.AbstractContextManager[Any]:
-    """Show how many of Dask's tasks have finished, if stderr is a terminal."""
+    """Show the number of Dask's finished tasks, if stderr is a terminal."""
     from dask.diagnostics.progress import ProgressBar
 
     if not sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""Projects of BigDataViewer in commands: what `tree` draws and `info` describes."""
+"""Projects of BigDataViewer, as `tree` draws and `info` describes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.bdv.project import Project
 
 _SHOWN = 12
-"""How many ids are listed."""
+"""The maximum number of ids that are listed."""
 
 Images = dict[str, dict[int, "Level"]]
 
@@ -94,7 +94,7 @@ def _stored(image: Image) -> str:
 
 
 def project_text(file: ProjectFile, images: Images) -> str:
-    """Return the facts of a project, for people."""
+    """Return the description of a project, for people."""
     from xarray_n5.arrays.repr import as_text, times
     from xarray_n5.model.units import shown_unit
 
@@ -124,7 +124,7 @@ def project_text(file: ProjectFile, images: Images) -> str:
 
 
 def project_facts(file: ProjectFile, images: Images) -> dict[str, Any]:
-    """Return the facts of a project, for programs."""
+    """Return the description of a project, for programs."""
     project = file.project
     loader, world = project.loader, project.world
     return {

@@ -20,7 +20,7 @@ from xarray_n5_cli.verify import plural
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
-    """Return one factor, or for each level one factor or one per axis."""
+    """Return one factor for all levels, or for each level one factor or one per axis."""
     try:
         steps = [tuple(map(int, text.split(","))) for text in given]
     except ValueError:
@@ -30,7 +30,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     levels: list[Any] = [step[0] if len(step) == 1 else step for step in steps]
     if not levels:
         return None
-    # One number is for all levels. A single tuple stays in a list: it is one level's.
+    # One number applies to all levels. A single tuple stays in a list: it belongs to one level.
     return levels[0] if len(levels) == 1 and isinstance(levels[0], int) else levels
 
 
@@ -42,7 +42,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     multiple=True,
     callback=_factors,
     metavar="2 | 1,2,2",
-    help="How much coarser a level is than the one before: once for all levels, or once each.",
+    help="The factor between two levels: once for all levels, or once for each.",
 )
 @click.option("--levels", type=click.IntRange(0), help="The number of coarser levels.")
 @click.option(
@@ -50,7 +50,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     type=click.Choice(["mean", "mode", "nearest", "max", "min"]),
     default="mean",
     show_default=True,
-    help="How samples are reduced; mode for labels.",
+    help="The reduction of samples; use mode for labels.",
 )
 @click.option("--partial", is_flag=True, help="Keep incomplete windows at the ends of axes.")
 @storing
@@ -59,7 +59,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     type=click.Choice(["w-", "w", "a"]),
     default="w-",
     show_default=True,
-    help="w-: the levels must not exist. w: replace them. a: add views to a --project.",
+    help="w-: fail if the levels exist. w: replace them. a: add views to a --project.",
 )
 @as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
@@ -83,10 +83,10 @@ def pyramid(
     attribute_order: Literal["auto", "C", "N5"],
     **asked: Any,
 ) -> None:
-    """Write coarser levels of the array at SRC: beside it, if it is called s0, or all at DST.
+    """Write coarser levels of the array at SRC: next to it if it is named s0, or all at DST.
 
-    By default the space axes with the shortest voxels are halved, level by level, until a level
-    fits into one chunk. An interrupted pyramid is resumed with --resume.
+    By default, the space axes with the smallest voxel size are halved, level by level, until a
+    level fits into one chunk. An interrupted pyramid is resumed with --resume.
 
     \b
     Examples:
@@ -117,11 +117,11 @@ def pyramid(
         asked |= {"url": target, "path": path, "format": form}
         asked |= {"storage_options": for_url(target, dst_options)}
     elif form is not None:
-        raise click.UsageError("--format is the format of DST, which is missing")
+        raise click.UsageError("--format requires DST: SRC itself keeps its format")
     elif label_multisets != "error":
-        raise click.UsageError("--label-multisets needs DST: SRC itself stays label multisets")
+        raise click.UsageError("--label-multisets requires DST: SRC itself keeps label multisets")
     elif attribute_order != "auto":
-        raise click.UsageError("--attribute-order needs DST: SRC itself keeps its lists")
+        raise click.UsageError("--attribute-order requires DST: SRC itself keeps its lists")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
     with workers_of(workers, scheduler, processes=processes), progress():

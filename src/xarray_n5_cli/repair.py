@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[str, Any]) -> None:
     """Remove the damaged chunks of each array at URL, so that they are written again.
 
-    They are moved into the folder .quarantine of their array, and read as the fill value. The array
-    is marked: copy --resume from the same source, or to_n5(..., resume=True) with the same values,
-    writes exactly these chunks again. Nothing reads .quarantine; delete it at any time.
+    They are moved to the folder .quarantine of their array, and read as the fill value. Use
+    copy --resume with the same source, or to_n5(..., resume=True) with the same values, to write
+    exactly these chunks again. .quarantine is never read; delete it at any time.
 
     \b
     Examples:
@@ -56,13 +56,13 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
 def _repair(
     container: Container, path: str, how: Literal["remove", "quarantine"], *, missing: bool
 ) -> str:
-    """Repair an array, and return a line about it."""
+    """Repair an array, and return a line that describes the result."""
     from xarray_n5.integrity.repair import repair as repair_array
 
     found = repair_array(container, path, how=how, missing=missing)
     done = []
     if count := found.attrs["repaired"]:
-        where = "removed" if how == "remove" else "moved into .quarantine"
+        where = "removed" if how == "remove" else "moved to .quarantine"
         done.append(f"{plural(count, 'damaged chunk')} {where}")
     if missing and (count := int((found["state"] == "missing").sum())):
         done.append(f"{plural(count, 'missing chunk')} marked to be written again")

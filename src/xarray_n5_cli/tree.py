@@ -23,7 +23,7 @@ _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", 
 """The branches of the tree, in Unicode and in ASCII."""
 
 _PLAIN_DEPTH = 2
-"""How deep directories that are not containers are searched."""
+"""The depth to which directories that are not containers are searched."""
 
 
 @click.command()
@@ -46,10 +46,10 @@ def tree(
     """Draw the groups and arrays at URL.
 
     Each array has its shape, type, chunks, shards and compression, and "unfinished" if a write is
-    incomplete; below it are its axes with the distance between two samples, the position of the
-    first one, and the dialect that describes them. A directory that is not a container is drawn 2
-    deep, unless --depth is given. Of a project of BigDataViewer, given by its XML, images and their
-    levels are drawn. The exit code is 1 if something cannot be read.
+    incomplete; below it are its axes, with the first coordinate, the step, and the dialect that
+    describes them. A directory that is not a container is drawn to a depth of 2, unless --depth is
+    used. For a project of BigDataViewer, which is opened by its XML, images and their levels are
+    drawn. The exit code is 1 if something cannot be read.
 
     \b
     Examples:
@@ -104,7 +104,9 @@ class _Drawing:
             yield f"{root.url}  a plain folder: no attributes.json"
             yield from self._inside(root, "", _PLAIN_DEPTH if depth is None else depth)
             if depth is None:
-                yield f"({_PLAIN_DEPTH} deep, as this is not a container; see --depth)"
+                yield (
+                    f"(to a depth of {_PLAIN_DEPTH}, because this is not a container; see --depth)"
+                )
 
     def _inside(self, group: Group, indent: str, depth: int | None) -> Iterator[str]:
         from xarray_n5.arrays.array import Array

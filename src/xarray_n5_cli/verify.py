@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.walk import Found
 
 _SHOWN = 10
-"""How many damaged chunks and stray files of an array are named."""
+"""The maximum number of damaged chunks and stray files that are named for an array."""
 
 _HARMLESS = ("ok", "missing")
 
@@ -32,13 +32,13 @@ _HARMLESS = ("ok", "missing")
 @storage_option()
 @report_errors
 def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str, Any]) -> None:
-    """Check each chunk of each array at URL, or at PATH in it.
+    """Check all chunks of each array at URL, or at PATH in it.
 
-    A chunk that was never stored is "missing", which is not damage. With --json each array has its
+    A chunk that was never stored is "missing", which is not damage. With --json, each array has its
     path, chunks (their number in each state), damaged (keys and states), stray files, unfinished
-    writes, digests (whether there are any), the error if it cannot be read, and the shape of its
-    shards, which are counted instead of chunks where there are any. The exit code is 1
-    if a chunk is damaged, a write is unfinished, an array cannot be read, or there is none.
+    writes, digests (whether there are any), shards (their shape, or null; they are counted instead
+    of chunks), and the error if it cannot be read. The exit code is 1 if a chunk is damaged, a
+    write is unfinished, an array cannot be read, or no arrays are found.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     else:
         _show(reports)
     if not reports:
-        why = "there is nothing to verify; check the URL and the path"
+        why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
     for problem in _problems(reports):
         echo(problem, err=True)
@@ -68,7 +68,7 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
 
 
 def _report(found: Found, *, deep: bool) -> dict[str, Any]:
-    """Return an array's report, with the error if it cannot be read."""
+    """Return the report on an array, with the error if it cannot be read."""
     from xarray_n5.arrays.array import Array
 
     report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
@@ -91,7 +91,7 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
 
     if array.grid.size > MOST:
         raise ValueError(
-            f"not verified: a report of {times(array.grid.counts)} chunks, more than {MOST}, does "
+            f"not verified: {times(array.grid.counts)} chunks, more than {MOST}: the report would "
             "not fit in memory"
         )
     states, about = look(array, deep=deep)

@@ -24,22 +24,20 @@ from xarray_n5_cli.errors import echo, report_errors
 @click.option(
     "--labels/--no-labels",
     default=None,
-    help="Show segmentations; default for uint64 and for what metadata describes as labels.",
+    help="Show arrays as segmentations; the default for uint64 and for labels.",
 )
 @click.option(
     "--link/--serve",
     default=None,
-    help="Link N5 or Zarr from Neuroglancer's public page, or serve it from here; default for "
-    "public URLs is --link.",
+    help="Link N5 or Zarr from Neuroglancer's public page, or serve it from this machine; --link "
+    "is the default for public URLs.",
 )
 @click.option("--browser/--no-browser", default=True, help="Open a browser.")
+@click.option("--address", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--address", default="127.0.0.1", show_default=True, help="The address to serve it at."
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port; by default, any free one."
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="The port; by default a free one."
-)
-@click.option("--seconds", type=click.FloatRange(0), help="Stop after so many seconds.")
+@click.option("--seconds", type=click.FloatRange(0), help="Stop after this many seconds.")
 @multisets_option("argmax")
 @order_option()
 @storage_option()
@@ -58,10 +56,10 @@ def view(
     label_multisets: str,
     attribute_order: str,
 ) -> None:
-    """Show the images at URL in Neuroglancer, in a browser.
+    """Open the images at URL in Neuroglancer, in a browser.
 
-    Every array with two dimensions or more is a layer, a pyramid or an image of a project of
-    BigDataViewer is one for each channel. The URL of the viewer is printed; it is served until
+    Each array with at least two dimensions is a layer; a pyramid, or an image of a project of
+    BigDataViewer, is one layer for each channel. The viewer's URL is printed; it is served until
     Ctrl-C. N5 and Zarr on public servers are linked from Neuroglancer's public page instead.
 
     \b

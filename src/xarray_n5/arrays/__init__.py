@@ -1,1 +1,1 @@
-"""What a user holds: arrays and groups, opened or created in a container."""
+"""Arrays and groups, opened or created in a container."""

@@ -1,4 +1,4 @@
-"""Accessors to the inner side of arrays and groups, for tasks, Datasets and the command line."""
+"""Access to internals of arrays and groups, for tasks, Datasets and the command line."""
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_transposed(array: Array) -> bool:
 
 
 def bare(array: Array) -> Array:
-    """Return an array without attributes and caches, as a task carries it."""
+    """Return an array without attributes and caches, as tasks carry it."""
     return Array(array._io.bare(), writable=array._writable, transposed=array._transposed)
 
 
@@ -61,14 +61,14 @@ def chunk_key(array: Array, index: Sequence[int]) -> str:
 
 
 def with_shape(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return an array as it will be when it is resized; nothing is written."""
+    """Return an array with the shape that a resize will give it; nothing is written."""
     metadata = replace(array._io.metadata, shape=array._ordered(shape))
     io = replace(array._io, metadata=metadata)
     return Array(io, writable=array._writable, transposed=array._transposed)
 
 
 def is_unfinished(array: Array) -> bool:
-    """Return whether a write into an array has begun and not ended."""
+    """Return whether an array has an unfinished write."""
     return array.path in unfinished(array._io.store, [array.path])
 
 
@@ -98,16 +98,16 @@ def geometry_in(
 def nodes_of(
     group: Group, names: Iterable[str], *, strict: bool = False
 ) -> dict[str, Array | Group]:
-    """Return the nodes at paths below a group; what cannot be read is left out, or raises."""
+    """Return the nodes at paths below a group; unreadable ones are omitted, or raise."""
     return group._nodes(names, strict=strict)
 
 
 def children_of(group: Group, without: Collection[str] = ()) -> dict[str, Array | Group]:
-    """Return the nodes directly in a group, but for some: one listing, one batch of reads."""
+    """Return the nodes directly in a group, except some: one listing, one batch of reads."""
     return group._children(without)
 
 
 def arrays_of(group: Group, without: Collection[str] = ()) -> dict[str, Array]:
-    """Return the arrays directly in a group, but for some: one listing, one batch of reads."""
+    """Return the arrays directly in a group, except some: one listing, one batch of reads."""
     children = children_of(group, without).items()
     return {name: node for name, node in children if isinstance(node, Array)}

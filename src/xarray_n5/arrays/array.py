@@ -299,7 +299,7 @@ class Array:
 
     @property
     def attrs(self) -> NodeAttributes:
-        """The attributes of the user, as a mutable mapping; setting one writes it.
+        """The attributes of the user, as a mutable mapping; changes are written immediately.
 
         Values are JSON. Members of ``attributes.json`` that describe the array itself, such as
         ``dimensions``, are not among them.
@@ -400,7 +400,7 @@ class Array:
         False
         """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # opening an array warns of what is odd
+            warnings.simplefilter("ignore")  # opening an array has already warned
             stopped = self.path in unfinished(self._io.store, [self.path])
             return self._info(self.geometry(), unfinished=stopped)
 
@@ -431,7 +431,9 @@ class Array:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("a stored array cannot become a numpy array without a copy")
+            raise ValueError(
+                "copy=False is not possible: a stored array is read into a new NumPy array"
+            )
         return np.asarray(self[...], dtype)
 
     def __dask_tokenize__(self) -> object:
@@ -500,7 +502,7 @@ class Array:
         Returns
         -------
         numpy.ndarray
-            The elements, as far as the array reaches; fill values if the chunk is not stored. Of a
+            The elements, clipped to the array; fill values if the chunk is not stored. For a
             varlength chunk of N5, the list of its elements.
 
         Raises
@@ -535,7 +537,7 @@ class Array:
         index : sequence of int
             The position of the chunk in the grid, in C order.
         block : array_like
-            The elements, of the shape of the chunk as far as the array reaches; converted to
+            The elements, in the shape of the chunk clipped to the array; converted to
             :attr:`dtype`.
 
         Raises
@@ -699,7 +701,7 @@ class Array:
 
     @contextmanager
     def _changing(self, box: Callable[[], Sequence[range]]) -> Iterator[None]:
-        """Change chunks: digests and unfinished writes do not rely on them any more."""
+        """Prepare for changed chunks: digests and unfinished writes must not rely on them."""
         self._check_writable()
         prepare(self._io.store, self._io.path, box, self._io.metadata.chunks)
         try:

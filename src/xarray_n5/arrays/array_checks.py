@@ -1,4 +1,4 @@
-"""Checks of arrays that are to be created, or written into: nothing is written yet."""
+"""Check arrays before they are created or written; nothing is written yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def completed(
 ) -> ArrayMetadata:
     """Return an array's metadata with a layout; errors name the array.
 
-    The default layout depends on the attributes, also on those of the array that is `there`.
+    The default layout depends on the attributes, and on those of the existing array `there`.
     """
     before = there.attributes if there else {}
     whole = replace(metadata, attributes={**before, **metadata.attributes})
@@ -38,26 +38,26 @@ def completed(
 
 
 def check_path(container: Container, path: str) -> None:
-    """Raise where an array would be a root that must be a group."""
+    """Raise if an array would be a root that must be a group."""
     if not path and not container.format.array_at_root:
         raise MetadataError(
-            f"{container.url}: the root of an {container.format.name} file is a group; give the "
-            "array a path in the file, such as 'data'"
+            f"{container.url}: the root of an {container.format.name} file is a group; pass the "
+            "array's path in the file, such as 'data'"
         )
 
 
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
-    """Raise where the format, or the compression, could not hold the array."""
+    """Raise if the format or the compression cannot store the array."""
     try:
         grid = metadata.grid
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
-        raise MetadataError(f"{where}: sizes must be below 2**63, sides of chunks below 2**31")
+        raise MetadataError(f"{where}: expected sizes below 2**63 and chunk sides below 2**31")
     if metadata.inner is not None and not form.holds_shards:
         raise MetadataError(
-            f"{where}: {form.name} has no shards, which Zarr v3 has; give format='zarr3', or leave "
-            "out shards"
+            f"{where}: {form.name} does not support shards, which are a feature of Zarr v3; use "
+            "format='zarr3', or omit shards"
         )
     check_factors(metadata.attributes, where)
     form.check(metadata, where)
@@ -65,7 +65,7 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
     try:
         data = form.encode(probe, np.full(probe.chunks, metadata.fill_value, metadata.dtype))
         form.decode(probe, bytes(data))
-    except Exception as error:  # a codec raises what it likes
+    except Exception as error:  # codecs raise errors of any type
         raise MetadataError(
             f"{where}: cannot compress with {metadata.compression}{_filters(metadata)}: {error}"
         ) from error
@@ -73,7 +73,7 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
 
 def _filters(metadata: ArrayMetadata) -> str:
     filters = getattr(metadata.layout, "filters", ())
-    return f" behind the filters {', '.join(filters)}" if filters else ""
+    return f" after the filters {', '.join(filters)}" if filters else ""
 
 
 def check_agreement(
@@ -84,15 +84,15 @@ def check_agreement(
     chunks_matter: bool,
     layout: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise where a stored array is not the one that a write expects."""
+    """Raise if a stored array is not the one that a write expects."""
     for name in ("shape", "dtype", "chunks", "inner"):
         have, want = getattr(found, name), getattr(wanted, name)
         if have != want and (name not in {"chunks", "inner"} or chunks_matter):
             if found.inner or wanted.inner:
                 name = {"chunks": "shards", "inner": "chunks"}.get(name, name)  # noqa: PLW2901
-            raise MetadataError(f"{where}: the stored array has {name} {have}, not {want}")
+            raise MetadataError(f"{where}: the stored array has {name} {have}, expected {want}")
     if layout and found.layout != wanted.layout:
         raise MetadataError(
-            f"{where}: the stored array has {found.layout}; leave out layout={dict(layout)}, or "
+            f"{where}: the stored array has {found.layout}; omit layout={dict(layout)}, or "
             "replace the array with mode='w'"
         )

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class NodeAttributes(MutableMapping[str, Any]):
     """The attributes of one array or group, without those that the format itself needs.
 
-    They are read from memory. Each change is applied to the attributes that are stored now, so
-    that other writers' changes stay; `update` makes several in one write.
+    They are read from memory. Each change is applied to the attributes that are stored now, which
+    keeps the changes of other writers; `update` makes several in one write.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class NodeAttributes(MutableMapping[str, Any]):
 
 
 def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return `attributes` as they will be read back: tuples as lists, numpy's numbers as Python's.
+    """Return `attributes` as they are read back: tuples as lists, NumPy's numbers as Python's.
 
     Raises
     ------
@@ -111,15 +111,15 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in attributes.items():
         if isinstance(value, dict | list | tuple) and is_deep(value):
             raise MetadataError(
-                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} deep, which "
-                "readers refuse; flatten it"
+                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, "
+                "which readers reject; flatten it"
             )
         try:
             text = json.dumps(value, default=_plain, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise MetadataError(
-                f"{where}: the attribute {key!r} is {value!r:.200}, which JSON "
-                f"cannot hold ({error})"
+                f"{where}: the attribute {key!r} is {value!r:.200}, which cannot be written as "
+                f"JSON ({error})"
             ) from error
         result[str(key)] = json.loads(text)
     return result

@@ -1,4 +1,4 @@
-"""The XML beside a container of BigDataViewer: of the same name, or the only one that points at it.
+"""Find the XML of a BigDataViewer container: of the same name, or the only one that refers to it.
 
 BigStitcher-Spark lets users name the XML of a fusion freely.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores import Store
 
 _MOST_FILES = 32
-"""How many XML files in a directory are looked into."""
+"""The maximum number of XML files in a directory that are parsed."""
 
 
 def xml_beside(container: Container) -> bytes | None:
@@ -37,21 +37,21 @@ def xml_beside(container: Container) -> bytes | None:
         if (own := container.sibling(name)) is not None:
             return own
     except PermissionError as error:
-        warn(f"{name!r} beside {container.url!r} cannot be read, if it is there: {error}")
+        warn(f"{name!r} beside {container.url!r} cannot be read, if it exists: {error}")
         return None
     found: dict[str, bytes] = {}
-    with suppress(OSError):  # who may read a container need not be allowed to list what is around
+    with suppress(OSError):  # a container may be readable in a directory that cannot be listed
         found = dict(_pointing_at(container))
     if len(found) > 1:
         warn(
-            f"{', '.join(sorted(found))} beside {container.url!r} all point at it, and none is "
-            "used: open one of them as a project"
+            f"{', '.join(sorted(found))} beside {container.url!r} all refer to it, so none is "
+            "used; open one of them as a project"
         )
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
-    """Iterate over the XML files in a container's directory that point at it."""
+    """Iterate over the XML files in a container's directory that refer to it."""
     directory = _around(container)
     if directory is None:
         return
@@ -71,7 +71,7 @@ def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
 
 
 def _around(container: Container) -> Store | None:
-    """Return the directory around a container, if it is cheap to list."""
+    """Return the parent directory of a container, if it is cheap to list."""
     local = LocalStore.at(container.url, {}) if container.format.one_writer else None
     store = (local or container.store).uncached().parent()
     cheap = store is not None and (store.concurrency == 1 or store.complete_listings)
@@ -79,7 +79,7 @@ def _around(container: Container) -> Store | None:
 
 
 def points_at(project: Project, container: Container) -> bool:
-    """Return whether a project in a container's directory is about the container."""
+    """Return whether a project in a container's directory refers to the container."""
     place = project.loader.place if project.loader else None
     if place is None:
         return False

@@ -45,12 +45,12 @@ Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
 
 _IN_FLIGHT = 1 << 27
-"""The most bytes of chunks that are in flight at once: 128 MiB."""
+"""The maximum number of bytes of chunks in flight: 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkIO:
-    """Where an array's chunks are, what their bytes mean, and how they are written."""
+    """Locate, decode, encode and store an array's chunks."""
 
     container: Container
     path: str
@@ -60,9 +60,9 @@ class ChunkIO:
     missing: Missing = "fill"
     """Whether a chunk that is not stored reads as the fill value."""
     write_empty: bool = True
-    """Whether chunks that hold nothing but the fill value are stored, which they need not be."""
+    """Whether chunks with only the fill value are stored, although they need not be."""
     edges: EdgeChunks = "truncate"
-    """Whether chunks at the array's ends are stored as far as it reaches, or full-size."""
+    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
 
     indices: Indices = field(default_factory=Indices, compare=False, repr=False)
     """The indices of shards that were read."""
@@ -100,7 +100,7 @@ class ChunkIO:
         return self.container.etag(self.path)
 
     def peek(self, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape that a chunk's first bytes state; raise where its size denies it."""
+        """Return the shape in a chunk's first bytes; raise if its size contradicts it."""
         return self.format.peek(self.metadata, head, size)
 
     def chunk_index(self, key: str) -> Index | None:
@@ -125,13 +125,13 @@ class ChunkIO:
         return replace(self, metadata=found, indices=Indices())
 
     def bare(self) -> ChunkIO:
-        """Return the chunks as a task carries them: without attributes and caches."""
+        """Return the chunks for a task: without attributes and caches."""
         return replace(self, container=self.container.uncached(), metadata=self.metadata.bare())
 
     # One chunk
 
     def get(self, index: Index) -> bytes | None:
-        """Return a chunk's bytes, or None where it is not stored."""
+        """Return a chunk's bytes, or None if it is not stored."""
         return self.container.get_chunk(self.path, self.metadata, index)
 
     def load(self, index: Index) -> np.ndarray | None:
@@ -139,10 +139,10 @@ class ChunkIO:
         return self.decoded(index, self.container.get_chunk(self.path, self.metadata, index))
 
     def decoded(self, index: Index, data: bytes | None) -> np.ndarray | None:
-        """Return the block that a chunk's bytes hold, None where there are none."""
+        """Decode a chunk's bytes to a block; None for None."""
         if data is None:
             if self.missing == "error":
-                why = "it is not stored, and missing='error' was asked for"
+                why = "the chunk is not stored, which missing='error' does not allow"
                 raise MissingChunkError("decode", self.container.url, self.key(index), why)
             return None
         try:
@@ -150,22 +150,22 @@ class ChunkIO:
         except Varlength as error:
             url, key = self.container.url, self.key(index)
             raise VarlengthChunkError(url, key, str(error), error.elements) from error
-        except Exception as error:  # any error of a codec gets the chunk's name here
+        except Exception as error:  # any error of a codec, to add the chunk's name
             url, key = self.container.url, self.key(index)
             raise ChunkError("decode", url, key, _reason(error)) from error
 
     def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
-        """Return the block that a chunk's bytes hold, and whether it covers the chunk's extent."""
+        """Decode a chunk's bytes to a block, and return whether it covers the chunk's extent."""
         stored = self.decoded(index, data)
         extent = self.metadata.grid.extent(index)
         whole = stored is not None and all(map(ge, stored.shape, extent))
         return self.native(index, stored), whole
 
     def block(self, index: Index, *, check: bool = False) -> np.ndarray:
-        """Return a chunk as far as the array reaches, in native order: new, whole, writable.
+        """Return a chunk clipped to the array, in native order: new, whole, writable.
 
-        What was decoded is returned itself where it can be, so that it is not held twice. With
-        `check`, a group that claims to be an array is an error.
+        The decoded array itself is returned if possible, which saves a copy. With `check`, raise
+        for a group with the metadata of an array.
         """
         data = self.get(index)
         if data is None and check:
@@ -180,26 +180,26 @@ class ChunkIO:
         return self.native(index, stored)
 
     def native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
-        """Return a stored chunk as far as the array reaches: new, whole, in native order."""
+        """Return a stored chunk clipped to the array: new, whole, in native order."""
         extent = self.metadata.grid.extent(index)
         if stored is not None and all(
             have >= need for have, need in zip(stored.shape, extent, strict=True)
         ):
-            within: Any = (*map(slice, extent), ...)  # of no axes, numpy would return an element
+            within: Any = (*map(slice, extent), ...)  # without axes, NumPy would return an element
             block: np.ndarray = stored[within].astype(self.metadata.dtype, order="C")
             return block
         result = np.full(extent, self.metadata.fill_value, self.metadata.dtype)
         if stored is not None:
-            # Blocks stay short where an array grew after its last chunks were cut to size.
+            # Blocks remain short where an array grew after its last chunks were clipped.
             overlap = tuple(map(slice, map(min, stored.shape, extent)))
             result[overlap] = stored[overlap]
         return result
 
     def save(self, index: Index, block: np.ndarray, prove: Callable[[], None] | None = None) -> int:
-        """Store a chunk, of the shape that the array has there: whole, in one request.
+        """Store a chunk, clipped to the array: whole, in one request.
 
-        `prove` is called as near before it is stored as can be. Returned is the number of bytes
-        that are stored: none of an empty chunk that need not be.
+        `prove` is called as late as possible before the chunk is stored. Return the number of
+        stored bytes: zero for an empty chunk that is omitted.
         """
         data = self.encoded(index, block)
         if prove is not None:
@@ -213,9 +213,11 @@ class ChunkIO:
         return len(data)
 
     def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
-        """Return a chunk's bytes; None of an empty chunk that is not to be stored."""
+        """Return a chunk's bytes; None for an empty chunk that is omitted."""
         if not self.metadata.content.is_writable:
-            raise MetadataError(f"{self.url} holds {self.metadata.content.value}: read only")
+            raise MetadataError(
+                f"{self.url} has {self.metadata.content.value}, which cannot be written"
+            )
         sparse = not self.write_empty and self.metadata.may_lack_chunks
         if sparse and self.is_empty(block):
             return None
@@ -231,7 +233,7 @@ class ChunkIO:
             raise ChunkError("encode", url, key, _reason(error)) from error
 
     def is_empty(self, block: np.ndarray) -> bool:
-        """Return whether a block holds nothing but the fill value, bit for bit."""
+        """Return whether a block has only the fill value, bit for bit."""
         return holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
 
     # Selections
@@ -247,13 +249,13 @@ class ChunkIO:
         """Write `values` where `axes` select, one chunk for each item that is consumed.
 
         A chunk that the selection covers is not read; one that it cuts is read, merged and
-        replaced; one that is `done` is skipped. `prove` raises where no more may be written.
+        replaced; one that is `done` is skipped. `prove` raises if writing must stop.
 
         Yields
         ------
         tuple
-            A chunk's index, the number of its bytes in the store, and the `digest` of its elements,
-            0 without.
+            A chunk's index, the number of its stored bytes, and the `digest` of its elements,
+            0 without one.
         """
         chosen = product(*self.metadata.grid.project(axes))
         left = (parts for parts in chosen if tuple(part.chunk for part in parts) not in done)
@@ -266,7 +268,7 @@ class ChunkIO:
         prove: _Prove = None,
         digest: _Digest = None,
     ) -> Iterator[tuple[Index, int, int]]:
-        """Write the parts of `values` that belong into some chunks, several of them at once."""
+        """Write the parts of `values` that belong to some chunks, several of them at once."""
         if self.container.batch == 1:
             for parts in chosen:
                 index, block = self._merged(parts, values)
@@ -291,11 +293,12 @@ class ChunkIO:
             yield begun.popleft()
 
     def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
-        """Return a chunk's index, and what it holds with its part of `values` in it."""
+        """Return a chunk's index, and its elements after its part of `values` is set."""
         index = tuple([part.chunk for part in parts])
         part_of = np.asarray(values[outer([part.target for part in parts])])
         if all(part.whole for part in parts):
-            # Contiguous: both the codec and the digest read it. Of a shard, only parts are encoded.
+            # Contiguous: both the codec and the digest read it. Parts of shards are encoded
+            # separately.
             order: Any = "C" if self.metadata.inner is None else "K"
             block = np.asarray(part_of, self.metadata.dtype, order=order)
         else:
@@ -305,7 +308,7 @@ class ChunkIO:
 
     @property
     def ahead(self) -> int:
-        """How many chunks are in flight at once: each round of requests costs as long as one."""
+        """The number of chunks in flight: each round of requests takes as long as one request."""
         nbytes = math.prod(self.metadata.chunks) * self.metadata.dtype.itemsize
         return max(1, min(self.container.batch, _IN_FLIGHT // max(1, nbytes)))
 
@@ -332,5 +335,5 @@ class ChunkIO:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error) or "no more is known"
+    text = str(error) or "no details"
     return text if isinstance(error, (ValueError, EOFError)) else f"{type(error).__name__}: {text}"

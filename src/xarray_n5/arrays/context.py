@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _GENERATIONS = 3
-"""How many groups around an array are read: those of a level, a timepoint, a setup."""
+"""The number of groups around an array that are read: of a level, a timepoint, a setup."""
 
 _COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
-"""The path of a level that has a base level beside it."""
+"""The path of a level with a base level beside it."""
 
 _LEVEL = re.compile(r"s?\d+")
 """The name of a level."""
@@ -38,7 +38,7 @@ _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 """Attributes of a group of levels."""
 
 _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
-"""Attributes that Neuroglancer inherits from all groups above."""
+"""Attributes that Neuroglancer inherits from all parent groups."""
 
 
 def load_context(
@@ -57,7 +57,7 @@ def load_context(
     container, path, metadata
         The array, stored or not.
     inherit
-        Whether attributes of all groups above count, the nearest first, as in Neuroglancer.
+        Whether attributes of all parent groups apply, the nearest first, as in Neuroglancer.
     like
         The context of an array in the same group, if it is loaded already.
     attribute_order
@@ -104,9 +104,9 @@ def _base_of(coarse: re.Match[str]) -> str:
 
 
 def _within_groups(container: Container) -> tuple[Container, str, int]:
-    """Return the location of a level at a container's root: one above, its path, its groups.
+    """Return the location of a level at a container's root: a parent, its path, its groups.
 
-    A container need not be called ``*.n5``, as many in buckets are not. The directories above are
+    A container need not be named ``*.n5``, as many in buckets are not. The parent directories are
     read in one batch, and count as groups up to the first that is not described.
     """
     above: list[Container] = []
@@ -122,7 +122,7 @@ def _within_groups(container: Container) -> tuple[Container, str, int]:
     try:
         several = top.nodes([*paths, join(paths[0], "s0")], verify=False)[:-1]
     except PermissionError:
-        return container, "", 0  # those directories need not belong to a container
+        return container, "", 0  # those directories may not belong to a container
     bare = [number for number, each in enumerate(several) if not _is_described(each)]
     if bare[:1] == [0] and _FUSED.fullmatch(names[1]):
         del bare[0]
@@ -137,7 +137,7 @@ def _is_described(node: Node | N5Error) -> bool:
 
 
 def _lists_levels(node: Node | N5Error) -> bool:
-    """Return whether a group describes levels, which may be called by numbers."""
+    """Return whether a group describes levels, which may have numbers as names."""
     return isinstance(node, Node) and not node.metadata.attributes.keys().isdisjoint(_OF_LEVELS)
 
 
@@ -149,7 +149,7 @@ def over_base(node: ArrayContext, base: Metadata | None, path: str) -> ArrayCont
 
 
 def inherited(parents: Sequence[Attributes]) -> Attributes:
-    """Return the nearest group's attributes with those that it inherits."""
+    """Return the nearest group's attributes merged with those that it inherits."""
     merged: dict[str, object] = {}
     for attributes in reversed(parents[1:]):
         merged |= {key: attributes[key] for key in _INHERITED if key in attributes}
@@ -157,7 +157,7 @@ def inherited(parents: Sequence[Attributes]) -> Attributes:
 
 
 def _read(container: Container, paths: Sequence[str]) -> list[Metadata | None]:
-    """Return the metadata of nodes; None where they are unknown, or must not be read."""
+    """Return the metadata of nodes; None if they are unknown, or must not be read."""
     try:
         nodes = container.nodes(paths, verify=False)
     except PermissionError as error:

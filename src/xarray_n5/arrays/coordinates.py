@@ -1,4 +1,4 @@
-"""Axes as xarray's dimensions and coordinates."""
+"""Convert axes to xarray's dimensions and coordinates, and back."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from xarray_n5.model.units import written_unit
 Origin: TypeAlias = Literal["center", "corner"]
 
 MOST = 1 << 27
-"""How many samples of one Dataset get coordinates: 1 GiB of them."""
+"""The maximum number of samples of a Dataset with coordinates: 1 GiB of them."""
 
 
 @dataclass(slots=True)
 class Room:
-    """How many samples may still get coordinates, so that small files cannot fill memory."""
+    """A budget of samples with coordinates, so that small files cannot exhaust memory."""
 
     left: int = field(default_factory=lambda: MOST)
 
     def take(self, size: int) -> bool:
-        """Return whether there is room for an axis of a size, which is then taken."""
+        """Return whether the budget suffices for an axis of a size, and charge it."""
         fits = size <= self.left
         self.left -= size if fits else 0
         return fits
@@ -35,23 +35,23 @@ class Room:
 
 _WIDE = 1 << 20
 _SPARSE = 4
-"""How much wider an array of strings may be than its strings, in characters: by how many at
-least, and by which factor."""
+"""The limit on an array of strings, relative to its longest useful width in characters: an absolute
+minimum, and a factor."""
 
 _EVEN = 1e-6
-"""By how much of a step an evenly spaced coordinate may be off, for rounding."""
+"""The rounding error allowed in an evenly spaced coordinate, as a part of the step."""
 
 _COARSE = 0.1
-"""By how much of a step numbers may be rounded, if they are to tell where samples lie."""
+"""The rounding error of numbers that can still locate samples, as a part of the step."""
 
 _EXACT = 2.0**53
-"""Up to where float64 tells whole numbers apart."""
+"""The largest whole number up to which float64 is exact."""
 
 _DECODED = frozenset(
     f"{unit}s"
     for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond", "nanosecond")
 )
-"""Units whose numbers xarray would turn into timedeltas."""
+"""Units whose numbers xarray would decode as timedeltas."""
 
 
 def dims_of(geometry: Geometry) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def coords_of(
     origin: Origin = "center",
     room: Room | None = None,
 ) -> dict[str, xr.Variable]:
-    """Return a coordinate for each axis of which anything is known but its name.
+    """Return a coordinate for each axis with more than a name.
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ def coords_of(
     shape
         The array's shape.
     origin
-        Where place 0 lies in the first voxel of the base level: at its centre, or at its corner.
-        All levels of a pyramid move by the same half of a base voxel.
+        The location of coordinate 0 in the first voxel of the base level: its centre, or its
+        corner. All levels of a pyramid are shifted by the same half of a base voxel.
     room
-        How many samples may get coordinates; axes that are too long for it get none, and warn.
+        The budget of samples; axes that exceed it have no coordinates, and warn.
 
     Returns
     -------
     dict
-        One-dimensional variables by dimension: float64 places, or texts.
+        One-dimensional variables by dimension: float64 positions, or strings.
     """
     check_option("origin", origin, "center", "corner")
     found: dict[str, xr.Variable] = {}
@@ -92,13 +92,13 @@ def coords_of(
             continue
         if not room.take(size):
             warn(
-                f"axis {name!r} has {size} samples, too many for coordinates in memory; it gets "
-                "none"
+                f"axis {name!r} has {size} samples, too many for coordinates in memory; it has no "
+                "coordinates"
             )
             continue
         values = _values(axis, size, origin)
         if values.dtype.kind == "f" and not np.isfinite(values[[0, -1]] if size else values).all():
-            warn(f"axis {name!r} ends at places that are no finite numbers; it gets no coordinates")
+            warn(f"axis {name!r} has positions that are not finite; it has no coordinates")
             continue
         encoding: dict[str, Any] = {}
         if values.dtype.kind == "f" and size:
@@ -109,10 +109,10 @@ def coords_of(
 
 
 def geometry_from(array: xr.DataArray) -> Geometry:
-    """Return the axes of a DataArray: names, units, and places where they are regular.
+    """Return the axes of a DataArray: names, units, and positions if they are regular.
 
-    Texts become labels. Numbers that only count samples say nothing; other coordinates that are
-    no evenly spaced numbers are left out with a warning.
+    Strings become labels. Numbers that only count samples are ignored; other coordinates that are
+    not evenly spaced numbers are omitted with a warning.
     """
     return Geometry(tuple(_axis(array, str(dim)) for dim in array.dims))
 
@@ -136,14 +136,14 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
         start = float(values[0]) - float(found.encoding.get("shift", 0.0))
         return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=start)
     warn(
-        f"the coordinate {dim!r} ({values.dtype}) is no evenly spaced numbers, which scale and "
-        "offset could tell; it is left out"
+        f"the coordinate {dim!r} ({values.dtype}) is omitted: expected evenly spaced numbers, "
+        "which a scale and an offset describe"
     )
     return Axis(name=dim, kind=kind)
 
 
 def _stored_step(found: xr.DataArray) -> float | None:
-    """Return the distance between samples in the file, where the first is still one of those."""
+    """Return the distance between samples in the file, if the first is still one of those."""
     match found.encoding:
         case {"step": step, "start": start, "size": size}:
             at = (float(found[0]) - start) / step
@@ -153,11 +153,11 @@ def _stored_step(found: xr.DataArray) -> float | None:
 
 
 def _step(values: np.ndarray, stored: float | None) -> float | None:
-    """Return the distance between evenly spaced numbers, None where they are not.
+    """Return the distance between evenly spaced numbers, or None.
 
-    It is the distance that gives exactly the numbers again: that in the file, or the shortest.
-    Where none does, as with a crop, whose offset is rounded, it is the shortest that is as near
-    as rounding lets it be.
+    It is the distance that reproduces the numbers exactly: that in the file, or the shortest. If
+    there is none, as for a crop, whose offset is rounded, it is the shortest that agrees up to
+    rounding.
     """
     if values.dtype.kind not in "iuf":
         return None
@@ -194,7 +194,7 @@ def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
 
 
 def _labels(labels: tuple[str, ...]) -> np.ndarray:
-    """Return labels as an array of strings; as objects where one long label would fill memory."""
+    """Return labels as an array of strings; as objects if one long label would exhaust memory."""
     width = max(map(len, labels), default=0)
     sparse = width * len(labels) > _WIDE + _SPARSE * sum(map(len, labels))
     return np.array(labels, object if sparse else None)

@@ -1,4 +1,4 @@
-"""Create arrays: everything is checked before anything is written."""
+"""Create arrays; all checks precede the first write."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan:
-    """An array that may be created, or opened: all is checked, nothing is written.
+    """An array that can be created or opened, after all checks and before any write.
 
-    A write leaves its marker between :meth:`make_room` and :meth:`create`.
+    A write creates its marker between :meth:`make_room` and :meth:`create`.
     """
 
     array: Array
     """The array as it will be."""
     existing: Array | None = None
-    """The array that stays, if there is one."""
+    """The existing array that is kept, if any."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes that an existing array gets."""
+    """The attributes to set on an existing array."""
     stale: AbstractSet[str] = frozenset()
-    """The names of those that it loses."""
+    """The names of attributes to remove from it."""
     new: tuple[Overwrite, ArrayMetadata] | None = None
-    """The room for a new array, and its metadata."""
+    """The checked location for a new array, and its metadata."""
 
     def make_room(self) -> ArrayPlan:
-        """Remove what the array replaces, create groups around it; return the rest of the plan."""
+        """Remove what the array replaces and create its groups; return the rest of the plan."""
         return replace(self, new=(self.new[0].make_room(), self.new[1])) if self.new else self
 
     def create(self) -> Array:
@@ -137,8 +137,8 @@ def create_array(
         Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
         are stored.
     edge_chunks : {"truncate", "pad"}, default: "truncate"
-        "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores them at
-        full size.
+        "truncate" stores chunks at the ends of the array clipped to it; "pad" stores them at full
+        size.
     shards : sequence of int, int or "auto", optional
         The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks` along
         each axis, or "auto" for at most 256 MiB of elements. Chunks that are "auto" are chosen to
@@ -194,7 +194,7 @@ def create_array(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRequest:
-    """What a user wants of an array; see :func:`create_array`."""
+    """The options of :func:`create_array`."""
 
     shape: Sequence[int]
     dtype: Any
@@ -238,7 +238,7 @@ class ArrayRequest:
 
 
 def plan_array(container: Container, path: str, request: ArrayRequest) -> ArrayPlan:
-    """Check everything that :func:`create_array` does, and write nothing."""
+    """Run all checks of :func:`create_array`; nothing is written."""
     path = new_path(path, container.documents)
     check_path(container, path)
     at, mode, layout = container.where(path), request.mode, request.layout
@@ -257,7 +257,7 @@ def plan_array(container: Container, path: str, request: ArrayRequest) -> ArrayP
             array=existing, existing=existing, attributes=metadata.attributes, stale=stale
         )
     if mode == "r+":
-        raise NodeNotFoundError(container.url, path, "array", "mode='r+' creates none")
+        raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
     array = request.options.array(container, path, metadata)
     return ArrayPlan(array=array, new=(overwrite, metadata))
@@ -270,15 +270,16 @@ def chunk_shape(
     elements: int = 1 << 20,
     aspect_ratio: Sequence[float] | None = None,
 ) -> tuple[int, ...]:
-    """Return the chunk shape that users mean by `chunks`: a shape, one side, or "auto"."""
+    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto"."""
     if isinstance(chunks, str):
         if chunks != "auto":
-            raise MetadataError(f"chunks is {chunks!r}; give a shape, one number or 'auto'")
+            raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
         return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
     sides = as_sizes("chunks", chunks, len(shape))
     if len(sides) != len(shape) or min(sides, default=1) < 1:
         raise MetadataError(
-            f"chunks is {sides}; the shape {tuple(shape)} needs {len(shape)} numbers of at least 1"
+            f"chunks is {sides}; expected {len(shape)} numbers of at least 1 for shape "
+            f"{tuple(shape)}"
         )
     return sides
 
@@ -291,9 +292,9 @@ def with_shards(
     *,
     automatic: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of a stored file, and that of the chunks in it, if it is a shard.
+    """Return the shape of a stored file, and that of the chunks in it if it is a shard.
 
-    Chunks that are `automatic` yield to shards that do not hold a whole number of them.
+    Chunks that are `automatic` are adapted to shards that are not a multiple of them.
     """
     if shards is None:
         return chunks, None
@@ -306,21 +307,23 @@ def with_shards(
 
 
 def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
-    """Return whole numbers; a single one is repeated so many `times`."""
+    """Return whole numbers; a single one is repeated `times` times."""
     try:
         if np.ndim(value) == 0:  # type: ignore[arg-type]
             return (operator.index(value),) * times  # type: ignore[arg-type]
         return tuple(map(operator.index, value))  # type: ignore[call-overload]
     except (TypeError, ValueError):
-        raise MetadataError(f"{name} is {value!r}; whole numbers are needed") from None
+        raise MetadataError(f"{name} is {value!r}; expected whole numbers") from None
 
 
 def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
-    """Return the type that users mean, in native byte order."""
+    """Return the type for a user's `dtype`, in native byte order."""
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
-        raise MetadataError(f"{where}: {error}; name one such as 'uint8' or 'float32'") from error
+        raise MetadataError(
+            f"{where}: {error}; expected a type such as 'uint8' or 'float32'"
+        ) from error
     if found.names:
         from numpy.lib.recfunctions import repack_fields
 

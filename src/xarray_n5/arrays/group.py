@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _LISTED, _SHOWN = 200, 1000
-"""How many groups a tree lists, and how many nodes it shows."""
+"""The maximum number of groups that a tree lists, and of nodes that it shows."""
 
 
 @suggest_keywords
@@ -111,7 +111,7 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def attrs(self) -> NodeAttributes:
-        """The attributes of the user, as a mutable mapping; setting one writes it.
+        """The attributes of the user, as a mutable mapping; changes are written immediately.
 
         Values are JSON.
 
@@ -151,7 +151,7 @@ class Group(Mapping[str, "Array | Group"]):
             raw  4 x 6 uint8, chunks 2 x 3, gzip
         """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # opening them warns of what is odd
+            warnings.simplefilter("ignore")  # opening them warns separately
             return _Look().info(self, depth=1)
 
     def tree(self, depth: int | None = None) -> Tree:
@@ -193,7 +193,7 @@ class Group(Mapping[str, "Array | Group"]):
         return self._names()
 
     def __len__(self) -> int:
-        # Python asks for it when it makes a list, just after an iterator: one listing is enough.
+        # Python calls this to make a list, just after an iterator: one listing is enough.
         self._counted = self._list()
         return len(self._counted)
 
@@ -208,7 +208,7 @@ class Group(Mapping[str, "Array | Group"]):
         if not isinstance(name, str) or not self._is_inside(name):
             return False
         (node,) = self._container.nodes([self._inner(name)], verify=False)
-        # A link that is refused, or a node that cannot be read, is there, and can be deleted.
+        # A refused link, or an unreadable node, exists, and can be deleted.
         return isinstance(node, N5Error) or self._container.exists(node)
 
     def __getitem__(self, name: str) -> Array | Group:
@@ -235,7 +235,7 @@ class Group(Mapping[str, "Array | Group"]):
         return self._options.array(self._container, node.path, node.metadata)
 
     def _nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
-        """Return the nodes at paths below; what cannot be read is left out, or raises."""
+        """Return the nodes at paths below; unreadable ones are omitted, or raise."""
         paths = {name: self._inner(name) for name in names if self._is_inside(name)}
         nodes: dict[str, Array | Group] = {}
         for name, node in zip(paths, self._container.nodes(list(paths.values())), strict=True):
@@ -346,8 +346,8 @@ class Group(Mapping[str, "Array | Group"]):
             Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
             all are stored.
         edge_chunks : {"truncate", "pad"}, default: "truncate"
-            "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores
-            them at full size.
+            "truncate" stores chunks at the ends of the array clipped to it; "pad" stores them at
+            full size.
         shards : sequence of int, int or "auto", optional
             The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks`
             along each axis, or "auto" for at most 256 MiB of elements. Chunks that are "auto" are
@@ -428,7 +428,7 @@ class Group(Mapping[str, "Array | Group"]):
         self._check_writable()
         path = self._inner(name)
         if path == self.path:
-            raise ValueError("a group does not delete itself; delete it from its parent")
+            raise ValueError("a group cannot delete itself; delete it from its parent")
         if name not in self:
             raise KeyError(name)
         inner = path.removeprefix(self.path).strip("/").rpartition("/")[0]
@@ -444,21 +444,21 @@ class Group(Mapping[str, "Array | Group"]):
 
 @dataclass(slots=True)
 class _Look:
-    """A look at the nodes of a group, the nearest first; limits keep it cheap."""
+    """An overview of the nodes of a group, the nearest first; limits keep it cheap."""
 
     groups: int = 12
-    """How many groups are listed; each costs a listing and one batch of reads."""
+    """The maximum number of groups to list; each costs a listing and one batch of reads."""
     nodes: int = 100
-    """How many groups and arrays are shown."""
+    """The maximum number of groups and arrays to show."""
     geometries: int = 0
-    """Of how many arrays the axes are looked up; each costs a batch of reads or two."""
+    """The maximum number of arrays whose axes are read; each costs one or two batches of reads."""
     listed: dict[str, tuple[dict[str, Array | Group], int]] = field(default_factory=dict)
-    """The nodes in a group by its path, and how many more there are."""
+    """The nodes in a group by its path, and the number of further ones."""
     unfinished: set[str] = field(default_factory=set)
-    """The paths of arrays whose write has not ended."""
+    """The paths of arrays with an unfinished write."""
 
     def info(self, group: Group, *, depth: int | None) -> GroupInfo:
-        """Return the facts of a group, and of groups below it down to a depth."""
+        """Return a description of a group, and of groups below it down to a depth."""
         queue = deque([(group, 1)])
         while queue and len(self.listed) <= self.groups and self.nodes:
             each, level = queue.popleft()

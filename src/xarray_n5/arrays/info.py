@@ -1,4 +1,4 @@
-"""The facts of arrays and groups, as people read them: text, and HTML that unfolds."""
+"""Descriptions of arrays and groups for people: plain text, and HTML that unfolds."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 SHOWN = 40
-"""The number of nodes of a group, or of attributes, that are shown."""
+"""The maximum number of nodes of a group, or of attributes, that are shown."""
 
 _FEW = 8
-"""The number of nodes up to which a group is shown unfolded."""
+"""The maximum number of nodes of a group that is shown unfolded."""
 
 _HEAD = ("axis", "size", "chunk", "coordinates")
 
@@ -36,7 +36,7 @@ Rows: TypeAlias = "list[tuple[str, str]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayInfo:
-    """The facts of an array at one time."""
+    """The description of an array at one time."""
 
     url: str
     path: str
@@ -45,12 +45,12 @@ class ArrayInfo:
     chunks: tuple[int, ...]
     compression: str
     shards: tuple[int, ...] | None = None
-    """The shape of a stored file of several chunks, if there are such."""
+    """The shape of shards, if there are any."""
     attributes: Attributes = field(default_factory=dict)
     geometry: Geometry | None = None
-    """The axes; None where they were not looked up."""
+    """The axes; None if they were not read."""
     unfinished: bool = False
-    """Whether a write into the array has begun and not ended."""
+    """Whether the array has an unfinished write."""
 
     @property
     def nbytes(self) -> int:
@@ -64,17 +64,17 @@ class ArrayInfo:
 
     @property
     def title(self) -> str:
-        """The heading of the facts."""
+        """The heading of the description."""
         return f"<xarray_n5.Array {self.url!r}>"
 
     @property
     def rows(self) -> Rows:
-        """The facts with their labels, those of the axes last."""
+        """Labels and values, those of the axes last."""
         return self._facts + (show_geometry(self.geometry)[1] if self.geometry else [])
 
     @property
     def _facts(self) -> Rows:
-        state = "unfinished: a write has begun and not ended; other chunks read as fill values"
+        state = "unfinished: missing chunks read as fill values; resume the write"
         chunk = math.prod(self.chunks) * self.dtype.itemsize
         return [
             ("shape", times(self.shape)),
@@ -95,7 +95,7 @@ class ArrayInfo:
 
     @property
     def summary(self) -> str:
-        """The facts in a line."""
+        """The description in one line."""
         shards = "" if self.shards is None else f", shards {times(self.shards)}"
         name = self.compression.partition(" ")[0]
         state = ", unfinished" if self.unfinished else ""
@@ -110,7 +110,7 @@ class ArrayInfo:
 
     @property
     def body(self) -> str:
-        """The facts, axes and a picture of the chunks as HTML."""
+        """The description, axes and a picture of the chunks as HTML."""
         sizes = list(zip(self.shape, self.chunks, strict=True))
         if self.geometry is None:
             lines = [(f"axis {n}", str(s), str(c)) for n, (s, c) in enumerate(sizes)]
@@ -125,7 +125,7 @@ class ArrayInfo:
 
     @property
     def _picture(self) -> str:
-        """The chunk grid, in physical proportions where all axes have one unit."""
+        """The chunk grid, in physical proportions if all axes have one unit."""
         geometry = self.geometry.with_names() if self.geometry else None
         axes = geometry.axes[-3:] if geometry else ()
         alike = len({axis.unit for axis in axes}) == 1 and all(axis.scale for axis in axes)
@@ -137,24 +137,24 @@ class ArrayInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
-    """The facts of a group, and of the nodes in it, at one time."""
+    """The description of a group, and of the nodes in it, at one time."""
 
     url: str
     path: str
     attributes: Attributes = field(default_factory=dict)
     children: Mapping[str, ArrayInfo | GroupInfo] | None = None
-    """The nodes in the group by name; None where they were not looked up."""
+    """The nodes in the group by name; None if they were not read."""
     more: int = 0
     """The number of nodes beyond `children`."""
 
     @property
     def title(self) -> str:
-        """The heading of the facts."""
+        """The heading of the description."""
         return f"<xarray_n5.Group {self.url!r}>"
 
     @property
     def rows(self) -> Rows:
-        """The nodes in the group with their facts, the names of the attributes last."""
+        """The nodes in the group with their descriptions, the names of the attributes last."""
         rows = []
         for name, child in (self.children or {}).items():
             if isinstance(child, GroupInfo):
@@ -185,7 +185,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A group and the nodes below it, as text and as HTML."""
+    """A group and the nodes below it, as plain text and as HTML."""
 
     info: GroupInfo
 

@@ -1,4 +1,4 @@
-"""Invalidate what writes have recorded of chunks that change by other means."""
+"""Invalidate the records of writes for chunks that change by other means."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Box = tuple[range, ...]
 
 _MOST = 1000
-"""How many parts of the grid a mark lists; more become the smallest part that holds them all."""
+"""The maximum number of boxes that a marker lists; more are merged into a bounding box."""
 
 
 def prepare(
@@ -27,7 +27,7 @@ def prepare(
     """Prepare an array for chunks to change by other means than `to_n5`.
 
     Digests are removed: they would report the new chunks as damaged. Unfinished writes write the
-    chunks again when they are resumed. Two requests, however many chunks there are.
+    chunks again when they are resumed. This takes two requests, however many chunks there are.
     """
     folder = join(path, DIGESTS)
     if any(store.list(folder)):
@@ -39,14 +39,14 @@ def prepare(
 def forget(
     begun: Iterable[WriteMarker], planned: Iterable[WriteMarker], box: Box, chunks: tuple[int, ...]
 ) -> None:
-    """Have unfinished writes write chunks again that somebody else is about to write.
+    """Make unfinished writes write chunks again that another write is about to change.
 
     Parameters
     ----------
     begun
         The unfinished writes.
     planned
-        The planned ones, which are revoked: they would replace what is written now.
+        The planned ones, which are revoked: they would replace the new chunks.
     box
         The range of chunks along each axis.
     chunks
@@ -60,11 +60,11 @@ def forget(
     for other in begun:
         said = other.facts()
         if not said or said.get("done") or not _meets(box_of(said, chunks), box):
-            continue  # one that has written all is about to end: its mark must not come back
+            continue  # this write is about to end: its marker must not come back
         if said.get("journal") or other.token == REPAIRED:
             _forget_records(other.as_found(said), box)
         else:
-            # That a chunk is stored does not mean any more that this write has written it.
+            # A stored chunk is no longer proof that this write has written it.
             parts = _added(said.get("again", []), [[side.start, side.stop] for side in box])
             if parts is not None:
                 other.as_found(said).begin({**said, "again": parts})
@@ -85,7 +85,7 @@ def _meets(one: Box | None, other: Box) -> bool:
 
 
 def _forget_records(other: WriteMarker, box: Box) -> None:
-    from xarray_n5.model.receipts import Receipts  # xxhash is for those who write
+    from xarray_n5.model.receipts import Receipts  # xxhash is only needed for writing
 
     stale = [
         key
@@ -100,7 +100,7 @@ def _forget_records(other: WriteMarker, box: Box) -> None:
 
 
 def _added(parts: list[Any], part: list[list[int]]) -> list[Any] | None:
-    """Return parts of the grid and another one; None if they hold it already."""
+    """Return the boxes with another one added; None if they contain it already."""
     if any(_holds(each, part) for each in parts):
         return None
     kept = [each for each in parts if not _holds(part, each)]

@@ -1,11 +1,10 @@
 """Markers of unfinished writes: a hidden folder beside an array or in a group.
 
-The folder's name holds the write's token, which is made of what is written and where. A task that
-finds the marker sees this very container, and whoever finds it later can resume the same write,
-and no other.
+The folder's name has the write's token, a digest of what is written and where. A task that finds
+the marker sees the right container, and later processes can resume the same write only.
 
 A write that is computed later (``compute=False``) is planned first: until its first task runs, its
-marker is in a folder of another name, which stops no other write.
+marker is in a folder of another name, which does not block other writes.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ class WriteMarker:
     token: str
     """The string that distinguishes this write from others into the node."""
     run: str = field(default_factory=_new, compare=False)
-    """The prefix of its records; those of an earlier write of the same token have another."""
+    """The prefix of its records; earlier writes with the same token have another prefix."""
     attempt: str = field(default_factory=_new, compare=False)
-    """The attempt that tasks belong to; those of an earlier one, which failed, must stop."""
+    """The attempt that tasks belong to; those of an earlier, failed attempt must stop."""
 
     @property
     def folder(self) -> str:
@@ -81,12 +80,12 @@ class WriteMarker:
     # Beginning
 
     def plan(self, facts: Mapping[str, Any]) -> None:
-        """Leave the marker of a write that begins when its first task runs."""
+        """Create the marker of a write that begins when its first task runs."""
         self._leave(self._plan, facts)
 
     def begin(self, facts: Mapping[str, Any], *, planned: bool = False) -> None:
-        """Leave the marker with some facts for those who find it; remove that of the plan."""
-        # The hint lets those who open the array know by one request. Both are stored before
+        """Create the marker with facts for other processes; remove that of the plan."""
+        # The hint shows an unfinished write to readers with one request. Both are stored before
         # anything else is written: a hint without a marker is ignored.
         self._leave(self.folder, facts, UNFINISHED)
         if planned:
@@ -98,7 +97,7 @@ class WriteMarker:
         Raises
         ------
         ContainerNotVisibleError
-            If the write is neither planned nor begun, as after another write took its place.
+            If the write is neither planned nor begun, as after another write replaced it.
         """
         if self._has(self.folder):
             return
@@ -115,11 +114,11 @@ class WriteMarker:
         self.store.delete_tree(self.folder, _MARK)
 
     def done(self, facts: Mapping[str, Any]) -> None:
-        """Record in the marker that nothing is left to be written."""
+        """Record in the marker that no chunks are pending."""
         self._leave(self.folder, {**facts, "done": True})
 
     def _leave(self, folder: str, facts: Mapping[str, Any], *before: str) -> None:
-        """Store empty objects of some names in the node, and the marker."""
+        """Store empty objects with some names in the node, and the marker."""
         if self.store.is_link(folder):
             self.store.clear_folder(folder)
         own = {"attempt": self.attempt, "run": self.run}
@@ -144,7 +143,7 @@ class WriteMarker:
         return None if document is None else parse_mark(document, self.path)
 
     def _head(self, key: str, count: int) -> bytes | None:
-        """Return a marker, or `count` bytes of it where that is cheaper."""
+        """Return a marker, or `count` bytes of it if that is cheaper."""
         if self.store.concurrency > 1:
             return self.store.get(key)
         found = self.store.head(key, count)
@@ -154,7 +153,7 @@ class WriteMarker:
         return not self.store.is_link(folder) and self.store.exists(join(folder, _MARK))
 
     def new_attempt(self, facts: Mapping[str, Any]) -> WriteMarker:
-        """Return a new attempt at the write with these `facts`, whose records it keeps.
+        """Return a new attempt at the write with these `facts`, keeping its records.
 
         A repair is resumed by several writers, part by part: they share one attempt.
         """
@@ -194,7 +193,7 @@ class WriteMarker:
         return attempts.is_stopped(self.attempt)
 
     def running(self) -> AbstractContextManager[None]:
-        """Let :meth:`stop` wait for a task."""
+        """Register a running task, for which :meth:`stop` waits."""
         return attempts.running(self.attempt)
 
     def stop(self) -> None:
@@ -204,7 +203,7 @@ class WriteMarker:
         marker, and stop before their next chunk.
         """
         attempts.stop(self.attempt)
-        with suppress(Exception):  # the error by which the write failed matters more
+        with suppress(Exception):  # the error of the failed write is more important
             facts = self.facts()
             if facts is not None and facts.get("attempt") == self.attempt:
                 replace(self, attempt=_new()).begin(facts)
@@ -230,9 +229,9 @@ class WriteMarker:
         self.ending(records=records)()
 
     def ending(self, *, records: bool, part: bool = False) -> Callable[[], None]:
-        """Remove all but the marker, and return what removes that.
+        """Remove everything but the marker, and return a function that removes the marker.
 
-        The marker says before that all is done, unless it is `part` of a write that says so.
+        The marker records first that nothing is pending, unless another one does for all `part`s.
         """
         if self.store.is_link(self.folder):
             return partial(self.store.clear_folder, self.folder)
@@ -247,7 +246,7 @@ class WriteMarker:
     def _end(self, *, shared: bool) -> None:
         self._remove(self.folder, *([] if shared else [UNFINISHED]))
         if shared:
-            self._remove_hint()  # the others may have left it to this one
+            self._remove_hint()  # other writes may have left it to this one
 
     def _remove_hint(self) -> None:
         """Remove the hint, unless other writes are unfinished."""
@@ -258,13 +257,13 @@ class WriteMarker:
         self._remove(self._plan)
 
     def _remove(self, folder: str, *before: str) -> None:
-        """Remove names beside a marker, the marker, and its folder where that stays without."""
+        """Remove names beside a marker, the marker, and its folder if that exists without."""
         self.store.delete([*(join(self.path, name) for name in before), join(folder, _MARK)])
         self.store.clear_folder(folder)
 
 
 def unfinished_writes(store: Store, path: str) -> list[WriteMarker]:
-    """Return the markers of writes into a node that have begun and not ended; one listing."""
+    """Return the markers of unfinished writes into a node, from one listing."""
     return find_markers(store, path)[0]
 
 
@@ -276,11 +275,11 @@ def find_markers(
     but: WriteMarker | None = None,
     listing: Listing | None = None,
 ) -> tuple[list[WriteMarker], list[WriteMarker]]:
-    """Return the markers of the unfinished and of the planned writes into a node, `but` one.
+    """Return the markers of the unfinished and of the planned writes into a node, except `but`.
 
-    One listing is made, unless `listing` is given. With `tidy`, links and folders without a marker
-    that have the names of markers are removed: a process that is killed at the end of its write
-    leaves an empty one.
+    One listing is made, unless `listing` is passed. With `tidy`, links and folders that are named
+    like markers but have none are removed: a process that is killed at the end of its write leaves
+    an empty one.
     """
     folders, files = store.list(path) if listing is None else listing
     begun: list[WriteMarker] = []
@@ -301,7 +300,7 @@ def find_markers(
 
 
 def _tidy(store: Store, folder: str) -> None:
-    """Remove the rest of a write without a marker, but for files that are still being written."""
+    """Remove the rest of a write without a marker, except files that are still being written."""
     if not store.is_link(folder):
         _, files = store.list(folder)
         if records := [join(folder, name) for name in files if is_record(name)]:
@@ -310,7 +309,7 @@ def _tidy(store: Store, folder: str) -> None:
 
 
 def revoke(marker: WriteMarker) -> None:
-    """Remove the marker of a planned write, and those of the Dataset or tree that it is part of.
+    """Remove the marker of a planned write, and those of its Dataset or tree.
 
     Facts come from files: only markers of groups around the node, and of nodes in these, go.
     """

@@ -1,7 +1,7 @@
-"""Validate what is read from the mark of an unfinished write.
+"""Validate the marker of an unfinished write.
 
-A mark lies in the container, where anybody may have put it. Nothing of it is used as a path, a
-name of a file or a size before it has been checked here. Pure functions on JSON.
+A marker is in the container, where anybody may have put it. Nothing in it is used as a path, a file
+name or a size before it is checked here. Pure functions on JSON.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ REPAIRED = "repair"
 """The token of a repair: any writer may resume it, whoever wrote the other chunks."""
 
 LARGEST = 1 << 26
-"""The most bytes that a mark may have: 64 MiB. Larger ones are not read."""
+"""The maximum size of a marker: 64 MiB. Larger ones are not read."""
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 _RUN = re.compile(r"[0-9a-f]{8}")
 
 _MOST_LEVELS = 1000
-"""The most levels that a mark may say a pyramid has."""
+"""The maximum number of levels of a pyramid in a marker."""
 
 _MOST_AXES = 64
 
 
 def is_token(text: str) -> bool:
-    """Return whether a string can be the token of a write.
+    """Return whether a string is a valid token of a write.
 
     >>> is_token("0" * 32), is_token("../x")
     (True, False)
@@ -42,7 +42,7 @@ def is_token(text: str) -> bool:
 
 
 def is_record(name: str) -> bool:
-    """Return whether a file in the folder of a mark is called as records of tasks are.
+    """Return whether a file in the folder of a marker is named like records of tasks.
 
     >>> is_record("0123abcd-0.0.0"), is_record("mark.json")
     (True, False)
@@ -51,10 +51,10 @@ def is_record(name: str) -> bool:
 
 
 def parse_mark(document: bytes, path: str) -> dict[str, Any]:
-    """Return the facts in a mark of a write into the node at `path`.
+    """Return the facts in a marker of a write into the node at `path`.
 
-    A mark that holds anything else than what this package writes is treated as empty: a write is
-    unfinished there, and nothing more is known of it.
+    A marker with anything that this package does not write is treated as empty: the write is
+    unfinished, and nothing else is known about it.
     """
     if len(document) > LARGEST:
         return {}
@@ -92,7 +92,7 @@ def _are_boxes(value: Any, path: str) -> bool:
 
 
 def _is_path(value: Any, path: str) -> bool:
-    """Return whether a mark at `path` may speak of a node: itself, or one below."""
+    """Return whether a marker at `path` may refer to a node: itself, or one below."""
     if not isinstance(value, str) or any(part.startswith(".") for part in value.split("/")):
         return False
     try:
@@ -111,7 +111,7 @@ def _are_paths(value: Any, path: str) -> bool:
 
 
 def is_part(value: Any, path: str) -> bool:
-    """Return whether a value is the path of a node at or below `path`, and a token."""
+    """Return whether a value has the path of a node at or below `path`, and a token."""
     return (
         isinstance(value, list)
         and len(value) == 2  # noqa: PLR2004 - a path and a token
@@ -177,4 +177,4 @@ _CHECKS: Mapping[str, Callable[[Any, str], bool]] = {
     "by": _is_text,
     "began": _is_text,
 }
-"""What each member of a mark must be, by its name."""
+"""The validator of each member of a marker."""

@@ -77,8 +77,8 @@ def open_array(
         Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
         are stored.
     edge_chunks : {"truncate", "pad"}, default: "truncate"
-        "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores them at
-        full size.
+        "truncate" stores chunks at the ends of the array clipped to it; "pad" stores them at full
+        size.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def open_array(
         edges=edge_chunks,
     )
     if assume_metadata:
-        name = get_format(format).name  # so that nothing is read to find it out
+        name = get_format(format).name  # without reading anything
         container, path = open_container(url, path, storage_options, name)
         assumed = container.format.assume(metadata or {}, container.where(path))
         return options.array(container, path, assumed)
@@ -179,7 +179,7 @@ def open_group(
     """
     check_option("mode", mode, "r", "r+")
     if cache_metadata and mode != "r":
-        raise ValueError("cache_metadata=True is for mode='r': a write needs the present metadata")
+        raise ValueError("cache_metadata=True requires mode='r': writes need the current metadata")
     options = OpenOptions(writable=mode == "r+", attribute_order=attribute_order)
     container, node = find_node(
         url, path, storage_options, format, writable=options.writable, cached=cache_metadata
@@ -202,10 +202,10 @@ def open_node(
     whole: bool = False,
     listed: bool = False,
 ) -> Array | Group:
-    """Open what is at `path` for reading, be it an array or a group whose arrays open alike.
+    """Open the array or group at `path` for reading; the arrays of a group open alike.
 
-    Metadata are read once from here on; with `whole`, those of all that is below at once. With
-    `listed`, a group is expected, which is listed in any case.
+    Metadata are read once; with `whole`, those of all nodes below in batches. With `listed`, a
+    group is expected, which is listed in any case.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def open_node(
 
 
 def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | None:
-    """Return the array that a write with `mode` would go into, or None where it makes a new one."""
+    """Return the array that a write with `mode` would change; None if it creates a new one."""
     if mode not in {"a", "r+"}:
         return None
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
 
 _CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
-"""What label multisets are read as."""
+"""The content as which label multisets are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

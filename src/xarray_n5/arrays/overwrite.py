@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overwrite:
-    """A new node for which there is room: what is removed, and the groups around it.
+    """The checked location of a new node: what is removed, and the groups around it.
 
     Nothing has been written.
     """
 
     container: Container
     node: Node
-    """The node so far."""
+    """The present node."""
     groups: Sequence[Node]
     """The groups around it, the root first."""
     removes: bool
-    """Whether a node, or what a stopped replacement left of one, is removed."""
+    """Whether a node, or the rest of a stopped replacement, is removed."""
     fresh: bool
     """Whether the container is new."""
 
     def make_room(self) -> Overwrite:
-        """Remove what is replaced and complete the groups around; return the rest of the plan."""
+        """Remove what is replaced and complete the parent groups; return the rest of the plan."""
         container, path = self.container, self.node.path
         if self.removes:
             container.delete(path)
@@ -51,7 +51,7 @@ class Overwrite:
         return replace(self, node=empty if path else self.node, groups=(), removes=False)
 
     def create(self, metadata: Metadata) -> None:
-        """Make room for the node, and create it."""
+        """Make room for the node and create it."""
         node = self.make_room().node
         self.container.create(node, metadata, fresh=self.fresh and not node.path)
 
@@ -64,10 +64,10 @@ def check_overwrite(
     Parameters
     ----------
     container, node
-        The container, and the node as it is now.
+        The container, and the present node.
     replacement
-        The array that replaces another one. Only with it may an array be removed, or the chunks
-        that a stopped replacement left.
+        The array that replaces another one. It is required to remove an array, or the chunks that a
+        stopped replacement left.
 
     Raises
     ------
@@ -87,8 +87,8 @@ def check_overwrite(
         raise NodeExistsError(container.url, path, "a group that is not empty", hint)
     arrays = [each for each in (found, replacement) if isinstance(each, ArrayMetadata)]
     if (other := container.occupant(path, arrays)) is not None:
-        hint = f"it holds {other!r}; delete it first, or choose another path in the container"
-        kind = "an array with more in it" if arrays[:1] == [found] else "a group that is not empty"
+        hint = f"it contains {other!r}; delete that first, or choose another path in the container"
+        kind = "an array with other files" if arrays[:1] == [found] else "a group that is not empty"
         raise NodeExistsError(container.url, path, kind, hint)
     check_alone(container, [*groups, node])
     root = groups[0] if groups else node
@@ -115,14 +115,14 @@ def groups_around(container: Container, path: str) -> list[Node]:
         if isinstance(node, N5Error):
             raise node
         if isinstance(node.metadata, ArrayMetadata):
-            hint = "it cannot hold other nodes"
+            hint = "an array cannot contain other nodes; choose another path"
             raise NodeExistsError(container.url, node.path, "an array", hint)
         groups.append(node)
     return groups
 
 
 def complete_group(container: Container, node: Node) -> None:
-    """Write the documents that a directory and those around it lack to be groups.
+    """Write the documents that a directory and its parents need to be groups.
 
     Raises
     ------
@@ -136,21 +136,21 @@ def complete_group(container: Container, node: Node) -> None:
 
 
 def check_alone(container: Container, groups: Iterable[Node]) -> None:
-    """Raise where a directory that the format does not describe is a node of another format.
+    """Raise if a directory that the format does not describe is a node of another format.
 
-    N5 takes any directory for a group; documents of N5 in it would hide the other node.
+    In N5 any directory is a group; documents of N5 in it would hide the other node.
 
     Raises
     ------
     NodeExistsError
-        Naming the directory.
+        The error names the directory.
     """
     bare = [node.path for node in groups if not node.described]
     if bare and (found := container.foreign(bare)):
-        what = f"it has {found[1]}; choose another path, or write in that format"
+        what = f"it has {found[1]}; choose another path, or use that format"
         raise NodeExistsError(container.url, found[0], "another format", what)
 
 
 def _has_marker(container: Container, path: str) -> bool:
-    """Return whether the marker of a write lies beside a node; one listing."""
+    """Return whether a node has the marker of a write, from one listing."""
     return any(name.startswith(WRITING) for name in container.store.list(path)[0])

@@ -1,4 +1,4 @@
-"""Read points: each chunk that holds any is read once."""
+"""Read points, each chunk once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_points(chunks: ChunkIO, key: Sequence[object], cache: Cache | None = No
     chunks
         The chunks of an array, in C order.
     key
-        An item for each axis: a slice, an int or an array of ints, of which there is one at least.
+        An item for each axis: a slice, an int or an array of ints, at least one of them an array.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def read_points(chunks: ChunkIO, key: Sequence[object], cache: Cache | None = No
     """
     shape = chunks.metadata.shape
     if len(key) != len(shape):
-        raise IndexError(f"{len(key)} indices were given for an array with {len(shape)} axes")
+        raise IndexError(f"expected {len(shape)} indices, one for each axis, got {len(key)}")
     sliced = [axis for axis, item in enumerate(key) if isinstance(item, slice)]
     pointed = [axis for axis, item in enumerate(key) if not isinstance(item, slice)]
     around = normalize(
@@ -60,11 +60,11 @@ def read_points(chunks: ChunkIO, key: Sequence[object], cache: Cache | None = No
 
 
 def _positions(item: object, axis: int, size: int) -> np.ndarray:
-    """Return the positions that an index array names, counted from the axis' start."""
+    """Return the positions in an index array, counted from the start of the axis."""
     array = np.asarray(item)
     flat = normalize(array.reshape(-1) if array.ndim else array.reshape(1), (size,)).axes[0]
     if isinstance(flat, slice):
-        raise IndexError(f"axis {axis} cannot be indexed with {item!r}")
+        raise IndexError(f"cannot index axis {axis} with {item!r}; use integers, slices or arrays")
     if array.dtype == bool:
         return flat
     return flat.reshape(array.shape)
@@ -77,9 +77,9 @@ def _wanted(
     pointed: Sequence[int],
     sliced: Sequence[int],
 ) -> Iterator[tuple[Index, tuple[Any, ...], tuple[Any, ...]]]:
-    """Iterate over the chunks with points: where their elements go, and which ones.
+    """Iterate over the chunks with points: the targets of their elements, and their positions.
 
-    The latter as if the chunk had the axes of the index arrays first.
+    The positions assume that the axes of index arrays come first in the chunk.
     """
     if not points.size:
         return

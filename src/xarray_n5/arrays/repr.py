@@ -1,4 +1,4 @@
-"""Text and tables of facts, safe to print."""
+"""Plain text and HTML tables for descriptions, safe to print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def as_text(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a title, and a line for each row, all of it safe to print.
+    """Return a title, and a line for each row, safe to print.
 
     >>> print(as_text("<Thing>", [("size", "3"), ("colour", "red")]))
     <Thing>
@@ -31,7 +31,7 @@ def as_text(title: str, rows: Sequence[tuple[str, str]]) -> str:
 
 
 def as_html(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a title and a table; nothing in it is taken for markup.
+    """Return a title and a table as HTML; strings are escaped.
 
     >>> as_html("<Thing>", [])
     '<div><strong>&lt;Thing&gt;</strong></div>'
@@ -58,7 +58,7 @@ def amount(count: int, nbytes: int, thing: str = "chunk") -> str:
 
 
 def show_geometry(geometry: Geometry) -> tuple[str, list[tuple[str, str]]]:
-    """Return a title and rows for axes, and where each fact of them was read."""
+    """Return a title and rows for axes, with the source of each fact."""
     rows = []
     for axis in geometry.with_names().axes:
         name, _, where = str(axis).partition(": ")
@@ -91,6 +91,6 @@ def show_compression(compression: Compression) -> str:
 
 
 def geometry_rows(geometry: Geometry) -> list[tuple[str, str]]:
-    """Return rows for the facts of axes that are not of one axis: the affine, the sources."""
+    """Return rows for facts of several axes: the affine, the sources."""
     rows = [("affine", ", ".join(f"{n:g}" for n in row)) for row in geometry.affine or ()]
     return rows + [(fact, f"from {where}") for fact, where in geometry.sources.items()]

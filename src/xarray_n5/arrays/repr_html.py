@@ -1,6 +1,6 @@
 """Pieces of HTML for dark and light pages, without external resources.
 
-Strings come from files: all of them are escaped here, and callers do not do it.
+Strings come from files: all of them are escaped here, and not by callers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LONGEST = 200
-"""How many characters of a string are shown."""
+"""The maximum number of characters of a string that are shown."""
 
 _CELL = "text-align: left; vertical-align: top; padding: 0 1em 0 0; white-space: pre-wrap"
 
@@ -22,7 +22,7 @@ _FAINT = "opacity: 0.65; font-weight: normal"
 
 
 def shorten(text: str) -> str:
-    """Return a string, or its beginning.
+    """Return a string, truncated if it is long.
 
     >>> len(shorten("a" * 1000))
     200
@@ -58,7 +58,7 @@ def fold(label: str, body: str, *, unfolded: bool = False) -> str:
 
 
 def side_by_side(*parts: str) -> str:
-    """Return pieces of HTML beside each other, where there is room for it."""
+    """Return pieces of HTML side by side, if there is room."""
     inner = "".join(f"<div>{part}</div>" for part in parts if part)
     style = "display: flex; flex-wrap: wrap; gap: 0.6em 2em; align-items: flex-start"
     return f'<div style="{style}">{inner}</div>'

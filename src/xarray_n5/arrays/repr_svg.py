@@ -1,4 +1,4 @@
-"""Chunk grids as small pictures: a bar, a sheet or a box that is cut into chunks."""
+"""Draw chunk grids as small pictures: a bar, a sheet or a box, cut into chunks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SIDE = 120.0
-"""How long the longest side of a picture is."""
+"""The length of the longest side of a picture."""
 
 _LEAST = 0.15
-"""How short the shortest one may be, as a part of that."""
+"""The minimum length of a side, as a part of that."""
 
 _LINES = 24
-"""How many pieces of an axis are drawn apart; of more, several are drawn as one."""
+"""The maximum number of pieces of an axis that are drawn; more are merged."""
 
 _SLOPE = 0.5
-"""How much of its length an axis that goes into the picture has there, across and up."""
+"""The length of the axis in depth, across and up, as a part of its own."""
 
 _LABEL = 18
-"""How many letters of a name fit beside an edge."""
+"""The maximum number of letters of a name beside an edge."""
 
 _MARGIN = 26.0
 
@@ -38,9 +38,9 @@ def chunk_picture(
     Parameters
     ----------
     names, shape, chunks
-        Of each axis, in C order: its name, how many elements it has, and a chunk.
+        For each axis, in C order: its name, its number of elements, and a chunk.
     lengths
-        How long each axis is beside the others.
+        The relative lengths of the axes.
     """
     if not shape or 0 in shape:
         return ""
@@ -64,7 +64,7 @@ def _sides(lengths: Sequence[float]) -> list[float]:
 
 
 def _cuts(size: int, chunk: int) -> list[int]:
-    """Return where an axis is cut, its ends among them; some cuts only, where there are many.
+    """Return the positions where an axis is cut, with its ends; only some if there are many.
 
     >>> _cuts(10, 4), _cuts(1000, 1)[:3]
     ([0, 4, 8, 10], [0, 42, 84])
@@ -109,7 +109,7 @@ def _box(sides: list[float], cuts: list[list[float]], labels: list[str]) -> str:
 
 
 def _into(label: str, x: float, y: float) -> str:
-    """Return the name of the axis that goes into the picture, below its edge."""
+    """Return the name of the axis in depth, below its edge."""
     return f'<text x="{x + 6:.0f}" y="{y + 13:.0f}" style="text-anchor: start">{label}</text>'
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, ...]:
-    """Return the shape that an array of so many axes is to have.
+    """Return the new shape of an array with `ndim` axes.
 
     Raises
     ------
@@ -37,14 +37,14 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
 
 
 def resize(io: ChunkIO, shape: tuple[int, ...]) -> ChunkIO:
-    """Give an array another shape, in the stored order of axes; return it as it is then.
+    """Change the shape of an array, in the stored order of axes; return the resized array.
 
     The shape is changed between two steps, so that readers never see wrong elements.
     """
     before = io.metadata
     if not before.content.is_writable:
         url = join(io.container.url, io.path)
-        raise ValueError(f"{url} holds {before.content.value}, which are read only")
+        raise ValueError(f"{url} has {before.content.value}, which cannot be written")
     stored = list(io.stored_indices())
     _fill_up(io, shape, stored)
     io.container.resize(io.path, shape)
@@ -54,11 +54,11 @@ def resize(io: ChunkIO, shape: tuple[int, ...]) -> ChunkIO:
 
 
 def _fill_up(io: ChunkIO, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
-    """Make the `stored` chunks fit for the array to become of `shape`.
+    """Prepare the `stored` chunks for the new `shape`.
 
-    Readers see no change yet. Chunks beyond the array's present ends are removed: a resize that
-    was cut short, or another program, may have left them, and a larger array would show them.
-    Chunks that will reach further are filled up with the fill value.
+    Readers see no change yet. Chunks beyond the array's present ends are removed: an interrupted
+    resize, or another program, may have left them, and a larger array would show them. Chunks that
+    will cover more of the array are filled up with the fill value.
     """
     grid, after = io.metadata.grid, replace(io.metadata, shape=shape).grid
     io.delete(index for index in stored if index not in grid)
@@ -81,7 +81,7 @@ def _fill_up(io: ChunkIO, shape: tuple[int, ...], stored: Sequence[Index]) -> No
 def _is_unfit(
     io: ChunkIO, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]
 ) -> bool:
-    """Return whether a stored block ends before `reach`, or holds anything beyond `extent`."""
+    """Return whether a stored block ends before `reach`, or has elements beyond `extent`."""
     if any(map(lt, block.shape, reach)):
         return True
     beyond = block.astype(io.metadata.dtype)
@@ -90,7 +90,7 @@ def _is_unfit(
 
 
 def _trim(io: ChunkIO, before: ArrayMetadata, stored: Sequence[Index]) -> None:
-    """Remove from the `stored` chunks what the array no longer holds, so that it stays gone."""
+    """Remove elements beyond the array's ends from the `stored` chunks."""
     grid = io.metadata.grid
     io.delete(index for index in stored if index not in grid)
     for index in stored:

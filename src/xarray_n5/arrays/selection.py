@@ -35,12 +35,12 @@ class Indexer:
 
     def __setitem__(self, key: object, value: object) -> None:
         if self._set is None:
-            raise TypeError("points cannot be assigned; use slices, or oindex for index arrays")
+            raise TypeError("cannot assign to points; use slices, or oindex for index arrays")
         self._set(key, value)
 
 
 def read_selection(io: ChunkIO, key: object, cache: Cache | None, *, transposed: bool) -> Any:
-    """Return a basic or orthogonal selection; `transposed` where the user's axes are reversed."""
+    """Return a basic or orthogonal selection; `transposed` if the user's axes are reversed."""
     shape = io.metadata.shape
     selection = normalize(key, shape[::-1] if transposed else shape)
     alone = None if transposed or cache is not None else _whole_chunk(io, selection.axes)
@@ -55,7 +55,7 @@ def read_selection(io: ChunkIO, key: object, cache: Cache | None, *, transposed:
 
 
 def _whole_chunk(io: ChunkIO, axes: Sequence[AxisIndex]) -> Index | None:
-    """Return the index of the chunk that a selection is, as far as the array reaches, or None."""
+    """Return the index of the chunk that equals a selection, clipped to the array, or None."""
     metadata = io.metadata
     index = []
     for axis, size, side in zip(axes, metadata.shape, metadata.chunks, strict=True):
@@ -106,7 +106,7 @@ def stored_index(io: ChunkIO, index: Sequence[int], *, transposed: bool) -> Inde
     found = given[::-1] if transposed else given
     if found not in grid:
         counts = grid.counts[::-1] if transposed else grid.counts
-        raise IndexError(f"{io.url} has no chunk {given}; its grid has {counts} of them")
+        raise IndexError(f"{io.url} has no chunk {given}; the grid has {counts} chunks")
     return found
 
 
@@ -116,10 +116,10 @@ def chunk_values(io: ChunkIO, index: Index, block: object, *, transposed: bool) 
     Raises
     ------
     ValueError
-        If they have another shape than the array has there.
+        If they do not have the shape of the array there.
     """
     values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
     shape, at = (extent[::-1], index[::-1]) if transposed else (extent, index)
     if values.shape != shape:
-        raise ValueError(f"chunk {at} of {io.url} has the shape {shape}, not {values.shape}")
+        raise ValueError(f"chunk {at} of {io.url}: expected shape {shape}, got {values.shape}")
     return values.T if transposed else values

@@ -1,4 +1,4 @@
-"""The indices of shards that an array has read."""
+"""Cache the indices of shards that an array has read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from xarray_n5.model.grid import Index
 
 _MOST = 1 << 25
-"""The most bytes of indices that an array keeps: 32 MiB."""
+"""The maximum size of the indices that an array keeps: 32 MiB."""
 
 
 class Indices:
-    """The indices of shards that an array has read, the latest ones. It is pickled empty.
+    """The latest indices of shards that an array has read. It is pickled empty.
 
-    An index is kept with the stamp that its file had before, and is not that of another file.
+    An index is kept with the earlier stamp of its file, and is not used for another file.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Indices:
         return Indices, ()
 
     def get(self, shard: Index, stamp: object) -> np.ndarray | None:
-        """Return the index of a shard, if it is known of the file that has this stamp."""
+        """Return the index of a shard, if it is known for the file with this stamp."""
         with self._lock:
             index, before = self._kept.get(shard, (None, None))
         return index if stamp == before else None

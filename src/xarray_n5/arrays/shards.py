@@ -1,4 +1,4 @@
-"""Read from shards only the chunks that a selection touches."""
+"""Read only the selected chunks from shards."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from xarray_n5.model.indexing import AxisIndex
 
 _LONGEST = 1 << 26
-"""The most bytes of neighbouring chunks that are one request: 64 MiB."""
+"""The maximum size of neighbouring chunks that are read by one request: 64 MiB."""
 
 _IN_FLIGHT = 1 << 27
-"""The most bytes of chunks that are requested together: 128 MiB."""
+"""The maximum size of chunks that are requested together: 128 MiB."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """What is read of one shard."""
+    """A selection within one shard."""
 
     shard: Index
     pieces: list[tuple[Piece, ...]]
-    """The parts of its chunks that are selected."""
+    """The selected parts of its chunks."""
     targets: tuple[AxisIndex, ...]
-    """Where the shard's part of the selection lies in the result."""
+    """The position of the shard's part of the selection in the result."""
     whole: bool
     """Whether the file is read as a whole."""
     stamp: object
-    """The stamp of its file before it is read; None where a store has none."""
+    """The stamp of its file before it is read; None if the store has none."""
     index: np.ndarray | None = None
-    """Where its chunks are; None where the shard is not stored."""
+    """The locations of its chunks; None if the shard is not stored."""
     known: bool = False
     """Whether the index was read before."""
 
@@ -62,14 +62,14 @@ def read_shards(
     chosen: Iterable[tuple[Piece, ...]],
     copy: Callable[[np.ndarray | None, tuple[Any, ...], tuple[Any, ...]], None],
 ) -> None:
-    """Read parts of shards: of each chunk, `copy` gets its elements, and what goes where.
+    """Read parts of shards: `copy` gets the elements of each chunk, and where they belong.
 
-    A shard of which half is read is one request. Of others, the index is requested, if it is not
-    known, and then the chunks: those that lie side by side by one request.
+    If half of a shard is selected, all of it is read by one request. Otherwise, its index is
+    requested, unless it is known, and then the chunks: adjacent ones by one request.
     """
     sharding = cast("ShardedFormat", io.format).sharding(io.metadata)
     if sharding is None:
-        raise TypeError(f"{io.url} has no shards")  # none that metadata.inner says so
+        raise TypeError(f"{io.url} has no shards")  # impossible if metadata.inner is set
     for batch in _batches(io, sharding, chosen):
         for part, piece, block in _blocks(io, sharding, batch):
             # Lists, not generators: this is done for each of millions of chunks.
@@ -84,7 +84,7 @@ def read_shards(
 def _batches(
     io: ChunkIO, sharding: Sharding, chosen: Iterable[tuple[Piece, ...]]
 ) -> Iterator[list[_Part]]:
-    """Iterate over the parts that are read together: one, or as many as are worth it."""
+    """Iterate over batches of parts that are read together, limited by size."""
     grid, store = sharding.grid, io.container.store
     inner = math.prod(grid.chunks) * io.metadata.dtype.itemsize
     batch: list[_Part] = []
@@ -132,7 +132,7 @@ def _of_whole(
 ) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
     """Iterate over chunks of a shard that was read as a whole."""
     if data is None:
-        io.decoded(part.shard, None)  # which may be an error
+        io.decoded(part.shard, None)  # which may raise
         yield from ((part, piece, None) for piece in part.pieces)
         return
     view = memoryview(data)
@@ -146,7 +146,7 @@ def _of_whole(
 
 
 def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
-    """Give parts the indices of their shards: those that are not known are requested together."""
+    """Give parts the indices of their shards; unknown ones are requested together."""
     for part in parts:
         part.index = io.indices.get(part.shard, part.stamp)
         part.known = part.index is not None
@@ -166,7 +166,7 @@ def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
 def _of_ranges(
     io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]
 ) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
-    """Iterate over chunks whose bytes are requested: those side by side by one request."""
+    """Iterate over requested chunks: adjacent ones by one request."""
     wanted: list[_Wanted] = []
     for part in parts:
         for piece in part.pieces:
@@ -186,7 +186,7 @@ def _of_ranges(
         part = run[0].part
         replaced = stamp(io.key(part.shard)) != part.stamp
         for each in run:
-            if replaced:  # bytes of one file, by the index of another
+            if replaced:  # the bytes and the index are from different files
                 yield part, each.piece, _anew(io, sharding, each)
                 continue
             first = run[0].start
@@ -195,13 +195,13 @@ def _of_ranges(
 
 
 def _decoded(io: ChunkIO, sharding: Sharding, each: _Wanted, data: bytes) -> np.ndarray | None:
-    """Return a chunk. Where an index that was read before does not fit, the whole shard is read."""
+    """Return a chunk. If an index that was read before does not fit, read the whole shard."""
     try:
         with _naming(io, each.part.shard):
             if len(data) < each.stop - each.start:
                 raise EOFError(
-                    f"inner chunk {each.at}: the index states bytes {each.start} to {each.stop}, "
-                    f"of which {len(data)} are there"
+                    f"inner chunk {each.at}: the index has bytes {each.start} to {each.stop}, "
+                    f"only {len(data)} exist"
                 )
             return sharding.decode_inner(each.at, data)
     except ChunkError:
@@ -218,7 +218,7 @@ def _anew(io: ChunkIO, sharding: Sharding, each: _Wanted) -> np.ndarray | None:
 
 
 def _runs(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
-    """Iterate over chunks of one shard each that touch each other in the file."""
+    """Iterate over runs of chunks of one shard that are adjacent in the file."""
     run: list[_Wanted] = []
     for each in wanted:
         if run and not (
@@ -240,7 +240,7 @@ def _ranges(io: ChunkIO, ranges: Sequence[tuple[Index, int, int | None]]) -> Seq
 
 @contextlib.contextmanager
 def _naming(io: ChunkIO, shard: Index) -> Iterator[None]:
-    """Turn errors of a shard's bytes into one that names it."""
+    """Convert errors of a shard's bytes to an error that names the shard."""
     try:
         yield
     except Exception as error:

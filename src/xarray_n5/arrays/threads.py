@@ -1,4 +1,4 @@
-"""Read and write with several threads: codecs and files release the interpreter's lock."""
+"""Read and write in several threads: codecs and files release the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _WORTH = 1 << 16
-"""How many bytes a chunk has, at least, where two threads are quicker than one."""
+"""The minimum size of a chunk for which two threads are faster than one, in bytes."""
 
 _LARGEST_GROUP = 64
-"""How many chunks one thread takes at most before it asks for more."""
+"""The maximum number of chunks that a thread takes at a time."""
 
 _pool: ThreadPoolExecutor | None = None
 _making = threading.Lock()
 
 
 def threads_for(chunks: int, nbytes: int) -> int:
-    """Return how many threads are to read or write so many chunks of so many bytes each.
+    """Return the number of threads for so many chunks of so many bytes each.
 
-    Only one outside the main thread: Dask, and others who start threads, run many tasks already.
+    Outside the main thread it is one: Dask, and others who start threads, run many tasks already.
     For small chunks one thread is faster, since threads take turns in Python.
     """
     if chunks < 2 or nbytes < _WORTH or threading.current_thread() is not threading.main_thread():  # noqa: PLR2004
@@ -37,7 +37,7 @@ def threads_for(chunks: int, nbytes: int) -> int:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -45,7 +45,7 @@ def cores() -> int:
 def spread(
     work: Callable[[Iterable[Item]], None], items: Iterable[Item], count: int, threads: int
 ) -> None:
-    """Work on `count` items, in groups, by several threads; the first error is raised."""
+    """Process `count` items, in groups, in several threads; raise the first error."""
     size = max(1, min(_LARGEST_GROUP, count // (8 * threads)))
     left = iter(items)
     running: deque[Future[None]] = deque()
@@ -62,7 +62,7 @@ def spread(
             future.cancel()
         for future in running:
             if not future.cancelled():
-                future.exception()  # so that nothing writes into the result any more
+                future.exception()  # wait: nothing may write into the result any more
 
 
 def _executor() -> ThreadPoolExecutor:

@@ -1,4 +1,4 @@
-"""Read and write selections of one array's chunks, in batches or with several threads."""
+"""Read and write selections of one array's chunks, in batches or in several threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def new_cache(size: int) -> Any:
-    """Return a cache of decoded chunks up to `size` bytes; None for none."""
+    """Return a cache of decoded chunks of up to `size` bytes; None for a size of 0."""
     if size <= 0:
         return None
     from zict import LRU
@@ -37,7 +37,7 @@ def new_cache(size: int) -> Any:
 def read(
     chunks: ChunkIO, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
 ) -> None:
-    """Read what `axes` select into `result`, each chunk's elements once and straight."""
+    """Read the selection `axes` into `result`, each chunk's elements once and without copies."""
     metadata = chunks.metadata
     grid = metadata.grid
     pieces = grid.project(axes)
@@ -90,7 +90,7 @@ def _read_shards(
 
 
 def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
-    """Write `values` where `axes` select; return the number of chunks that this replaced."""
+    """Write `values` at the selection `axes`; return the number of chunks that were replaced."""
     pieces = chunks.metadata.grid.project(axes)
 
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
@@ -106,7 +106,7 @@ def _share(
     *,
     alone: bool,
 ) -> int:
-    """Do the work on all chunks that pieces touch, by several threads where that is quicker."""
+    """Process all chunks that pieces overlap, in several threads if that is faster."""
     grid = chunks.metadata.grid
     count = math.prod(map(len, pieces))
     nbytes = math.prod(grid.chunks) * chunks.metadata.dtype.itemsize
@@ -119,7 +119,7 @@ def _share(
 
 
 def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
-    """Copy elements that stay as they are: whole rows at once, where they lie side by side."""
+    """Copy elements unchanged: whole rows at once, if they are contiguous."""
     width = target.dtype.itemsize
     beside = target.strides[-1:] == source.strides[-1:] == (width,)
     if beside and target.size and not target.dtype.hasobject:
@@ -131,7 +131,7 @@ def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
 def blocks(
     chunks: ChunkIO, indices: Sequence[Index], cache: Cache | None = None
 ) -> Iterator[np.ndarray]:
-    """Iterate over chunks as far as the array reaches, in native order; some are fetched ahead."""
+    """Iterate over chunks clipped to the array, in native order; some are fetched ahead."""
     if cache is None:
         for index, stored in zip(indices, _loaded(chunks, indices), strict=True):
             yield chunks.native(index, stored)
@@ -144,7 +144,7 @@ def blocks(
 def _stored(
     chunks: ChunkIO, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
 ) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
-    """Iterate over the chunks that pieces touch, as they are stored."""
+    """Iterate over the chunks that pieces overlap, as they are stored."""
     if cache is None and chunks.container.batch == 1:
         for parts in chosen:
             yield parts, chunks.load(tuple([part.chunk for part in parts]))
@@ -161,7 +161,7 @@ def _stored(
 
 
 def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
-    """Iterate over chunks as they are stored: one is decoded while others are on their way."""
+    """Iterate over chunks as they are stored: one is decoded while others are fetched."""
     container, path, metadata = chunks.container, chunks.path, chunks.metadata
     indices = iter(indices)
     first = list(islice(indices, 2))
@@ -178,8 +178,8 @@ def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | 
 
 
 def _cached(chunks: ChunkIO, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
-    """Iterate over chunks from the cache; fetch those that are not there together."""
-    # Kept here, too: a small cache, or another thread's reading, may drop one before it is used.
+    """Iterate over chunks from the cache; fetch the others together."""
+    # Kept here, too: a small cache, or another thread, may drop one before it is used.
     known = {index: block for index in indices if (block := cache.get(index)) is not None}
     absent = [index for index in indices if index not in known]
     for index, block in zip(absent, blocks(chunks, absent), strict=True):

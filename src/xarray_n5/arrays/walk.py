@@ -25,7 +25,7 @@ _CHUNK = re.compile(r"\d+([./]\d+)*")
 """Names of chunks, and of the directories that they are in."""
 
 _DEPTH = 32
-"""The most axes of an array that are followed."""
+"""The maximum number of axes of an array whose directories are followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Found:
     problem: str = ""
     """Why it could not be opened."""
     broken: bool = False
-    """Whether it is damaged; otherwise it is a container that is opened separately."""
+    """Whether it is damaged; otherwise it is a container to be opened separately."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Walk:
     ) -> Walk:
         """Return a walk that begins at a node; metadata are read once, or `whole` in batches."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnfinishedWriteWarning)  # who walks reports them
+            warnings.simplefilter("ignore", UnfinishedWriteWarning)  # walks report them
             root = open_node(
                 url,
                 path,
@@ -80,12 +80,12 @@ class Walk:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the walk begins in a bare directory that is not called like a container."""
+        """Whether the walk begins in a bare directory that is not named like a container."""
         inside = self.container.format.one_writer or is_container_name(self.container.name)
         return isinstance(self.root, Group) and not inside and not node_of(self.root).described
 
     def children(self, group: Group) -> Iterator[Found]:
-        """Iterate over what is directly in a group, by name."""
+        """Iterate over the content of a group, by name."""
         names = sorted(group)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is left out")
@@ -95,7 +95,7 @@ class Walk:
         for name in sorted({*names, *others}):
             path, node = join(group.path, name), nodes.get(name)
             if name in others:
-                yield Found(path, None, "HDF5: open it by itself")
+                yield Found(path, None, "HDF5: open it separately")
             elif node is None:
                 try:
                     nodes_of(group, [name], strict=True)
@@ -109,15 +109,15 @@ class Walk:
         if isinstance(node, Array) or node_of(node).described:
             return Found(node.path, node)
         if foreign := self.container.foreign([node.path]):
-            return Found(node.path, None, f"{TITLES[foreign[1]]}: open it by itself")
+            return Found(node.path, None, f"{TITLES[foreign[1]]}: open it separately")
         if self._like_chunks(node.path):
             document = self.container.where("").rpartition("/")[2]
-            lost = f"holds files that look like chunks, but no {document}"
+            lost = f"has files that look like chunks, but no {document}"
             return Found(node.path, None, lost, broken=True)
         return Found(node.path, node)
 
     def nodes(self) -> Iterator[Found]:
-        """Iterate over all nodes, a group before those in it, and over everything else."""
+        """Iterate over all nodes, groups before their content, and over everything else."""
 
         def below(found: Found) -> Iterator[Found]:
             yield found
@@ -136,7 +136,7 @@ class Walk:
         return [name for name in self.container.store.list(path)[1] if name.endswith(Hdf5.suffixes)]
 
     def _like_chunks(self, path: str) -> bool:
-        """Return whether a directory holds nothing but numbers, down to a file."""
+        """Return whether a directory has only numbers as names, down to a file."""
         for _ in range(_DEPTH):
             folders, files = self.container.store.list(path)
             inner = [name for name in folders if not name.startswith(".")]

@@ -1,4 +1,4 @@
-"""Write the axes of an array as attributes that read right where the array is."""
+"""Write the axes of an array as attributes that all readers interpret alike at its location."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def describe(
     dialect: str | Iterable[str] | None,
     there: ArrayMetadata | None,
 ) -> tuple[ArrayMetadata, set[str]]:
-    """Return an array's metadata with attributes for its axes, and attributes that are to go.
+    """Return an array's metadata with attributes for its axes, and attributes to remove.
 
-    Where the existing array describes the same axes, nothing changes; attributes that contradict
-    the new axes are removed. Attributes of the groups around may take precedence over the default
+    If the existing array describes the same axes, nothing changes; attributes that contradict the
+    new axes are removed. Attributes of the groups around may take precedence over the default
     ones; then COSEM's ``transform`` is written, too, which takes precedence over all others.
 
     Parameters
@@ -45,12 +45,12 @@ def describe(
     axes, dialect
         As in :func:`create_array`.
     there
-        The array that stays, if there is one already.
+        The existing array that is kept, if any.
 
     Raises
     ------
     MetadataError
-        If no dialect can describe the axes, or other attributes contradict them nevertheless.
+        If no dialect can describe the axes, or other attributes still contradict them.
     """
     if axes is None:
         return metadata, set()
@@ -67,7 +67,7 @@ def describe(
     stays = _quietly(node)
     if there is not None and dialect is None:
         if _untold(geometry) and stays[0].placed:
-            # Names alone neither move existing axes nor reverse them.
+            # Names alone do not move or reverse existing axes.
             _check(where, geometry, stays[0])
             return metadata, set()
         if not diff(geometry, stays[0]) and not stays[1]:
@@ -76,7 +76,7 @@ def describe(
     own = set(stays[0].keys) - ({"units"} if units_of_values(before) else set())
     clash += [key for key in said if key in before and key not in own and before[key] != said[key]]
     if clash:
-        raise MetadataError(f"{where}: axes and attributes both set {clash}; give one of them")
+        raise MetadataError(f"{where}: axes and attributes both set {clash}; pass one of them")
     found, odd = _quietly(replace(node, attributes={**before, **given, **said}))
     stale = (
         own & before.keys() - said.keys() - given.keys() if diff(geometry, found) or odd else set()
@@ -91,7 +91,7 @@ def describe(
 
 
 def without_image(attributes: Attributes, path: str) -> Attributes:
-    """Return a group's attributes without the image in an array that is removed."""
+    """Return a group's attributes without the image of an array that is removed."""
     name, images = path.rpartition("/")[2], images_of(attributes)
     kept = [
         image
@@ -105,20 +105,20 @@ def without_image(attributes: Attributes, path: str) -> Attributes:
 
 
 def _untold(geometry: Geometry) -> bool:
-    """Return whether a geometry has nothing but names."""
+    """Return whether a geometry only has names."""
     return not geometry.placed and all(axis.unit is None for axis in geometry.axes)
 
 
 def _check(where: str, geometry: Geometry, found: Geometry) -> None:
     if gone := diff(geometry, found):
         raise MetadataError(
-            f"{where}: other attributes there or on the groups around contradict {gone}; leave "
-            "the axes out, or write to another path"
+            f"{where}: other attributes of the node or of its groups contradict {gone}; omit "
+            "axes, or write to another path"
         )
 
 
 def _quietly(node: ArrayContext) -> tuple[Geometry, list[str]]:
-    """Return the geometry of a node, and what is odd about it, without warnings."""
+    """Return the geometry of a node and its warnings, without issuing them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return resolve_geometry(node)

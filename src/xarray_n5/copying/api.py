@@ -1,6 +1,6 @@
-"""The public :func:`copy`: arrays, groups and containers, from any format into any other.
+"""The public :func:`copy`: arrays, groups and containers, from any format to any other.
 
-What writes is imported when it is called, so that those who only read need not wait for it.
+Modules that write are imported on first use, to keep the import fast for readers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plan the copy of one array: its data, how they are stored, and its attributes."""
+"""Plan the copy of one array: its data, their storage, and its attributes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 _MOST = 1 << 28
-"""The most bytes of a chunk that keeps its shape; HDF5 may hold an array in one piece."""
+"""The maximum size of a chunk that keeps its shape; HDF5 may store an array in one piece."""
 
 _TASKS = 1 << 23
-"""The most blocks that are copied at once."""
+"""The maximum number of blocks that are copied at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
-    """What copies of arrays change."""
+    """The changes that a copy makes to arrays."""
 
     chunks: Sequence[int] | int | Literal["auto"] | None = None
     shards: Sequence[int] | int | Literal["auto"] | None = None
@@ -56,18 +56,18 @@ class CopyOptions:
     """"same" for that of each array, or gzip if the format does not have it."""
     dtype: Any = None
     region: tuple[slice, ...] | None = None
-    """The part of each array that is copied."""
+    """The part of each array to copy."""
     dialect: CopyDialect = None
     """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"
-    """What Paintera's label multisets are copied as; "error" refuses them."""
+    """The content as which Paintera's label multisets are copied; "error" rejects them."""
     project: object = None
     """The XML of a project that the copy becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayCopy:
-    """An array as it will be written."""
+    """An array of the copy, before it is written."""
 
     data: da.Array
     metadata: ArrayMetadata
@@ -93,16 +93,16 @@ def copy_array(
     context
         The copy as dialects will see it: its path, and the groups around it.
     form
-        The format that it is written in.
+        The format of the copy.
     options
-        What the copy changes.
+        The changes that the copy makes.
     described
         The attributes that describe it as a level of a pyramid, if that has new ones.
 
     Raises
     ------
     MetadataError
-        If the format cannot hold it, or its type cannot be converted.
+        If the format cannot store it, or its type cannot be converted.
     ValueError
         If the region is not in the array.
     """
@@ -111,7 +111,7 @@ def copy_array(
         multisets = io.metadata.content is Content.LABEL_MULTISETS
         hint = ", or copy their labels with label_multisets='argmax'" if multisets else ""
         held = io.metadata.content.value
-        raise MetadataError(f"{array.url} holds {held}, which are not copied; leave it out{hint}")
+        raise MetadataError(f"{array.url} has {held}, which cannot be copied; leave it out{hint}")
     dtype = as_dtype(array.dtype if options.dtype is None else options.dtype, where)
     check_convertible(array.dtype, dtype, array.url)
     before = _original(array)
@@ -148,7 +148,7 @@ def copy_array(
 
 
 def _original(array: Array) -> Original:
-    """Return an array's attributes and layout before it was ever copied into another format."""
+    """Return an array's attributes and layout before it was first copied to another format."""
     io = io_of(array)
     found = original(array.attrs, lists_of(io.container))
     if not io.format.native_to_xarray:
@@ -202,8 +202,8 @@ def _data(
         data = data[options.region]
     if data.npartitions > _TASKS:
         raise ValueError(
-            f"{array.url}, whose shape is {array.shape}, is {data.npartitions} blocks: copy parts "
-            "of it with a region, or leave it out"
+            f"{array.url}, whose shape is {array.shape}, has {data.npartitions} blocks, too many "
+            "for one copy; copy parts of it with a region, or leave it out"
         )
     if dtype != data.dtype:
         meta = np.empty((0,) * data.ndim, dtype)
@@ -221,15 +221,16 @@ def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
     """Return the starts and stops of a region, if it is in the array."""
     if len(region) != array.ndim:
         raise ValueError(
-            f"the region has {len(region)} axes, {array.url} has {array.ndim}: {array.shape}"
+            f"the region has {len(region)} axes, expected {array.ndim} for {array.url}: "
+            f"{array.shape}"
         )
     box = []
     for number, (side, size) in enumerate(zip(region, array.shape, strict=True)):
         start, stop = (side.start or 0), size if side.stop is None else side.stop
         if not 0 <= start < stop <= size:
             raise ValueError(
-                f"the region goes from {start} to {stop} along axis {number}, where {array.url} "
-                f"has {size} elements"
+                f"the region is {start} to {stop} along axis {number}, but {array.url} has {size} "
+                "elements there"
             )
         box.append(slice(start, stop))
     return tuple(box)
@@ -263,7 +264,10 @@ def _mask(array: Array, form: Format) -> Attributes:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         if value == value:  # noqa: PLR0124 - NaN masks itself
-            warn(f"{array.url}: JSON cannot hold the fill value {value!r}; it masks no longer")
+            warn(
+                f"{array.url}: JSON cannot represent the fill value {value!r}, which no longer "
+                "masks"
+            )
         return {}
     return {"_FillValue": value}
 
@@ -289,19 +293,19 @@ def _layout(
     if fill is not None:
         layout.setdefault("fill_value", fill)
         if array.attrs.get("_FillValue") != fill:
-            layout["fill_value"] = None  # the attribute masks now
+            layout["fill_value"] = None  # the attribute masks instead
     layout = layout if same_type else _without_type(layout)
     try:
         form.complete(metadata, layout)
     except N5Error:
-        return None  # the array has been replaced by another one
+        return None  # another array has replaced the original
     return layout
 
 
 def _chunks(
     array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], form: Format, options: CopyOptions
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of a stored file, and that of the chunks in it, if it is a shard."""
+    """Return the shape of a stored file, and that of the chunks in it if it is a shard."""
     shards: Any = options.shards
     large = np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST
     automatic = isinstance(options.chunks, str) or (options.chunks is None and large)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def open_tree(source: Any, path: str, **options: Any) -> xr.DataTree:
-    """Return a project, the arrays in a group, or an array alone, as a tree that is read lazily."""
+    """Return a project, the arrays in a group, or one array as a tree, lazily."""
     how = {"engine": "n5", "chunks": {}, "group": path or None, **options}
     if find_project(source, options.get("storage_options")) is None and isinstance(
         open_node(source, path, **options), Array
@@ -40,12 +40,12 @@ def plan_as_project(
     without: Collection[str],
     storage_options: Mapping[str, Any] | None,
 ) -> Transaction | None:
-    """Return the write of a tree as a project; none if it is to be resumed, and has ended.
+    """Return the write of a tree as a project; None if the write to resume has ended.
 
     Raises
     ------
     ValueError
-        If an option is given that is not for projects.
+        If an option is set that is not for projects.
     """
     given = {
         "path": path or None,
@@ -57,7 +57,7 @@ def plan_as_project(
     }
     if refused := [name for name, value in given.items() if value is not None]:
         raise ValueError(
-            f"{' and '.join(refused)} and project= exclude each other: open the source with "
+            f"{' and '.join(refused)} and project= exclude each other; open the source with "
             "xarray.open_datatree, select, and store that with .n5.to_n5(..., project=)"
         )
     encoding = {

@@ -1,7 +1,7 @@
 """Translate attributes for another format, and restore them when they are copied back.
 
-Attributes stay as they are, but for lists of axes in the reverse order. What readers of the format
-expect is added, and what all axes need to be read as before. A note records the changes.
+Attributes are kept, except for lists of axes in the reverse order. Attributes that readers of the
+format expect are added, and those that preserve all axes. A note records the changes.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 NAMES = "_ARRAY_DIMENSIONS"
-"""The attribute that makes an array in Zarr a variable to xarray."""
+"""The attribute that makes a Zarr array a variable for xarray."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
-    """Attributes as they were before they were ever copied into another format."""
+    """Attributes as they were before they were first copied to another format."""
 
     attributes: Attributes
     lists: str
     """The format whose order lists of axes have."""
     added: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that the copy got in addition."""
+    """Attributes that were added to the copy."""
     layout: Mapping[str, Any] = field(default_factory=dict)
     """The layout of the elements in Zarr; empty in other formats."""
     named: bool = True
-    """Whether Zarr names the dimensions; if it does, xarray takes its fill value for a mask."""
+    """Whether Zarr names the dimensions; if so, xarray masks elements with its fill value."""
 
     @property
     def lists_x_first(self) -> bool:
@@ -68,7 +68,7 @@ def lists_of(container: Container) -> str:
 
 
 def has_x_first(lists: str) -> bool:
-    """Return whether lists of axes are in the reverse of C order in a format, by its name."""
+    """Return whether a format has lists of axes in the reverse of C order, by its name."""
     return bool(getattr(FORMATS.get(lists), "lists_x_first", False))
 
 
@@ -87,7 +87,7 @@ def original(attributes: Attributes, lists: str) -> Original:
         return Original(attributes=dict(attributes), lists=lists)
     added, turned = note.get("added", {}), note.get("turned", [])
     layout = note.get("layout")
-    # What was changed since belongs to the user.
+    # Changes since then belong to the user.
     kept = {
         key: value
         for key, value in attributes.items()
@@ -95,7 +95,7 @@ def original(attributes: Attributes, lists: str) -> Original:
     }
     replaced = note.get("replaced")
     if isinstance(replaced, dict):
-        # What somebody removed since stays removed.
+        # Attributes that were removed since then are not restored.
         gone = kept.keys() | (added.keys() - attributes.keys())
         kept |= {key: value for key, value in replaced.items() if key not in gone}
     return Original(
@@ -125,9 +125,9 @@ def of_group(
     lists_x_first
         Whether lists are in the order of N5 in the copy.
     described
-        New attributes that describe the pyramid in the group. Others that do are replaced.
+        New attributes that describe the pyramid in the group, and replace others that do.
     for_good
-        Whether those are forgotten, rather than restored when the copy is copied back.
+        Whether those are dropped, rather than restored when the copy is copied back.
     """
     found = original(attributes, lists)
     keys = found.reversed_keys(path, x_first=lists_x_first)
@@ -156,7 +156,7 @@ def of_array(
     mask: Mapping[str, Any],
     described: Attributes | None = None,
 ) -> dict[str, Any]:
-    """Return an array's attributes for another container, from which its axes read the same.
+    """Return an array's attributes for another container, which preserve its axes.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def of_array(
     geometry
         Its axes.
     context
-        The array as it will be, without attributes, with the groups that will be around it.
+        The new array, without attributes, with the groups that will be around it.
     form
         The new container's format.
     mask
@@ -244,7 +244,7 @@ def of_part(
 def _expected(
     geometry: Geometry, context: ArrayContext, form: Format, *, foreign: bool, named: bool
 ) -> dict[str, Any]:
-    """Return what readers of a format expect: names in Zarr, TensorStore's metadata in N5."""
+    """Return attributes that readers of a format expect: names in Zarr, TensorStore's in N5."""
     if form.native_to_xarray:
         return ArrayDimensions().write(geometry, context) if named else {}
     if foreign and context.lists_x_first and (geometry.named or geometry.placed):
@@ -262,7 +262,7 @@ def _override(geometry: Geometry, context: ArrayContext) -> dict[str, Any]:
 
 
 def _misread(geometry: Geometry, context: ArrayContext) -> str | None:
-    """Return the first difference between a geometry and that which is read back."""
+    """Return the first difference between a geometry and the one that is read back."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         again, _ = resolve_geometry(context)

@@ -1,4 +1,4 @@
-"""Convert numbers to another type without changing them, but for the rounding of floats."""
+"""Convert numbers to another type without changing them, except by rounding floats."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _NUMBERS = "biufc"
 
 
 def check_convertible(before: np.dtype[Any], after: np.dtype[Any], where: str) -> None:
-    """Raise MetadataError for types that are neither numbers nor strings that get longer."""
+    """Raise MetadataError for types other than numbers, or strings that become longer."""
     numbers = before.kind in _NUMBERS and after.kind in _NUMBERS
     longer = before.kind == after.kind and before.kind in "SU" and before <= after
     if before != after and not numbers and not longer:
         raise MetadataError(
-            f"{where}: cannot convert {before} to {after}; only numbers are converted to numbers, "
-            "and strings to longer strings"
+            f"{where}: cannot convert {before} to {after}; numbers can only be converted to "
+            "numbers, and strings to longer strings"
         )
 
 
 def converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return numbers in another type; only floats are rounded.
+    """Convert numbers to another type; only floats are rounded.
 
     Raises
     ------
     ValueError
-        If the type does not have a number: it is out of range, a fraction, a rounded integer, or
+        If the type cannot represent a number: it is out of range, a fraction, a rounded integer, or
         has an imaginary part.
     """
     with np.errstate(invalid="ignore", over="ignore"):
@@ -44,7 +44,7 @@ def converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _is_same(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return where numbers are the same as before, floats but for rounding."""
+    """Compare numbers element by element; floats may differ by rounding."""
     same: np.ndarray = _is_same_real(before.real, after.real)
     if after.dtype.kind == "c":
         same = same & _is_same_real(before.imag, after.imag)
@@ -68,7 +68,7 @@ def _is_same_real(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def _equals_floats(integers: np.ndarray, floats: np.ndarray) -> np.ndarray:
-    """Return where integers equal floats exactly; NumPy would compare both as floats."""
+    """Compare integers with floats exactly; NumPy would compare both as floats."""
     if integers.dtype.kind == "b":
         integers = integers.astype("u1")
     limits = np.iinfo(integers.dtype)

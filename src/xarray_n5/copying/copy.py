@@ -1,4 +1,4 @@
-"""Plan copies of arrays and groups, and begin them."""
+"""Plan and start copies of arrays and groups."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy that has begun: groups and arrays exist, their chunks are still to be written."""
+    """A started copy: groups and arrays exist, and their chunks are pending."""
 
     transaction: Transaction | None = None
     """The writes of a group's arrays; None for an array alone."""
     alone: WritePlan | None = None
     repairs: Mapping[str, WritePlan] = field(default_factory=dict)
-    """The writes of chunks that :func:`xarray_n5.repair` removed, of a copy that had ended."""
+    """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
 
     @property
     def ended(self) -> bool:
@@ -64,14 +64,14 @@ class Copy:
 
     @property
     def chunks(self) -> int:
-        """The number of chunks that are still to be written."""
+        """The number of pending chunks."""
         plans = [] if self.transaction is None else list(self.transaction.plans.values())
         plans += [] if self.alone is None else [self.alone]
         plans += self.repairs.values()
         return sum(plan.remaining for plan in plans)
 
     def compute(self) -> xr.DataTree | xr.Dataset:
-        """Compute and end the copy, and return the report as :func:`xarray_n5.to_n5` does."""
+        """Compute and finish the copy, and return the report as :func:`xarray_n5.to_n5` does."""
         if self.transaction is not None:
             return self.transaction.compute()
         if self.alone is not None:
@@ -83,7 +83,7 @@ class Copy:
 def level_path(
     source: object, path: str, level: int | str, options: Mapping[str, Any] | None
 ) -> str:
-    """Return the path of a level of a pyramid, which is given by name or number."""
+    """Return the path of a level of a pyramid by its name or number."""
     if (file := find_project(source, options)) is not None:
         return level_of_project(file, path, level, options)
     group = open_group(source, path, storage_options=options)
@@ -107,7 +107,7 @@ def begin_copy(
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Copy:
-    """Check a copy, create its groups and arrays, and return what computes their chunks.
+    """Check a copy, create its groups and arrays, and return the copy to compute.
 
     Parameters and errors are those of :func:`xarray_n5.copy`.
     """
@@ -199,7 +199,7 @@ def _begin(
     marker: WriteMarker,
     target: CopyTarget,
 ) -> Copy:
-    """Create groups and arrays beneath a marker, and the groups' attributes last."""
+    """Create groups and arrays under a marker, and the groups' attributes last."""
     how = target.how
     create_group(how.container, target.path, mode="a")
     paths = [plan.request.path for plan in plans.values()]
@@ -253,7 +253,7 @@ def _copy_arrays(
     options: CopyOptions,
     described: Mapping[str, Attributes] | None = None,
 ) -> dict[str, ArrayCopy]:
-    """Return the arrays as they will be, with the groups that will be around them."""
+    """Return the arrays of the copy, with the groups that will be around them."""
     container = target.how.container
     around = groups_around(container, target.path)
     above = {node.path: node.metadata.attributes for node in around}
@@ -286,9 +286,9 @@ def _parents(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, .
 def _other_copies(
     marker: WriteMarker, paths: Collection[str], *, within: bool = False
 ) -> list[WriteMarker]:
-    """Return the markers of unfinished copies into a group that share some of the arrays.
+    """Return the markers of unfinished copies to a group that share some of the arrays.
 
-    With `within`, only of copies that have no other arrays.
+    With `within`, only those of copies without other arrays.
     """
     ours, found = set(paths), []
     for other in unfinished_writes(marker.store, marker.path):

@@ -1,4 +1,4 @@
-"""Copy projects: the Datasets that their XML describes, into a container of any format."""
+"""Copy projects: the Datasets that their XML describes, to a container of any format."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from xarray_n5.writing.transaction import Transaction
 
 _SAME = (None, None, "same")
-"""The options of chunks, shards and compression that change nothing."""
+"""The options of chunks, shards and compression that keep them unchanged."""
 
 
 def level_of_project(
     file: ProjectFile, path: str, level: int | str, storage_options: Mapping[str, Any] | None
 ) -> str:
-    """Return the path of a level of a project, which is given by name or number."""
+    """Return the path of a level of a project by its name or number."""
     opened = OpenProject.at(file, storage_options, DatasetOptions(), path)
     images = opened.images()
     if len(images) > 1:
         raise ValueError(
-            f"the setups of {file.url!r} differ; name one, such as {next(iter(images))!r}, beside "
-            "the level"
+            f"the setups of {file.url!r} differ; name one in addition to the level, such as "
+            f"{next(iter(images))!r}"
         )
     (levels,) = images.values()
     if isinstance(level, str) and level.lstrip("-").isdigit():
@@ -60,18 +60,19 @@ def plan_project(
 ) -> Transaction | None:
     """Return the write of a project's Datasets: a pyramid, or a group for each level.
 
-    There is none if it is to be resumed, and has ended.
+    Return None if the write to resume has ended.
 
     Raises
     ------
     ValueError
-        If an option is given that is for copies of arrays.
+        If an option is set that is only for copies of arrays.
     """
     given = {"region": options.region, "dtype": options.dtype, "without": list(without) or None}
     if refused := [name for name, value in given.items() if value is not None]:
         raise ValueError(
-            f"{file.url!r} is a project, which is copied as Datasets: {' and '.join(refused)} are "
-            "not for them; open it with xarray.open_datatree, select, and store that with .n5.to_n5"
+            f"{file.url!r} is a project, which is copied as Datasets and does not support "
+            f"{' and '.join(refused)}; open it with xarray.open_datatree, select, and store that "
+            "with .n5.to_n5"
         )
     tree = xr.open_datatree(
         file.source,  # type: ignore[arg-type]
@@ -96,7 +97,7 @@ def plan_project(
 
 
 def _encoding(variable: xr.DataArray, how: WriteOptions, options: CopyOptions) -> dict[str, Any]:
-    """Return the encoding of a variable: as the user chose, and else as it was stored."""
+    """Return the encoding of a variable: as the user chose, or as it was stored."""
     stored = variable.encoding
     chunks = stored.get("chunks") if options.chunks is None else options.chunks
     encoding = {"chunks": chunks, "shards": options.shards}
@@ -115,7 +116,7 @@ def _encoding(variable: xr.DataArray, how: WriteOptions, options: CopyOptions) -
 
 
 def _is_complete(tree: xr.DataTree, how: WriteOptions, path: str) -> bool:
-    """Return whether the destination has all variables of a tree, and no write is unfinished."""
+    """Return whether the destination has all variables of a tree, and no unfinished write."""
     options: dict[str, Any] = {"storage_options": None, "form": None, "drop": (), "decoders": {}}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnfinishedWriteWarning)

@@ -1,4 +1,4 @@
-"""Describe the pyramids in a copy as the readers of its format expect."""
+"""Describe the pyramids in a copy for the readers of its format."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def copied_pyramids(
     path: str,
     dialect: CopyDialect,
 ) -> dict[str, CopiedPyramid]:
-    """Return the pyramids that the copy describes by new attributes, by the paths of their groups.
+    """Return the pyramids that get new attributes in the copy, by the paths of their groups.
 
-    By default these are pyramids whose lists of axes are in another order in the copy, or which
-    come into Zarr from another format.
+    By default these are pyramids whose lists of axes are in another order in the copy, and those
+    that are copied to Zarr from another format.
 
     Parameters
     ----------
     groups, arrays, geometries
         The nodes that are copied and the axes of the arrays, by their paths in the copy.
     container, path
-        Where the copy is.
+        The location of the copy.
     dialect
         The dialects that the user chose.
 

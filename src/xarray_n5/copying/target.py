@@ -1,4 +1,4 @@
-"""The target of a copy: what exists there, and whether a copy may be written or is complete."""
+"""Check the target of a copy: existing nodes, and copies that are complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
-    """The path in a container that a copy is written to."""
+    """The location in a container that a copy is written to."""
 
     how: WriteOptions
     path: str
@@ -57,7 +57,7 @@ class CopyTarget:
         Raises
         ------
         NodeExistsError
-            If a node must stay, or an array that is replaced is still to be read.
+            If a node must stay, or an array that would be replaced is read by the copy.
         ResumeError
             If another write into an array is unfinished.
         """
@@ -74,16 +74,16 @@ class CopyTarget:
         return plans
 
     def incomplete(self, copies: Mapping[str, ArrayCopy]) -> list[str]:
-        """Return the arrays that are not yet as the copy makes them, by their paths in it.
+        """Return the arrays that differ from the copy, by their paths in it.
 
-        Of each array, one block in the middle is compared: comparing all takes as long as copying.
+        For each array, one block in the middle is compared: comparing all takes as long as copying.
         """
         if unfinished_writes(self.how.store, self.path) and "" not in copies:
             return list(copies)
         return [inner for inner, each in copies.items() if not self._is_complete(inner, each)]
 
     def is_repaired(self, inner: str, copy: ArrayCopy) -> bool:
-        """Return whether all that an array lacks are chunks that :func:`repair` removed."""
+        """Return whether an array lacks only chunks that :func:`repair` removed."""
         array = self._copied(inner, copy)
         left = () if array is None else unfinished_writes(io_of(array).store, array.path)
         return bool(left) and all(each.token == REPAIRED for each in left)
@@ -103,7 +103,7 @@ class CopyTarget:
         return array if (found.shape, found.chunks, found.inner, found.dtype) == wanted else None
 
     def _check_group(self, *, resumes: bool) -> None:
-        """Raise if the group of a copy cannot be created, or must stay as it is."""
+        """Raise if the group of a copy cannot be created, or must not be changed."""
         group = find_group(self.path, self.how)
         if group is None or resumes or self.how.mode != "w-":
             return
@@ -114,13 +114,13 @@ class CopyTarget:
             hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
         elif stopped:
             hint = "its copy is unfinished: use resume=True, or mode='w' to replace it"
-        # An empty group may be what a copy left that was stopped at once.
+        # An empty group may be the rest of a copy that was interrupted early.
         if stopped or group.attrs or self.how.container.occupant(self.path) is not None:
             container = self.how.container
             raise NodeExistsError(container.url, self.path, "a group that is not empty", hint)
 
     def _existing_arrays(self, groups: Collection[str], arrays: Collection[str]) -> set[str]:
-        """Return the paths of arrays that exist; raise if one is to be a group."""
+        """Return the paths of arrays that exist; raise if the copy has a group there."""
         container, found = self.how.container, set()
         for node in container.nodes([join(self.path, inner) for inner in (*groups, *arrays)]):
             if isinstance(node, N5Error):
@@ -129,20 +129,20 @@ class CopyTarget:
                 found.add(node.path)
         for inner in groups:
             if (path := join(self.path, inner)) in found:
-                hint = "it cannot hold other nodes"
+                hint = "an array cannot contain other nodes; choose another path"
                 raise NodeExistsError(container.url, path, "an array", hint)
         return found
 
 
 def is_written(array: Array, *, sparse: bool = False) -> bool:
-    """Return whether no write into an array is unfinished and, unless `sparse`, all is stored."""
+    """Return whether an array has no unfinished write and, unless `sparse`, all chunks."""
     if unfinished_writes(io_of(array).store, array.path):
         return False
     return sparse or sum(1 for _ in stored_chunks(array)) == array.grid.size
 
 
 def _is_same(copy: ArrayCopy, array: Array) -> bool:
-    """Return whether a block in the middle of an array is that of the copy."""
+    """Return whether a block in the middle of an array equals that of the copy."""
     at = [len(sizes) // 2 for sizes in copy.data.chunks]
     starts = [sum(sizes[:n]) for n, sizes in zip(at, copy.data.chunks, strict=True)]
     sides = [sizes[n] for n, sizes in zip(at, copy.data.chunks, strict=True)]

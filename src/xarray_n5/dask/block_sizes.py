@@ -1,4 +1,4 @@
-"""Choose the sizes of Dask's blocks of a stored array, and warn of bad ones."""
+"""Choose the block sizes of Dask arrays from stored arrays, and warn about bad ones."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     import numpy as np
 
 _AUTO = (1 << 25) - 1
-"""The most bytes of a block that ``chunks="auto"`` chooses, by doubling: 16 MiB to just below 32.
+"""The maximum size of a block that ``chunks="auto"`` chooses, by doubling: 16 to 32 MiB.
 
-Smaller ones cost Dask more than they read. Larger ones leave the caches before they are worked on,
-and the C library gives the memory of each back to the system, which has to clear it again.
+Smaller blocks cost Dask more than they read. Larger ones leave the caches before they are used, and
+the C library returns their memory to the system, which has to clear it again.
 """
 
 _SMALL, _MANY = 1 << 20, 1000
-"""A graph of many tasks of few bytes each costs more than it reads."""
+"""The minimum number of tasks, and their maximum size, for a warning about overhead."""
 
 _MOST_BLOCKS = 1 << 24
-"""The most blocks along an axis: dask keeps the size of each."""
+"""The maximum number of blocks along an axis: Dask stores the size of each."""
 
 
 class Chunked(Protocol):
-    """What is stored in chunks."""
+    """An array stored in chunks."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -69,9 +69,9 @@ def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
         if max(counts, default=0) > _MOST_BLOCKS:
             raise ValueError(
                 f"{array.url} has {counts} blocks of {asked} along its axes, too many for one "
-                "graph; give larger chunks, or select a part with open_array(...)[...]"
+                "graph; choose larger chunks, or select a part with open_array(...)[...]"
             )
-    # Dask checks what does not have one item for each axis.
+    # Dask checks values without one item for each axis.
     blocks = normalize_chunks(asked, array.shape, dtype=array.dtype)
     return cast("tuple[tuple[int, ...], ...]", blocks)
 
@@ -84,7 +84,7 @@ def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:
 
 
 def _grouped(asked: tuple[Any, ...], array: Chunked) -> tuple[Any, ...]:
-    """Return whole multiples of the stored chunks where bytes or "auto" are requested."""
+    """Return multiples of the stored chunks if bytes or "auto" are requested."""
     strings = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
     if not strings:
         return asked
@@ -92,14 +92,14 @@ def _grouped(asked: tuple[Any, ...], array: Chunked) -> tuple[Any, ...]:
     limit = min(usual if each == "auto" else parse_bytes(each) for each in strings.values())
     sides, extents = list(_units(array, strings)), list(array.shape)
     for axis in set(range(array.ndim)) - strings.keys():
-        # Requested sizes stay as they are.
+        # Requested sizes are not changed.
         sides[axis] = extents[axis] = _longest(asked[axis], array.shape[axis])
     grouped = group_chunks(sides, extents, array.dtype.itemsize, limit)
     return tuple(grouped[i] if i in strings else each for i, each in enumerate(asked))
 
 
 def _units(array: Chunked, strings: Mapping[int, str]) -> tuple[int, ...]:
-    """Return what blocks are whole multiples of: shards, if they are not too large, or chunks."""
+    """Return the unit of blocks: shards, unless they are too large, or chunks."""
     if array.shards is None or set(strings.values()) != {"auto"}:
         return array.chunks
     most = parse_bytes(config.get("array.chunk-size"))
@@ -116,7 +116,7 @@ def _longest(sizes: Any, length: int) -> int:
 
 
 def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> None:
-    """Warn of blocks that cut stored chunks, and of many small ones."""
+    """Warn about blocks that cut stored chunks, and about many small ones."""
     for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
         inner = sizes[:1] if len(sizes) > 1 and side_of(sizes) is not None else sizes[:-1]
         cut = next((size for size in inner if size % side), None)
@@ -129,8 +129,8 @@ def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> None:
     if are_many_small(blocks, array):
         count, nbytes = _count_and_size(blocks, array)
         warn(
-            f"{array.url} becomes {count} tasks of {nbytes} bytes at most, each of which costs "
-            'more than it reads; chunks="auto" reads several stored chunks in each',
+            f"{array.url} becomes {count} tasks of {nbytes} bytes at most, which cost more than "
+            'they read; use chunks="auto" to read several stored chunks in each',
             PerformanceWarning,
         )
 
@@ -142,5 +142,5 @@ def are_many_small(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> bool:
 
 
 def _count_and_size(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> tuple[int, int]:
-    """Return how many blocks there are, and the bytes of the largest one."""
+    """Return the number of blocks, and the size of the largest one in bytes."""
     return math.prod(map(len, blocks)), math.prod(map(max, blocks)) * array.dtype.itemsize

@@ -1,4 +1,4 @@
-"""Dask arrays from stored chunks: one task for each chunk, or for several whole ones."""
+"""Dask arrays from stored chunks: one task per chunk, or per several whole chunks."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ def from_n5(
     """
     if isinstance(url, Array):
         if component or storage_options or format or metadata:
-            raise TypeError("an Array is open already; options are for places only")
+            raise TypeError(
+                "an Array is already open: options can only be passed with a path or URL"
+            )
         array = url
     else:
         array = open_array(
@@ -151,12 +153,12 @@ def _lazy(
     inline_array: bool = True,
     asarray: bool = True,
 ) -> da.Array:
-    """Return an array as a dask array of such blocks."""
+    """Return an array as a Dask array with these blocks."""
     source = bare(array)
     token = tokenize(source, io_of(array).etag(), spell(blocks))
     named = name or f"{label('from_n5', array.name)}-{token}"
     if skip_missing:
-        # What is listed later may be something else: so is the name.
+        # A later listing may differ, and so must the name.
         return read_stored(source, blocks, name or f"{named}-{uuid.uuid4().hex[:8]}")
     return as_blocks(source, blocks, named, inline_array=inline_array, asarray=asarray)
 
@@ -169,7 +171,7 @@ def as_blocks(
     inline_array: bool = True,
     asarray: bool = True,
 ) -> da.Array:
-    """Return what is indexed by slices as a dask array of such blocks, one task for each."""
+    """Return an object that slices index as a Dask array with these blocks, one task per block."""
     if inline_array and not ARRAY_EXPRESSIONS:
         options = {} if asarray else {"asarray": False, "lock": False}
         where = slices_of(blocks)

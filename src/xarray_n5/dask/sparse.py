@@ -1,4 +1,4 @@
-"""Dask arrays that read stored chunks only, and fill the rest."""
+"""Dask arrays that read only stored chunks, and fill in the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
 
 _MANY = 1 << 26
-"""The number of blocks from which on a warning is due."""
+"""The number of blocks above which a warning is issued."""
 
 
 class StoredSlices(ArraySliceDep):
@@ -41,10 +41,10 @@ def read_stored(array: Array, chunks: tuple[tuple[int, ...], ...], name: str) ->
 
 
 def stored_blocks(array: Array, chunks: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return which blocks contain a stored chunk, or a part of one."""
+    """Return whether each block contains a stored chunk, or a part of one."""
     stored = np.zeros(tuple(map(len, chunks)), bool)
     if stored.size > _MANY:
-        warn(f"{array.url} in {stored.size} blocks; larger ones make a smaller graph")
+        warn(f"{array.url} has {stored.size} blocks; choose larger ones for a smaller graph")
     ends = [list(accumulate(sizes)) for sizes in chunks]
     for index in stored_chunks(array):
         sides = zip(index, array.grid.chunks, array.shape, ends, strict=True)

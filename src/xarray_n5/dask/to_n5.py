@@ -1,6 +1,6 @@
 """Store Dask arrays: each stored chunk is written by one task, once, whole.
 
-What writes is imported when it is called, so that those who only read need not wait for it.
+Modules that write are imported on first use, to keep the import fast for readers.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def to_n5(
         Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
         are stored.
     edge_chunks : {"truncate", "pad"}, default: "truncate"
-        "truncate" stores chunks at the ends of the array as far as it reaches; "pad" stores them at
-        full size.
+        "truncate" stores chunks at the ends of the array clipped to it; "pad" stores them at full
+        size.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         The format of the container; by default that of an existing one, or that which the name of a
         new one ends in, such as ``.zarr``, or N5.
@@ -133,7 +133,7 @@ def to_n5(
     -------
     xarray.Dataset, Delayed or dask.array.Array
         The report, on the chunk grid: ``bytes``, the stored size of each chunk (int64); ``digest``,
-        the XXH3 (uint64) of its elements in C order, little-endian, as far as the array reaches;
+        the XXH3 (uint64) of its elements in C order, little-endian, clipped to the array;
         ``seconds``, the time that writing it took (float32); and ``worker``, the host and process
         that wrote it. With ``compute=False``, a Delayed that computes to the report; with
         `return_stored`, the stored array (with ``compute=False``, each block is written when it is
@@ -180,7 +180,7 @@ def to_n5(
 
     marked = compute or not return_stored
     if not marked and (resume or checksums):
-        raise ValueError("a write whose blocks are returned has no end: no resume, no checksums")
+        raise ValueError("return_stored with compute=False does not support resume and checksums")
     options = WriteOptions.into(
         url,
         storage_options=storage_options,

@@ -1,1 +1,1 @@
-"""xarray: the engine, the accessor `n5`, and how Datasets are stored."""
+"""xarray: the engine, the accessor `n5`, and the storage of Datasets."""

@@ -1,6 +1,6 @@
 """The ``.n5`` accessors of xarray's objects.
 
-What writes is imported when it is called, so that those who only read need not wait for it.
+Modules that write are imported on first use, to keep the import fast for readers.
 """
 
 from __future__ import annotations
@@ -414,7 +414,9 @@ class DataTreeAccessor:
 
         encodings = dict(encoding or {})
         if missing := encodings.keys() - set(self._tree.groups):
-            raise KeyError(f"the encoding is for {sorted(missing)}, none of {self._tree.groups}")
+            raise KeyError(
+                f"the encoding has {sorted(missing)}; expected some of {self._tree.groups}"
+            )
         how = WriteOptions.into(
             url,
             mode=mode,
@@ -437,7 +439,9 @@ class DataTreeAccessor:
         if mode != "r+":
             return _finish(write(nodes, how), compute=compute)
         if encodings:
-            raise ValueError("mode='r+' writes into existing arrays, which are encoded already")
+            raise ValueError(
+                "mode='r+' writes to existing arrays, whose encoding cannot be changed"
+            )
         root = nodes[0][1]
         each = [
             (path.removeprefix(root).strip("/"), update(own, path, how, names=names))
@@ -453,7 +457,7 @@ def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed
 
 
 def _check_project(group: str | None, **others: object) -> None:
-    """Raise if options are given that are not for projects."""
+    """Raise if options are set that are not for projects."""
     given = [
         name for name, value in {"group": group or None, **others}.items() if value is not None
     ]

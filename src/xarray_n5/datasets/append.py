@@ -1,4 +1,4 @@
-"""Write Datasets into existing arrays: behind the end of a dimension, or into a part of them."""
+"""Write Datasets to existing arrays: after the end of a dimension, or to a part of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Update:
-    """A dataset that is written into the arrays of a group, checked against them."""
+    """A dataset to write to the arrays of a group, checked against them."""
 
     how: WriteOptions
     group: Group
@@ -61,14 +61,14 @@ class _Update:
     """The array of each variable."""
     dataset: xr.Dataset
     written: xr.Dataset
-    """The variables of the dataset that are written."""
+    """The variables of the dataset to write."""
     slices: Mapping[str, slice]
-    """The part of the stored Dataset that is written."""
+    """The part of the stored Dataset to write."""
     append_dim: str | None
     in_axes: Sequence[str]
     """The dimensions whose coordinate is stored in axes only."""
     encoded: Mapping[str, EncodedVariable]
-    """The variables, encoded as the stored ones."""
+    """The variables, encoded like the stored ones."""
 
 
 def update(
@@ -80,10 +80,10 @@ def update(
     region: Region | None = None,
     names: Sequence[str] | None = None,
 ) -> Transaction:
-    """Return the transaction that writes a dataset into the arrays of a group.
+    """Return the transaction that writes a dataset to the arrays of a group.
 
     Without `append_dim` and `region`, each variable replaces the values of its array. Everything
-    else stays as it is. If `names` are given, other arrays of the group do not count.
+    else is kept. If `names` are passed, other arrays of the group are ignored.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def update(
     facts: dict[str, Any] = {**provenance(), **_growth(each)}
     facts |= {key: began[key] for key in ("places",) if key in began}
     plans = _plan_writes(each, facts.get("grows", {}))
-    # Everything is checked.
+    # All checks have passed.
     marker.begin(facts, planned=bool(began))
     if not began:
         grow(group, facts, how)
@@ -118,7 +118,7 @@ def _open_group(path: str, how: WriteOptions, append_dim: str | None) -> Group:
     except NodeNotFoundError as error:
         if append_dim is None:
             raise
-        hint = "there is nothing to append to: leave append_dim out of the first write"
+        hint = "there is nothing to append to: omit append_dim in the first write"
         raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
 
 
@@ -130,7 +130,7 @@ def _plan_update(
     region: Region | None,
     began: Mapping[str, Any],
 ) -> _Update:
-    """Check a dataset against the arrays of a group, and encode it as they are."""
+    """Check a dataset against the arrays of a group, and encode it like them."""
     group, dataset = existing.group, existing.renamed(dataset)
     stored, arrays = _open(existing)
     if append_dim is not None and began:
@@ -168,7 +168,7 @@ def _plan_update(
 def _encode(
     written: xr.Dataset, stored: xr.Dataset, arrays: Mapping[str, Array], how: WriteOptions
 ) -> dict[str, EncodedVariable]:
-    """Encode variables as the stored ones; raise if they cannot be."""
+    """Encode variables like the stored ones; raise if that is impossible."""
     convention, parents = convention_of(how.format), _bounded(stored, arrays)
     found = {}
     for name, encoded in encode_like(written, stored, convention).items():
@@ -197,14 +197,14 @@ def _open(existing: ExistingGroup) -> tuple[xr.Dataset, Mapping[str, Array]]:
     if stacked := [name for name, image in images.items() if image.numbers]:
         raise ValueError(
             f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
-            "write into them one by one with xarray_n5.open_array"
+            "write to them one by one with xarray_n5.open_array"
         )
     stored = build(images, dict(group.attrs))
     return stored, {name: image.first for name, image in images.items()}
 
 
 def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
-    """Return, by the name of bounds, the attributes of the variable that they are bounds of."""
+    """Return the attributes of the variables that have bounds, by the names of the bounds."""
     found = {}
     for name, variable in stored.variables.items():
         attributes = {**variable.encoding, **variable.attrs}
@@ -215,7 +215,7 @@ def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[
 
 
 def _plan_writes(update: _Update, growth: Mapping[str, Sequence[int]]) -> dict[str, WritePlan]:
-    """Return the checked writes by variable, into arrays that have grown."""
+    """Return the checked writes by variable, to resized arrays."""
     return {
         name: plan_write(_request(name, encoded, update, growth.get(name)))
         for name, encoded in update.encoded.items()
@@ -252,7 +252,7 @@ def _request(
 
 
 def _growth(update: _Update) -> dict[str, Any]:
-    """Return the facts from which a stopped append is resumed: who grows, and what is moved."""
+    """Return the facts to resume an interrupted append: arrays to resize, and moved coordinates."""
     dim, stored = update.append_dim, update.stored
     if dim is None:
         return {}
@@ -268,7 +268,7 @@ def _growth(update: _Update) -> dict[str, Any]:
     whole = np.concatenate([stored[dim].to_numpy(), update.dataset[dim].to_numpy()])
     (axis,) = geometry_from(stored[dim]).axes
     if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
-        # The axes do not give the coordinate any more: it becomes an array.
+        # The axes no longer describe the coordinate: it becomes an array.
         attributes = dict(stored[dim].attrs)
         facts["places"] = {
             "dim": dim,
@@ -288,7 +288,7 @@ def _widen(update: _Update) -> None:
 
 
 def _remove_outdated(update: _Update) -> None:
-    """Remove from axes and images what coordinate arrays will contradict."""
+    """Remove metadata of axes and images that new coordinate arrays will contradict."""
     moved = _outdated(update)
     images = images_of(update.group.attrs)
     if moved and images and not images_of(without_variables(update.group.attrs)):
@@ -302,7 +302,7 @@ def _remove_outdated(update: _Update) -> None:
 
 
 def _outdated(update: _Update) -> list[str]:
-    """Return the dimensions whose coordinate array will not be what the axes describe."""
+    """Return the dimensions whose coordinate array will contradict the axes."""
     written, stored, found = update.written, update.stored, []
     for dim, where in update.slices.items():
         if dim in update.in_axes or dim not in written.variables:

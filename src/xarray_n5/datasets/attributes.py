@@ -1,6 +1,6 @@
-"""Attributes as JSON and back: a note keeps what JSON cannot hold and what dialects would misread.
+"""Convert attributes to JSON and back; a note restores what JSON, or a dialect, would change.
 
-Anybody may have written the note, so its types and sizes are checked when it is decoded.
+The note may come from anybody, so its types and sizes are checked when it is decoded.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.roundtrip_attrs import NOTES, note_of, odd_members
 
 _MARK = "$"
-"""The member of a JSON object that names the type of its value."""
+"""The member of a JSON object with the type of its value."""
 
 _WIDEST = 8
 """The number of bytes of the widest number in JSON."""
 
 _MOST_BYTES = 1 << 26
-"""The most bytes that the note of one node may take when it is decoded."""
+"""The maximum size of a node's decoded note, in bytes."""
 
 _TYPE = re.compile(r"[<>|=]?([biufSU])(\d{1,9})", re.ASCII)
 """The types of encoded attributes, with the length of strings."""
 
 _SHOWN = 3
-"""The number of invalid attributes that a warning names."""
+"""The maximum number of invalid attributes that a warning names."""
 
 _GROUP_KEYS = frozenset(
     {"multiscales", "scales", "downsamplingFactors", "ome", "omero", "multiScale", "multichannel"}
@@ -42,7 +42,7 @@ _N5_KEYS = frozenset({"n5", "dimensions", "blockSize", "dataType", "compression"
 
 
 def dialect_keys() -> set[str]:
-    """Return the names of attributes that mean something to a dialect."""
+    """Return the names of attributes that a dialect would interpret."""
     return {key for dialect in DIALECTS.values() for key in dialect.keys} | _GROUP_KEYS
 
 
@@ -51,7 +51,7 @@ def encode_attributes(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return attributes as JSON, and the note beside them.
 
-    What other readers would misread, or JSON cannot hold exactly, is in the note.
+    Values that other readers would misinterpret, or JSON cannot represent exactly, are in the note.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Return the most bytes that an encoded value takes when it is decoded."""
+    """Return the maximum size of a decoded value, in bytes."""
     if isinstance(value, list):
         return sum(map(_size, value), _WIDEST)
     if not isinstance(value, dict):
@@ -213,7 +213,7 @@ def _from_json(value: Any) -> Any:  # noqa: PLR0911 - a line for each kind
     if kind == "bytes":
         return str(value["value"]).encode("latin-1")
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-        raise ValueError(f"{kind!r:.40} is not a type of an attribute")
+        raise ValueError(f"unknown type of attribute {kind!r:.40}")
     dtype = np.dtype(kind)
     items = value["value"]
     if dtype.kind == "S":

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 AXIS_UNITS = "axis_units"
-"""The key in the encoding of variables that an affine matrix places: the units of all axes."""
+"""The encoding's key for the units of all axes, if an affine matrix positions the variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetOptions:
-    """The options of the xarray engine: how arrays become variables."""
+    """The options of the xarray engine for variables."""
 
     axis_order: AxisOrder = "C"
     attribute_order: AttributeOrder = "auto"
@@ -58,7 +58,7 @@ class DatasetOptions:
 
     @property
     def of_projects(self) -> list[str]:
-        """The names of options that are given, and that only projects have."""
+        """The names of the options that are set, and only for projects."""
         names = ("setup", "timepoint", "setups")
         return [name for name in names if getattr(self, name) is not None]
 
@@ -104,13 +104,13 @@ def build(
     images, attributes
         The images by name, and the attributes of their group.
     options
-        How arrays become variables.
+        The options for variables.
     drop
         Names of variables to leave out.
     decoders
-        The decoders of xarray that the user turned on or off.
+        The decoders of xarray that the user enabled or disabled.
     budget
-        How many samples may still get coordinates.
+        The budget of samples with coordinates.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _sources(images: Mapping[str, Image], options: DatasetOptions) -> dict[Any, 
     """Return images by the names of their variables."""
     found: dict[Any, _Source] = {}
     for name, image in images.items():
-        # A default name of an axis must not be that of an array.
+        # A default name of an axis must not be the name of an array.
         own = {key for key, each in images.items() if not each.name}
         geometry = image.named(options.dims, own)
         attributes, array = image.attributes, image.first
@@ -150,7 +150,7 @@ def _sources(images: Mapping[str, Image], options: DatasetOptions) -> dict[Any, 
         if not image.name and (note_of(attributes) or is_native(array, attributes)):
             key = None if name == NAMELESS else name
         elif key in dims and (image.name or dims != (name,)):
-            # xarray would take it for a coordinate.
+            # Otherwise, xarray would treat it as a coordinate.
             key = f"{key}_data"
             while key in images:
                 key += "_"
@@ -173,7 +173,7 @@ def _check_sizes(sources: Collection[_Source]) -> None:
 def _add_coordinates(
     source: _Source, coords: dict[str, xr.Variable], options: DatasetOptions, budget: Room
 ) -> None:
-    """Add the coordinates of an image's axes, or check that they are the ones that exist."""
+    """Add the coordinates of an image's axes, or check that they equal the existing ones."""
     image, dims = source.image, source.dims
     if dims in {(), (source.name,)}:
         return
@@ -182,7 +182,7 @@ def _add_coordinates(
         dim: xr.Variable((dim,), np.array(numbers))
         for dim, numbers in zip(outer, image.numbers, strict=False)
     }
-    # Coordinates that images share are in memory once.
+    # Coordinates that images share are stored in memory once.
     shared = sum(coords[dim].size for dim in dims if dim in coords)
     found |= coords_of(source.geometry, image.shape, options.origin, Room(budget.left + shared))
     listed = told_by(image.attributes)
@@ -201,7 +201,7 @@ def _add_coordinates(
 
 
 def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
-    """Return whether coordinates are the same, even if their unit is spelt in two ways."""
+    """Return whether coordinates are equal, even if their units are spelt differently."""
     if one is other:
         return True
     units = [unit_of(each.attrs.get("units")) or each.attrs.get("units") for each in (one, other)]
@@ -236,14 +236,14 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
 
 
 def _units_of_matrix(geometry: Geometry) -> dict[str, Any]:
-    """Return the units of axes that only a matrix places: they have no coordinates to hold them."""
+    """Return the units of axes that only a matrix positions: they have no coordinates."""
     if geometry.affine is None:
         return {}
     return {AXIS_UNITS: [axis.unit for axis in geometry.axes]}
 
 
 def _attributes(source: _Source) -> dict[str, Any]:
-    """Return a variable's attributes: without those that became coordinates, decoded."""
+    """Return a variable's decoded attributes, without those that became coordinates."""
     array, stored, geometry = source.image.first, source.image.attributes, source.geometry
     used = geometry.keys if geometry.affine is None else frozenset[str]()
     used -= {*meant_by_users(stored)}
@@ -263,6 +263,6 @@ def _clash(array: Array, why: str) -> str:
     level = re.fullmatch(r"s\d+", array.name)
     advice = "one level of a pyramid with level=0" if level else f"one with group={array.path!r}"
     return (
-        f"the arrays in {parent!r} do not fit into one Dataset ({why}); open {advice}, or all of "
-        "them with xarray.open_datatree"
+        f"the arrays in {parent!r} cannot share a Dataset ({why}); open {advice}, or all of them "
+        "with xarray.open_datatree"
     )

@@ -1,4 +1,4 @@
-"""Conventions by which variables of a Dataset become arrays of a format."""
+"""Conventions that convert variables of a Dataset to arrays of a format."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class Convention(Protocol):
-    """How types, coordinates and attributes of xarray are stored in a format that lacks them."""
+    """The storage of xarray's types, coordinates and attributes in a format that lacks them."""
 
     roundtrip_key: ClassVar[str]
-    """The attribute with what only this package needs to restore a Dataset."""
+    """The attribute that only this package needs to restore a Dataset."""
     coordinates_in_axes: ClassVar[bool]
-    """Whether regular coordinates are stored in the axes of arrays; else all are arrays."""
+    """Whether regular coordinates are stored in the axes of arrays, rather than as arrays."""
     null_padded: ClassVar[tuple[type[str | bytes], ...]]
-    """The types of strings that lose NULs at their end."""
+    """The types of strings that lose trailing NULs."""
 
     def encode_together(
         self, variables: Mapping[Hashable, xr.Variable]
     ) -> dict[Hashable, xr.Variable]:
-        """Encode what xarray's coders must see of all variables at once."""
+        """Apply the encodings of xarray that need all variables together."""
 
     def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
-        """Encode a variable; raise MetadataError if the format cannot hold it."""
+        """Encode a variable; raise MetadataError if the format cannot store it."""
 
     def group_attributes(
         self, attributes: Mapping[Any, Any], where: str, *, empty: bool
@@ -43,7 +43,7 @@ class Convention(Protocol):
     def array_attributes(
         self, encoded: EncodedVariable, axis_coords: Collection[str], *, placed: bool
     ) -> dict[str, Any]:
-        """Return an array's attributes; `placed` if its axes hold scales and offsets.
+        """Return an array's attributes; `placed` if its axes have scales and offsets.
 
         `axis_coords` are the coordinates that are stored in the axes only.
         """

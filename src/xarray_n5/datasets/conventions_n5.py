@@ -1,4 +1,4 @@
-"""Datasets in N5 and HDF5: numbers with axes that hold regular coordinates, and a note."""
+"""Datasets in N5 and HDF5: numbers, with regular coordinates in their axes, and a note."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CODERS: tuple[Any, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class N5Convention:
-    """xarray's coders turn everything into numbers and bytes; a note records the original types."""
+    """xarray's coders convert everything to numbers and bytes; a note has the original types."""
 
     roundtrip_key: ClassVar[str] = NOTE
     coordinates_in_axes: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class N5Convention:
         *,
         empty: bool,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """Encode a group's attributes, and note that it is a Dataset."""
+        """Encode a group's attributes, and mark it as a Dataset."""
         return _with_note(attributes, where, {"dataset": True})
 
     def array_attributes(
@@ -118,9 +118,9 @@ def _advice(name: str, dtype: np.dtype[Any]) -> str:
         "c": "store its real and imaginary parts as two variables",
         "f": "convert it with astype('float32') or astype('float64')",
         "O": "convert it to numbers, or to strings with astype(str)",
-        "M": "xarray did not encode it as numbers; give 'units' in its encoding",
+        "M": "xarray did not encode it as numbers; set 'units' in its encoding",
     }
     return (
-        f"N5 cannot hold variable {name!r} of type {dtype}: "
+        f"N5 cannot store variable {name!r} of type {dtype}: "
         f"{hints.get(dtype.kind, 'convert it to one of ' + ', '.join(sorted(_TYPES)))}"
     )

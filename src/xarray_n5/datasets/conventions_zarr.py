@@ -1,4 +1,4 @@
-"""Datasets in Zarr v2 as xarray's Zarr engine stores them, with a note that it hides."""
+"""Datasets in Zarr v2 as xarray's Zarr engine stores them, with a note that xarray hides."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
 
 _KINDS = "biufcSUO"
-"""The kinds of types that Zarr v2 holds; objects are strings of any length."""
+"""The kinds of types that Zarr v2 supports; objects are strings of any length."""
 
 _TOO_WIDE = frozenset({"float128", "complex256"})
 
 _SCALES = frozenset({"scale_factor", "add_offset"})
-"""Attributes whose own type decides that of the decoded values."""
+"""Attributes whose own type determines that of the decoded values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class ZarrConvention:
             data = data.astype("S2" if data.dtype.kind == "S" else "U1")
         if data.dtype.kind not in _KINDS or data.dtype.name in _TOO_WIDE:
             raise MetadataError(
-                f"Zarr cannot hold variable {name!r} of type {data.dtype}; convert it with astype()"
+                f"Zarr cannot store variable {name!r} of type {data.dtype}; convert it with "
+                "astype()"
             )
         fill = attributes.pop("_FillValue", None)
         if fill is not None and data.dtype.kind != "O":
@@ -69,7 +70,7 @@ class ZarrConvention:
     def group_attributes(
         self, attributes: Mapping[Any, Any], where: str, *, empty: bool
     ) -> dict[str, Any]:
-        """Encode a group's attributes; without arrays, note that it is a Dataset."""
+        """Encode a group's attributes; without arrays, mark it as a Dataset."""
         note = {"dataset": True} if empty else {}
         return _attributes(attributes, where, note, of_group=True)
 
@@ -94,17 +95,17 @@ class ZarrConvention:
             data = np.asarray(data).astype(str)
         if data.dtype.kind != stored.kind or data.dtype.itemsize > stored.itemsize:
             raise ValueError(
-                f"{name!r} is stored as strings of type {stored}, which cannot hold those of type "
+                f"{name!r} is stored as strings of type {stored}, too short for those of type "
                 f"{data.dtype}; rewrite it with mode='w', or as objects"
             )
         return replace(encoded, data=data.astype(stored))
 
 
 def _without_stored_width(variable: xr.Variable) -> xr.Variable:
-    """Return strings without the width, or the character encoding, that a file gave them.
+    """Return strings without the width, or the character encoding, of the file.
 
-    xarray would cut them, or store their bytes. NumPy's variable-width strings become objects,
-    which keep a NUL at their end.
+    xarray would truncate them, or store their bytes. NumPy's variable-width strings become objects,
+    which preserve a trailing NUL.
     """
     found, encoding = variable.copy(deep=False), dict(variable.encoding)
     if variable.dtype.kind == "T":
@@ -119,7 +120,7 @@ def _without_stored_width(variable: xr.Variable) -> xr.Variable:
 
 
 def _is_other_width(requested: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a requested type is strings of the same kind, perhaps of another width."""
+    """Return whether a requested type is strings of the same kind, possibly of another width."""
     kinds = {"T": "TSU", "S": "S", "U": "U"}.get(dtype.kind, "")
     return requested not in {None, str} and np.dtype(requested).kind in kinds
 
@@ -127,9 +128,9 @@ def _is_other_width(requested: Any, dtype: np.dtype[Any]) -> bool:
 def _attributes(
     attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any], *, of_group: bool = False
 ) -> dict[str, Any]:
-    """Return attributes as JSON; those that it cannot hold go into a note that xarray hides.
+    """Return attributes as JSON; others go to a note that xarray hides.
 
-    The note also lists attributes that a dialect would take for metadata of axes. An array's
+    The note also lists attributes that a dialect would interpret as metadata of axes. An array's
     `units` are known to be those of its values; those of a group are not.
     """
     plain: dict[str, Any] = {}

@@ -23,9 +23,9 @@ def decode(
 ) -> tuple[Mapping[str, xr.Variable], Mapping[str, Any], Iterable[str]]:
     """Decode variables; return them, the remaining attributes and the names of coordinates.
 
-    By default, only what xarray wrote (`encoded`) is decoded: a foreign ``_FillValue`` or
-    ``scale_factor`` means whatever its writer meant by it. Variables that cannot be decoded stay
-    as stored, with a warning, unless a decoder was requested.
+    By default, only variables that xarray wrote (`encoded`) are decoded: in others, ``_FillValue``
+    and ``scale_factor`` may have other meanings. Variables that cannot be decoded are returned as
+    stored, with a warning, unless a decoder was requested.
     """
     chosen: dict[str, Any] = {
         "concat_characters": encoded,
@@ -43,15 +43,15 @@ def decode(
     for name, variable in variables.items():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of references to other variables
+                warnings.simplefilter("ignore")  # about references to other variables
                 decoder({name: variable.copy(deep=False)}, {}, **chosen)
         except ODD as error:
             if any(decoders.values()):
                 raise
             del decodable[name]
             warn(
-                f"{name!r} stays as stored: its attributes {list(variable.attrs)} cannot be "
-                f"decoded ({error})"
+                f"{name!r} is not decoded: its attributes {list(variable.attrs)} are invalid "
+                f"({error})"
             )
     decoded, kept, coordinates = decoder(decodable, attributes, **chosen)
     return {**variables, **decoded}, kept, coordinates

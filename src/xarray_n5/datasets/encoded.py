@@ -1,4 +1,4 @@
-"""Variables in the form in which arrays hold them, as xarray's CF conventions encode them."""
+"""Variables in the form of stored arrays, as xarray's CF conventions encode them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
 
 NAMELESS = "__values__"
-"""The name of the array of a variable whose name is None, as in xarray's netCDF."""
+"""The name of the array for a variable whose name is None, as in xarray's netCDF."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedVariable:
-    """A variable in the form in which an array holds it."""
+    """A variable in the form of a stored array."""
 
     data: Any
     """A NumPy or Dask array, with at least one axis if the format requires it."""
@@ -28,13 +28,13 @@ class EncodedVariable:
     attributes: dict[str, Any]
     """The attributes to be stored, without ``_ARRAY_DIMENSIONS``."""
     encoding: dict[str, Any] = field(default_factory=dict)
-    """How the user wants it stored: chunks, compression, layout."""
+    """The storage that the user chose: chunks, compression, layout."""
     fill_value: Any = None
-    """The fill value for formats that store one themselves, where it masks values."""
+    """The fill value for formats that store one themselves, if it masks values."""
 
     @property
     def is_string(self) -> bool:
-        """Whether the numbers are characters, which the last axis holds."""
+        """Whether the numbers are characters along the last axis."""
         return is_text(self.attributes)
 
     @property
@@ -46,7 +46,7 @@ class EncodedVariable:
 
 
 def cf_attributes(array: Array, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return an array's attributes, with a fill value that masks as ``_FillValue``."""
+    """Return an array's attributes, with a masking fill value as ``_FillValue``."""
     found = dict(array.attrs) if attributes is None else dict(attributes)
     if is_native(array, found) and io_of(array).metadata.masks:
         mask = getattr(io_of(array).metadata.layout, "mask", array.fill_value)

@@ -1,4 +1,4 @@
-"""Plan how the variables of a Dataset are stored: encoded and checked, nothing is written."""
+"""Plan the storage of a Dataset's variables: encode and check them without writing."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
-"""The encodings of a variable that users may give."""
+"""The encodings of a variable that users may set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariablePlan:
-    """A variable, encoded, and how its array is stored."""
+    """A variable, encoded, and the storage of its array."""
 
     encoded: EncodedVariable
     geometry: Geometry
-    """The array's axes; of unknown ones only the names."""
+    """The array's axes; unknown ones have only names."""
     axis_coords: tuple[str, ...]
     """The dimensions whose coordinate is stored in the axes only."""
     chunks: tuple[int, ...] | None
@@ -48,21 +48,21 @@ class VariablePlan:
     explicit: bool = False
     """Whether the user chose the compression, rather than the file that it was opened from."""
     shards: Any = None
-    """The shape of shards, if the user or the file chose any."""
+    """The shape of shards, if the user or the file determines it."""
     layout: Mapping[str, Any] | None = None
-    """How the format stores elements, if the user or a fill value says so."""
+    """The layout of elements, if the user or a fill value determines it."""
     described: Mapping[str, Any] | None = None
-    """All attributes of a pyramid's level, those that describe its axes among them."""
+    """All attributes of a pyramid's level, including those that describe its axes."""
 
     @property
     def placed(self) -> bool:
-        """Whether the axes hold scales and offsets."""
+        """Whether the axes have scales and offsets."""
         return any(axis.scale is not None for axis in self.geometry.axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """A Dataset, encoded, and the group that it is stored in."""
+    """A Dataset, encoded, and the group for it."""
 
     path: str
     variables: Mapping[str, VariablePlan]
@@ -70,7 +70,7 @@ class GroupPlan:
     data_vars: frozenset[str]
     """The variables that are not coordinates."""
     irregular: frozenset[str]
-    """The dimensions whose coordinate is numbers or times that no scale and offset give."""
+    """The dimensions with a coordinate of numbers or times that is not regular."""
     is_pyramid: bool = False
     """Whether the variables are the levels of a pyramid, which differ in size."""
 
@@ -90,19 +90,19 @@ def plan_group(
     dataset, path
         The Dataset and the group for it.
     convention
-        How variables become arrays.
+        The convention that converts variables to arrays.
     encoding
         The encodings that the user chose, by variable.
     shared
-        Whether other arrays stay in the group. Then each coordinate is an array, which holds for
-        all of them, whatever their axes say.
+        Whether other arrays remain in the group. Then each coordinate is an array, which applies to
+        all of them, whatever their axes describe.
 
     Raises
     ------
     MetadataError
-        If the format cannot hold something.
+        If the format cannot store something.
     TypeError, ValueError, KeyError
-        If a name is not a string, or an encoding is unknown or for no variable.
+        If a name is not a string, or an encoding is unknown or for an unknown variable.
     """
     check_names(dataset)
     chosen = _checked_encodings(encoding or {}, dataset)
@@ -141,12 +141,12 @@ def plan_group(
 def encode_like(
     dataset: xr.Dataset, stored: xr.Dataset, convention: Convention
 ) -> dict[str, EncodedVariable]:
-    """Encode variables as the stored ones of the same names are encoded.
+    """Encode variables like the stored ones of the same names.
 
     Raises
     ------
     ValueError
-        If a stored encoding cannot hold the values.
+        If a stored encoding cannot represent the values.
     """
     variables, _ = encode_dataset_coordinates(dataset)
     prepared: dict[Hashable, xr.Variable] = {}
@@ -159,7 +159,7 @@ def encode_like(
             prepared[name].encoding.setdefault("_FillValue", None)
         prepared[name].attrs.pop("coordinates", None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # another encoding is refused later
+        warnings.simplefilter("ignore")  # other encodings raise later
         encoded = {
             name: _encode(str(name), variable, convention)
             for name, variable in convention.encode_together(prepared).items()
@@ -171,7 +171,7 @@ def encode_like(
 
 
 def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
-    """Return the axis that gives a dimension's coordinate, if that is regular numbers."""
+    """Return the axis that describes a dimension's coordinate, if that is regular numbers."""
     found = dataset.variables.get(dim)
     if found is None or found.dims != (dim,) or found.dtype.kind not in "iuf" or not found.size:
         return None
@@ -187,7 +187,7 @@ def _prepared(
     chosen: Mapping[Hashable, dict[str, Any]],
     convention: Convention,
 ) -> xr.Variable:
-    """Return a variable with the encodings that count; blocks of strings are checked later."""
+    """Return a variable with the effective encodings; blocks of strings are checked later."""
     found = variable.copy(deep=False)
     if variable.dtype.kind == "O" and is_dask_collection(variable.data):
         types = convention.null_padded
@@ -201,7 +201,7 @@ def _prepared(
 def _coordinates_in_axes(
     dataset: xr.Dataset, axes: Mapping[str, Axis | None], chosen: Container[Hashable]
 ) -> set[str]:
-    """Return the dimensions whose coordinate the axes of other variables give exactly."""
+    """Return the dimensions whose coordinate the axes of other variables describe exactly."""
     used = {
         dim
         for name, variable in dataset.variables.items()
@@ -216,7 +216,7 @@ def _coordinates_in_axes(
 
 
 def _is_exact(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
-    """Return whether a coordinate is exactly the one that its axis gives."""
+    """Return whether a coordinate is exactly that of its axis."""
     found = dataset.variables[dim]
     if set(found.encoding) & (CF - {"dtype"}):
         return False
@@ -227,7 +227,7 @@ def _is_exact(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
 def _encode(
     name: str, variable: xr.Variable, convention: Convention, dims: Container[Hashable] = ()
 ) -> EncodedVariable:
-    """Encode a variable; the dimension of its characters is none of the Dataset's `dims`."""
+    """Encode a variable; the dimension of its characters is not among the Dataset's `dims`."""
     if variable.dtype.kind == "O" and not is_dask_collection(variable.data):
         check_strings(variable.data, name, convention.null_padded)
     try:
@@ -277,8 +277,8 @@ def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
     layout = dict(encoded.encoding.get("layout") or {})
     if "fill_value" in layout:
         raise MetadataError(
-            f"variable {name!r}: xarray would take the layout's 'fill_value' for a mask; give "
-            "'_FillValue' in the encoding"
+            f"variable {name!r}: xarray would mask the layout's 'fill_value'; set '_FillValue' in "
+            "the encoding instead"
         )
     if encoded.fill_value is not None:
         layout["fill_value"] = encoded.fill_value
@@ -294,19 +294,19 @@ def _chunks(encoded: EncodedVariable, chunks: Any, *, explicit: bool) -> tuple[i
         return chunk_shape(chunks, shape)  # type: ignore[arg-type]
     sides = tuple(chunks)
     if encoded.is_string and len(sides) == len(shape) - 1:
-        sides = (*sides, shape[-1])  # the characters have an axis of their own
+        sides = (*sides, shape[-1])  # the characters have their own axis
     if len(sides) != len(shape) and not explicit:
         return None
     return chunk_shape(sides, shape)
 
 
 def _checked_encodings(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:
-    """Return the user's encodings; raise if one is unknown, or for no variable."""
+    """Return the user's encodings; raise if one is unknown, or for an unknown variable."""
     for name, own in encoding.items():
         if not isinstance(own, Mapping):
             raise ValueError(_not_a_mapping(name, own, dataset))  # noqa: TRY004
         if name not in dataset.variables:
-            raise KeyError(f"the encoding is for {name!r}, none of {list(dataset.variables)}")
+            raise KeyError(f"the encoding has {name!r}; expected some of {list(dataset.variables)}")
         refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
     return {name: dict(own) for name, own in encoding.items()}
 
@@ -316,4 +316,4 @@ def _not_a_mapping(name: object, own: object, dataset: xr.Dataset) -> str:
     if name not in _ENCODINGS or name in dataset.variables:
         return message
     variable = next(iter(dataset.data_vars), "a")
-    return f"{message}, and is given by variable: encoding={{{variable!r}: {{{name!r}: ...}}}}"
+    return f"{message}; pass it by variable: encoding={{{variable!r}: {{{name!r}: ...}}}}"

@@ -1,4 +1,4 @@
-"""The work of the xarray engine: open nodes of a container as lazily indexed Datasets."""
+"""The xarray engine: open nodes of a container as lazily indexed Datasets."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.images import Image
 
 _MOST = 1 << 28
-"""How many samples of a whole tree get coordinates: 2 GiB of them."""
+"""The maximum number of samples of a tree with coordinates: 2 GiB of them."""
 
 _OF_ALL_LEVELS = frozenset({"downsamplingFactors", "scales"})
 """Attributes of a pyramid's group that list its levels."""
 
 _BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
-"""Attributes of COSEM's and render's groups that become coordinates, beside ``scales``."""
+"""Attributes of COSEM's and render's groups that become coordinates, besides ``scales``."""
 
 
 def open_dataset(
@@ -94,9 +94,9 @@ def open_groups(
 ) -> dict[str, xr.Dataset]:
     """Open every array below a node as a Dataset, by path, and the attributes of groups.
 
-    Levels of a pyramid differ in size under the same names, so no two arrays share a Dataset;
-    but views of BigDataViewer and channels that are alike are one image, a Dataset a level.
-    Groups without arrays or attributes are left out: in N5, any directory is a group.
+    Levels of a pyramid differ in size under the same names, so each array has its own Dataset; but
+    views of BigDataViewer and channels that are alike are one image, with a Dataset per level.
+    Groups without arrays or attributes are omitted: in N5, any directory is a group.
 
     Raises
     ------
@@ -116,10 +116,10 @@ def open_groups(
 
 
 def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
-    """Return Datasets by path as a DataTree can hold them: children align with their parents.
+    """Return Datasets by path so that children align with their parents, as a DataTree requires.
 
-    If a Dataset does not align with one above, the variables of the one above become nodes of
-    their own, as arrays of other groups are; nothing is left out.
+    If a Dataset does not align with one above, the variables of the one above become separate
+    nodes, like arrays of other groups; nothing is lost.
     """
     found = dict(groups)
     sized = [path for path, dataset in groups.items() if dataset.sizes]
@@ -152,7 +152,7 @@ def _open(
         node = open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
     except NodeNotFoundError:
         file = None
-        with suppress(OSError):  # what cannot be read must not hide the error
+        with suppress(OSError):  # keep the original error if this fails
             file = find_project(url, storage_options, by_name=False)
         if file is None:
             raise
@@ -167,7 +167,7 @@ def _open(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tree:
-    """How the nodes of a tree are opened, and which arrays have been."""
+    """The options for the nodes of a tree, and the arrays that have been opened."""
 
     drop: frozenset[str]
     decoders: Mapping[str, bool | None]
@@ -217,7 +217,7 @@ class _Tree:
         attributes = _without_levels(group.attrs, levels) if levels else dict(group.attrs)
         attributes = decode_attributes(attributes, group.path or "/")
         if not below and (is_part or not attributes):
-            return {}  # of a part of an image, all that the group holds is in the image
+            return {}  # the content of a part of an image is in the image
         here = xr.Dataset(attrs=attributes)
         here.encoding["source"] = group.url
         return {path: here, **below}
@@ -246,12 +246,13 @@ class _Tree:
 
 
 def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Array | Group) -> None:
-    """Raise if the names of dimensions fit none of the images."""
+    """Raise if the names of dimensions do not fit any of the images."""
     dims = options.dims
     if dims is not None and all(len(dims) != len(image.shape) for image in images.values()):
         axes = (", ".join(dims_of(image.named())) for image in images.values())
         raise ValueError(
-            f"dims has {len(dims)} names for the axes {' or '.join(axes)} in {node.url!r}"
+            f"dims has {len(dims)} names; expected one for each of the axes {' or '.join(axes)} in "
+            f"{node.url!r}"
         )
 
 
@@ -292,7 +293,7 @@ def _split(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
 
 
 def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
-    """Rename what a DataTree would take for paths."""
+    """Rename nodes whose names a DataTree would interpret as paths."""
     names = {*dataset.dims, *dataset.variables}
     new: dict[str, str] = {}
     for name in sorted(each for each in names if isinstance(each, str) and "/" in each):
@@ -301,5 +302,5 @@ def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
             new[name] += "_"
     if not new:
         return dataset
-    warn(f"{list(new)} are not valid names in a tree; they are renamed {list(new.values())}")
+    warn(f"{list(new)} are not valid names in a tree; they are renamed to {list(new.values())}")
     return dataset.rename(new)

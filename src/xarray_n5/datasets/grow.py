@@ -1,4 +1,4 @@
-"""Grow arrays along a dimension, and store a coordinate that their axes no longer give."""
+"""Resize arrays along a dimension, and store a coordinate that their axes no longer describe."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
-    """Resize the arrays that have not grown yet, as the facts in a marker say.
+    """Resize the arrays that have not been resized yet, by the facts in a marker.
 
-    A coordinate that the axes do not give any more becomes an array.
+    A coordinate that the axes no longer describe becomes an array.
     """
     resizes = []
     for name, (axis, size) in facts.get("grows", {}).items():
@@ -37,7 +37,7 @@ def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
     together(how.store, resizes)
     if "places" not in facts:
         return
-    # The array is whole before the axes forget the coordinate: nothing is lost whatever stops.
+    # The array is complete before the axes lose the coordinate: an interruption loses nothing.
     coordinate = facts["places"]
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
     attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}

@@ -1,4 +1,4 @@
-"""The name of an image, which is that of the variable at every level of its pyramid."""
+"""The name of an image, which is that of the variable at each level of its pyramid."""
 
 from __future__ import annotations
 

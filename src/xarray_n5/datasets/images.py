@@ -36,7 +36,7 @@ class Image:
     """An array, or several arrays of one shape that are stacked along outer axes."""
 
     arrays: Mapping[tuple[int, ...], Array]
-    """The arrays by their positions along the outer axes; a single one is at ``()``."""
+    """The arrays by their positions along the outer axes; a single array is at ``()``."""
     geometry: Geometry
     """All axes, in the order of :attr:`shape`."""
     numbers: tuple[tuple[int, ...], ...] = ()
@@ -44,9 +44,9 @@ class Image:
     name: str | None = None
     """The image's name, which is that of the variable at each level; None for other arrays."""
     slices: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
-    """The indices along the first axes, in C order, of arrays that each hold several parts."""
+    """The indices along the first axes, in C order, of arrays that have several parts each."""
     broken: Mapping[tuple[int, ...], Exception] = field(default_factory=dict)
-    """Why arrays cannot be read, by their positions; arrays that are nowhere are missing."""
+    """The errors of unreadable arrays, by position; arrays without a position are missing."""
 
     @cached_property
     def first(self) -> Array:
@@ -77,7 +77,7 @@ class Image:
 
     @cached_property
     def shards(self) -> tuple[int, ...] | None:
-        """The shape of a shard, a stored file of several chunks, if there are such."""
+        """The shape of a shard, a stored file of several chunks, if there are shards."""
         outer, inner = (1,) * len(self.numbers), self.first.shards
         if inner is None:
             return None
@@ -104,7 +104,7 @@ class Image:
     ) -> Geometry:
         """Return the geometry with a name for every axis: from `dims`, its own, or a default.
 
-        Defaults are for axes in C order, also where the image is transposed.
+        Defaults are for axes in C order, even if the image is transposed.
         """
         called = self.geometry.called(dims)
         if not self.transposed:
@@ -135,8 +135,8 @@ def combined_images(
 
     A container of BigDataViewer is one image with axes t and setup if its views are alike;
     otherwise each setup is one with an axis t. A fusion of BigStitcher-Spark is one with axes t and
-    c, groups c0, c1, ... are one with an axis c. Arrays that differ, or cannot be read, are left
-    out.
+    c, groups c0, c1, ... are one with an axis c. Arrays that differ, or cannot be read, are
+    omitted.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def _levels_below(
 ) -> dict[str, dict[tuple[int, ...], Array]]:
     """Return the arrays ``s0``, ``s1``, ... in several groups: by level, by the group's position.
 
-    There are none if one of them cannot be read: it must not be taken for a missing one.
+    There are none if one of them cannot be read: it must not be treated as missing.
     """
     if not members:
         return {}
@@ -216,7 +216,7 @@ def _geometries(
 ) -> dict[str, Geometry]:
     """Return the geometry of each array by its path; all groups above are read in one batch.
 
-    Only the first array's warnings of each level are shown: those of the others repeat them.
+    Only the warnings of each level's first array are shown: those of the others repeat them.
     """
     outer = {path: path.rpartition("/")[0] for path in members.values()}
     nodes = nodes_of(group, {*outer, *filter(None, outer.values())})
@@ -253,8 +253,8 @@ def _stacked(
 ) -> dict[str, Image]:
     """Return one image for each level, or none if the arrays are not alike.
 
-    All levels must have the same members: a missing member reads as zeros, which one that is
-    stored in another level is not.
+    All levels must have the same members: a missing member reads as zeros, which must not hide one
+    that is only stored at another level.
     """
     if len({frozenset(arrays) for arrays in levels.values()}) != 1:
         return {}

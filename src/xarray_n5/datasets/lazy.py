@@ -1,4 +1,4 @@
-"""Stored arrays as xarray indexes them lazily."""
+"""Stored arrays that xarray indexes lazily."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class LazyArray(BackendArray):
         self.dtype = array.dtype
 
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects; each chunk that it touches is read once."""
+        """Return the selection `key`; each chunk that it overlaps is read once."""
         if isinstance(key, VectorizedIndexer):
             return np.asarray(self.stored.vindex[key.tuple])
         return np.asarray(self.stored[key.tuple])
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects, read in another thread."""
+        """Return the selection `key`, read in another thread."""
         return await asyncio.to_thread(self.__getitem__, key)
 
 
@@ -49,7 +49,7 @@ class LazyCharacters(LazyArray):
         self.dtype = np.dtype("S1")
 
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects."""
+        """Return the selection `key`."""
         return super().__getitem__(key).view("S1")
 
 
@@ -77,7 +77,7 @@ class LazyStack(BackendArray):
         self.dtype, self.fill_value = image.first.dtype, image.first.fill_value
 
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects; only the arrays that it touches are read."""
+        """Return the selection `key`; only the arrays that it overlaps are read."""
         if not isinstance(key, VectorizedIndexer):
             return self._read(key.tuple)
         return np.asarray(
@@ -120,12 +120,12 @@ class LazyStack(BackendArray):
         return MissingChunkError("decode", url, named, "no such array is stored beside this one")
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:
-        """Return what `key` selects, read in another thread."""
+        """Return the selection `key`, read in another thread."""
         return await asyncio.to_thread(self.__getitem__, key)
 
 
 def _sizes(index: Any, length: int) -> tuple[int, ...]:
-    """Return the sizes of what an index selects along an axis: none for an integer."""
+    """Return the sizes of an index along an axis: none for an integer."""
     if isinstance(index, slice):
         return (len(range(*index.indices(length))),)
     return tuple(np.shape(index))

@@ -1,4 +1,4 @@
-"""Whether a pyramid may be written into a group, and what it replaces there."""
+"""The overwrite policy of pyramids: whether one may be written to a group, and what it replaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unfinished_pyramids(marker: WriteMarker) -> list[WriteMarker]:
 
 
 def check_not_begun(group: Group, levels: Collection[str]) -> None:
-    """Raise if levels exist of a pyramid that is unfinished."""
+    """Raise if levels exist that belong to an unfinished pyramid."""
     nodes = nodes_of(group, [name for name in levels if name in set(group)])
     for name, node in nodes.items():
         if isinstance(node, Array):
@@ -36,10 +36,10 @@ def check_not_begun(group: Group, levels: Collection[str]) -> None:
 
 
 def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
-    """Raise if arrays are coordinates: they would be those of one level only."""
+    """Raise if arrays are coordinates, which would fit one level only."""
     for name in sorted(set(group) & {dim for dim in dims if dim}):
         hint = "it is a coordinate, and levels differ in size: choose another path for a copy"
-        raise NodeExistsError(group.url, name, "an array called like an axis", hint)
+        raise NodeExistsError(group.url, name, "an array named like an axis", hint)
 
 
 def check_images(group: Group) -> None:
@@ -52,15 +52,15 @@ def check_images(group: Group) -> None:
 
 
 def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any]) -> None:
-    """Raise if the group keeps other values of the attributes that are written."""
+    """Raise if the group has other values of the attributes to write."""
     if clash := [key for key in written if kept.get(key, written[key]) != written[key]]:
         raise ValueError(
-            f"the group has other {clash} already; mode='w' replaces what describes pyramids"
+            f"the group already has other {clash}; use mode='w' to replace attributes of pyramids"
         )
 
 
 def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMarker]) -> list[str]:
-    """Return the levels of older pyramids beyond the new ones (`names`), which are removed.
+    """Return the levels of older pyramids beyond the new ones (`names`), to be removed.
 
     They are those that the group's attributes list, or that unfinished pyramids (`begun`) created;
     other arrays may have such names, too.
@@ -68,7 +68,7 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
     Raises
     ------
     NodeExistsError
-        If one of them holds anything that is not its own.
+        If one of them contains anything that is not its own.
     """
     listed = {_path_of(each) for image in images_in(group.attrs) for each in image["datasets"]}
     counts = [int((marker.facts() or {}).get("pyramid", 0)) for marker in begun]
@@ -81,8 +81,8 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
     levels = {n: node for n, node in nodes_of(group, beyond).items() if isinstance(node, Array)}
     for name, level in levels.items():
         if other := foreign_key(level):
-            hint = f"it holds {other!r}, which would be deleted with it; move that away first"
-            raise NodeExistsError(group.url, name, "an array with more in it", hint)
+            hint = f"it contains {other!r}, which would be deleted with it; move that away first"
+            raise NodeExistsError(group.url, name, "an array with other files", hint)
     return list(levels)
 
 

@@ -1,4 +1,4 @@
-"""Plan how the levels of a pyramid are stored: as arrays of one group, which describes them."""
+"""Plan the storage of a pyramid's levels: as arrays of one group, which describes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stale_keys(
 ) -> set[str]:
     """Return the attributes of a group that a new pyramid in it makes wrong.
 
-    Attributes that mean something to readers of N5 may be a user's in other formats.
+    Attributes that N5 readers interpret may be a user's own in other formats.
     """
     described = PYRAMID_KEYS if lists_x_first else PYRAMID_KEYS & {*KEYS, *written}
     return set(described & existing.keys())
@@ -54,7 +54,7 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
     Raises
     ------
     MetadataError
-        If the format cannot hold a level.
+        If the format cannot store a level.
     """
     convention = convention_of(how.format)
     nested = how.format.nested_layout or {} if images_of(levels.around) else {}
@@ -88,7 +88,7 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
 
 
 def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) -> None:
-    """Raise MetadataError if levels would be misread beside the attributes that a group keeps.
+    """Raise MetadataError if remaining attributes of a group would make readers misread levels.
 
     The groups above are read in one batch.
     """
@@ -126,7 +126,7 @@ def _array_attributes(
 def _beside(
     attributes: Mapping[str, Any], described: Mapping[str, Any], note: dict[str, Any], key: str
 ) -> dict[str, Any]:
-    """Return attributes with those that describe axes; a user's of the same names are noted."""
+    """Merge attributes with those that describe axes; the user's own go to a note."""
     others = {"_ARRAY_DIMENSIONS", key}
     clash = {
         k: to_json(attributes[k])
@@ -147,7 +147,7 @@ def _named(levels: Levels) -> dict[str, Any]:
     theirs = omero_of(levels.attributes)
     holder = around.get("ome", around)
     if "omero" in holder and _labels(holder["omero"]) == _labels(theirs):
-        holder["omero"] = theirs  # with colours of its own
+        holder["omero"] = theirs  # which has its own colours
     return around
 
 

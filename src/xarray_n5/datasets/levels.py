@@ -1,8 +1,8 @@
-"""Find the levels of a pyramid in a tree: which nodes are stored as one group of arrays.
+"""Find the levels of a pyramid in a tree: the nodes that are stored as one group of arrays.
 
 Children ``s0``, ``s1``, ... (or ``0``, ``1``, ...) of a node without variables are a pyramid if
 each has one variable, of one name, type and dimensions, with coordinates along its dimensions only,
-which are labels or evenly spaced, further apart at each level.
+which are labels or evenly spaced, with larger steps at each level.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROUNDING = 1e-9
 """The relative rounding error of coordinates and factors."""
 
 _NUMBERS = "biufcmM"
-"""The kinds of types of levels; strings have an axis of their own."""
+"""The kinds of types of levels; strings have their own axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Levels:
     around: Mapping[str, Any]
     """The attributes of the group that describe the levels."""
     own: Sequence[Mapping[str, Any]]
-    """Those of each level."""
+    """The attributes of each level."""
     attributes: Mapping[Any, Any]
     """All other attributes of the group."""
     encodings: Mapping[str, Encoding | None]
@@ -68,7 +68,7 @@ class Levels:
 def levels_in(
     node: xr.DataTree, path: str, encodings: Mapping[str, Encoding], how: WriteOptions
 ) -> Levels | None:
-    """Return the levels of the pyramid that a node of a tree is, or None.
+    """Return the levels of the pyramid at a node of a tree, or None.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def levels_in(
     encodings
         The encodings that the user chose, by the paths of nodes.
     how
-        Where and how the tree is written.
+        The container and the options of the tree.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
 
 
 def _facts(level: xr.Dataset) -> tuple[Any, ...] | None:
-    """Return what all levels of a pyramid share, or None if this cannot be one."""
+    """Return the properties that all levels of a pyramid share, or None if they are not one."""
     if len(level.data_vars) != 1:
         return None
     ((name, array),) = level.data_vars.items()
@@ -179,7 +179,7 @@ def _is_typed(coordinate: xr.DataArray) -> bool:
 def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
     """Return the axes of each level with its factors, or None if they are not a pyramid's."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a coordinate that is not regular is found below
+        warnings.simplefilter("ignore")  # irregular coordinates are detected below
         axes = [geometry_from(level).axes for level in levels]
         if not all(map(_is_regular, levels)):
             return None
@@ -187,7 +187,7 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
     if (found := at_levels(axes, sizes)) is not None:
         factors = [[axis.factor for axis in each.axes] for each in found]
         return found if all(after != before for before, after in pairwise(factors)) else None
-    # Nothing says how much coarser the levels are; that they are shows in their sizes.
+    # Attributes have no factors; the sizes show that the levels become coarser.
     plain = not any(axis.placed for each in axes for axis in each)
     smaller = all(_is_smaller(after, before) for before, after in pairwise(sizes))
     return [Geometry(each) for each in axes] if plain and smaller else None
@@ -198,7 +198,7 @@ def at_levels(
 ) -> list[Geometry] | None:
     """Return the axes of levels with their factors over the first one, or None if there are none.
 
-    Factors are whole where samples are that many times as far apart within rounding.
+    Factors are whole numbers if the ratio of steps is one up to rounding.
     """
     if len({len(axes) for axes in levels}) != 1:
         return None
@@ -214,7 +214,7 @@ def _is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
 
 
 def _is_regular(level: xr.DataArray) -> bool:
-    """Return whether the axes of a level give its coordinates, within rounding."""
+    """Return whether the axes of a level describe its coordinates, up to rounding."""
     for dim, coordinate in level.coords.items():
         axis = geometry_from(coordinate).axes[0]
         found = coordinate.to_numpy()
@@ -253,7 +253,7 @@ def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | 
         last = found[-1].factor
         factor, scale = _rounded(axis.scale / base.scale), axis.scale
         if size == 1 and factor < last:
-            # The distance of a single sample is not known.
+            # A single sample has no step.
             factor = _of_one_sample(axis, base, last, sizes[len(found) - 1])
             scale = base.scale * factor
         if factor < last:
@@ -263,7 +263,7 @@ def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | 
 
 
 def _of_one_sample(axis: Axis, base: Axis, last: float, before: int) -> float:
-    """Return the factor by which a single sample lies in the middle of its window, or a guess."""
+    """Return the factor that centres a single sample in its window, or a guess."""
     centred = _rounded(2 * (axis.offset - base.offset) / base.step + 1)
     return centred if centred >= last else last * before
 

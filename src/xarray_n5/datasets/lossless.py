@@ -1,4 +1,4 @@
-"""Check that encoded numbers decode to the values that they were made of."""
+"""Check that encoded numbers decode to the original values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CF = frozenset(
         *CF_RELATED_DATA,
     }
 )
-"""The encodings that xarray's own coders take."""
+"""The encodings of xarray's own coders."""
 
 _ROUNDING = 1e-6
 """The relative error of float32."""
@@ -34,12 +34,12 @@ _ROUNDING = 1e-6
 def check_update(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
     """Check that integers in an array's existing encoding decode to the new values.
 
-    Scales may round, to half a step. Blocks of Dask are checked when they are computed.
+    Scales may round, by half a step. Blocks of Dask are checked when they are computed.
 
     Raises
     ------
     ValueError
-        Naming the variable and the first value that would change.
+        The error names the variable and the first value that would change.
     """
     if encoded.data.dtype.kind not in "iu" or variable.dtype.kind not in "iufMm":
         return encoded
@@ -53,7 +53,7 @@ def check_update(variable: xr.Variable, encoded: EncodedVariable, name: str) -> 
 
 
 def check_new(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
-    """Check that new integers did not wrap: NaN without ``_FillValue``, or values out of range.
+    """Check that new integers did not overflow: NaN without ``_FillValue``, or values out of range.
 
     Scales may round, and a value may be the fill value itself. Blocks of Dask are checked when they
     are computed.
@@ -61,11 +61,11 @@ def check_new(variable: xr.Variable, encoded: EncodedVariable, name: str) -> Enc
     Raises
     ------
     MetadataError
-        Naming the variable and the first value that would change.
+        The error names the variable and the first value that would change.
     """
     if encoded.data.dtype.kind not in "iu" or variable.dtype.kind not in "iuf":
         return encoded
-    # Attributes that the variable has itself describe numbers that are encoded already.
+    # Attributes of the variable itself describe numbers that are already encoded.
     keys = CF - {"units", "calendar"} - {str(key) for key in variable.attrs}
     attributes = {key: value for key, value in encoded.cf_attributes.items() if key in keys}
     if variable.dtype == encoded.data.dtype and not attributes:
@@ -75,11 +75,11 @@ def check_new(variable: xr.Variable, encoded: EncodedVariable, name: str) -> Enc
 
 
 def check_strings(data: np.ndarray, name: str, types: tuple[type[str | bytes], ...]) -> np.ndarray:
-    """Return strings; raise if one ends with NUL, which could not be told from padding."""
+    """Return strings; raise if one ends with NUL, which is indistinguishable from padding."""
     for value in np.ravel(data):
         if isinstance(value, types) and value[-1:] in {"\0", b"\0"}:
             raise MetadataError(
-                f"variable {name!r} holds {value!r}: NUL at the end of a string would be lost; "
+                f"variable {name!r} has {value!r}: NUL at the end of a string would be lost; "
                 "strip it, or store the bytes as numbers"
             )
     return data
@@ -90,7 +90,7 @@ def _check_blocks(
     encoded: EncodedVariable,
     check: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> EncodedVariable:
-    """Apply a check of encoded numbers and values: now to NumPy's, in the graph to Dask's."""
+    """Apply a check of encoded numbers and values: now for NumPy's, in the graph for Dask's."""
     data = encoded.data
     if not is_dask_collection(data):
         check(data, np.asarray(variable.data).reshape(data.shape))
@@ -109,9 +109,9 @@ class _Stored:
     dtype: np.dtype[Any]
 
     def check_updated(self, data: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return encoded numbers, in the type that xarray promises; raise if they decode to others.
+        """Return encoded numbers, in the promised type; raise if they decode differently.
 
-        xarray leaves the conversion to whoever computes a block.
+        xarray leaves the conversion to the computation of a block.
         """
         with np.errstate(invalid="ignore"):
             data = data.astype(self.dtype)
@@ -120,13 +120,14 @@ class _Stored:
         if not same.all():
             at = _first(~same)
             raise ValueError(
-                f"{self.name!r} holds {values[at]}, which would be read back as {decoded[at]} as "
-                f"it is stored ({self.dtype}, {self.attributes}); rewrite it with another encoding"
+                f"{self.name!r} has {values[at]}, which would be read back as {decoded[at]} in "
+                f"the stored encoding ({self.dtype}, {self.attributes}); rewrite it with another "
+                "encoding"
             )
         return data
 
     def check_not_wrapped(self, data: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return encoded numbers, converted alike; raise if values were wrapped."""
+        """Return encoded numbers, converted alike; raise if values have overflowed."""
         with np.errstate(invalid="ignore"):
             data = data.astype(self.dtype)
         same, decoded = np.zeros(data.shape, bool), data
@@ -136,9 +137,9 @@ class _Stored:
         if not same.all():
             at = _first(~same)
             raise MetadataError(
-                f"variable {self.name!r} holds {values[at]}, which {self.dtype} with "
-                f"{self.attributes or 'no fill value'} cannot hold: it would be read back as "
-                f"{decoded[at]}; give it another dtype, _FillValue or scale_factor in its encoding"
+                f"variable {self.name!r} has {values[at]}, which {self.dtype} with "
+                f"{self.attributes or 'no fill value'} cannot represent: it would be read back as "
+                f"{decoded[at]}; set another dtype, _FillValue or scale_factor in its encoding"
             )
         return data
 

@@ -37,9 +37,9 @@ def members_of(group: Group, names: Sequence[str]) -> tuple[tuple[str, ...], Mem
     Parameters
     ----------
     group
-        The group that holds them.
+        The group that contains them.
     names
-        The names of those that count.
+        The names of those to consider.
     """
     if times := numbered(names, VIEWS):
         return ("t", "setup"), _nested(group, times, _VIEW)
@@ -68,7 +68,7 @@ def _fused(names: Iterable[str]) -> Members:
 
 
 def _nested(group: Group, outer: Mapping[int, str], pattern: re.Pattern[str]) -> Members:
-    """Return the paths of numbered groups in numbered groups; none if one of those is no group."""
+    """Return the paths of numbered groups in numbered groups; none if one is not a group."""
     found: Members = {}
     nodes = nodes_of(group, outer.values())
     for number, name in outer.items():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _LONGEST_NAME = 255
-"""The number of bytes that file systems allow in a name."""
+"""The maximum length of a name in file systems, in bytes."""
 
 
 def check_names(dataset: xr.Dataset) -> None:
@@ -22,14 +22,12 @@ def check_names(dataset: xr.Dataset) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"the variable {name!r} must have a string or None for a name")
         if name == "":
-            raise ValueError("no variable can be called '': a string must be length 1 or more")
+            raise ValueError("a variable cannot be called '': a string must be length 1 or more")
         if name is not None:
             check_name(name, "variable")
         dims = variable.dims
         if len(set(dims)) != len(dims) or not all(isinstance(dim, str) and dim for dim in dims):
-            raise ValueError(
-                f"expected different strings as the dimensions of {name!r}, got {dims}"
-            )
+            raise ValueError(f"expected unique strings as the dimensions of {name!r}, got {dims}")
         if not isinstance(variable.dtype, np.dtype):
             raise MetadataError(
                 f"variable {name!r} has the pandas type {variable.dtype}; convert it to a NumPy "
@@ -42,9 +40,9 @@ def check_name(name: str, what: str) -> None:
     try:
         proper = new_path(name, ["attributes.json"]) == name and "/" not in name
     except PathError as error:
-        raise ValueError(f"no {what} can be called {name!r}: {error}") from error
+        raise ValueError(f"a {what} cannot be called {name!r}: {error}") from error
     if not proper or len(name.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
         raise ValueError(
-            f"no {what} can be called {name!r}: it becomes the name of one directory, of at most "
+            f"a {what} cannot be called {name!r}: expected the name of one directory, of at most "
             f"{_LONGEST_NAME} bytes"
         )

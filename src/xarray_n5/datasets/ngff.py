@@ -26,8 +26,8 @@ def check_dialect(dialect: object) -> None:
     """Raise MetadataError for a dialect that does not store coordinates as arrays."""
     if dialect is not None and [dialect] != ["ngff"] and dialect != ["ngff"]:
         raise MetadataError(
-            f"dialect is {dialect!r}, but coordinates of Datasets in Zarr are arrays, beside which "
-            "only 'ngff' can be written; leave it out, or use xarray_n5.to_n5 for single arrays"
+            f"dialect is {dialect!r}, but coordinates of Datasets in Zarr are arrays, beside "
+            "which only 'ngff' can be written; omit it, or use xarray_n5.to_n5 for single arrays"
         )
 
 
@@ -39,10 +39,10 @@ def images_of(
     Parameters
     ----------
     plan
-        The Dataset that is written into the group.
+        The Dataset to write to the group.
     existing
-        The attributes that the group keeps. If somebody else described images there, ours are not
-        added: the two could contradict each other.
+        The remaining attributes of the group. If another program described images there, ours are
+        not added: the two could contradict each other.
     dialect
         "ngff" to describe all variables with two regular axes of space; by default only those
         whose axes have units of length.
@@ -52,7 +52,7 @@ def images_of(
     Raises
     ------
     MetadataError
-        If `dialect` is given, and no image can be described.
+        If `dialect` is set, and no image can be described.
     """
     found = {
         name: variable_image(name, geometry)
@@ -64,7 +64,7 @@ def images_of(
     foreign = bool(images_in(plan.attributes)) or not all(map(is_of_variable, before))
     if dialect is not None and (foreign or not found):
         why = (
-            "the group describes other images already"
+            "the group already describes other images"
             if foreign
             else "none has 2 to 5 axes that NGFF can describe"
         )
@@ -91,7 +91,7 @@ def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str,
 
 
 def without_moved(images: Iterable[Any], moved: Collection[str]) -> list[Any]:
-    """Return the images without those along whose axes coordinates have changed."""
+    """Return the images without those whose coordinates have changed."""
     return [image for image in images if not set(_axes(image)) & set(moved)]
 
 
@@ -118,7 +118,7 @@ def _image(variable: VariablePlan, irregular: Collection[str], *, wanted: bool) 
     if encoded.data.dtype.kind not in "biuf":
         return None
     if set(encoded.dims) & set(irregular):
-        return None  # every axis needs a scale
+        return None  # every axis requires a scale
     lengths = [axis for axis in axes if axis.scale is not None and _is_length(axis)]
     kinds = [axis.kind or kind_of(axis.name, axis.unit) or "channel" for axis in axes]
     regular = [a for a, kind in zip(axes, kinds, strict=True) if kind == "space" and a.scale]

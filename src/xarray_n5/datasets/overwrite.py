@@ -1,4 +1,4 @@
-"""Whether a Dataset may be written into a group: what the overwrite policy of arrays cannot see."""
+"""The overwrite policy of Datasets, beyond that of single arrays."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExistingGroup:
-    """A group that is written into, with the nodes in it, which are read once."""
+    """A group to write to, with the nodes in it, which are read once."""
 
     group: Group
     strict: bool = True
-    """Whether nodes that cannot be read raise; otherwise they are left out."""
+    """Whether unreadable nodes raise; otherwise they are ignored."""
     names: Sequence[str] | None = None
-    """The names of the nodes that count; all of them by default."""
+    """The names of the nodes to consider; all of them by default."""
 
     @cached_property
     def nodes(self) -> Mapping[str, Array | Group]:
@@ -87,7 +87,9 @@ def find_group(path: str, how: WriteOptions) -> Group | None:
     groups, node = groups_around(container, path), container.node(path)
     check_alone(container, [*groups, node])
     if isinstance(node.metadata, ArrayMetadata):
-        raise NodeExistsError(container.url, path, "an array", "it cannot hold other nodes")
+        raise NodeExistsError(
+            container.url, path, "an array", "an array cannot contain other nodes"
+        )
     if container.exists(node):
         return Group(container, node, OpenOptions(writable=True))
     if groups:
@@ -105,11 +107,11 @@ def check_group(
     NodeExistsError
         If something must stay.
     ValueError
-        If a dimension has another size in the arrays that stay.
+        If a dimension has another size in the arrays that remain.
     """
     arrays, url = existing.arrays, existing.group.url
     if how.mode == "w-" and not resumes and (arrays or existing.group.attrs):
-        found = f"it holds {', '.join(arrays) or 'attributes'}; "
+        found = f"it contains {', '.join(arrays) or 'attributes'}; "
         found += (
             _why_not_resumed(plan.path, arrays, how) if how.resume else "use mode='w' or mode='a'"
         )
@@ -119,17 +121,17 @@ def check_group(
         _check_sizes(plan, existing)
     for name in arrays.keys() - plan.variables.keys() if how.mode == "w" else ():
         if other := foreign_key(arrays[name]):
-            hint = f"it holds {other!r}, which would go with it; move that away first"
-            raise NodeExistsError(url, name, "an array with more in it", hint)
+            hint = f"it contains {other!r}, which would be deleted with it; move that away first"
+            raise NodeExistsError(url, name, "an array with other files", hint)
     return [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
 
 
 def _check_not_a_coordinate(parent: Group, path: str) -> None:
-    """Raise if a new group has the name of a coordinate that axes of arrays beside it hold."""
+    """Raise if a new group has the name of a coordinate in the axes of arrays beside it."""
     name = path.rpartition("/")[2]
     for array in parent.arrays().values():
         if name in (told_by(array.attrs) or ()):
-            hint = "the group needs another name"
+            hint = "choose another name for the group"
             raise NodeExistsError(array.url, name, "a coordinate in the array's axes", hint)
 
 
@@ -142,7 +144,7 @@ def _check_names(plan: GroupPlan, existing: ExistingGroup) -> None:
 
 
 def _check_sizes(plan: GroupPlan, existing: ExistingGroup) -> None:
-    """Raise if a dimension has another size in the arrays that stay."""
+    """Raise if a dimension has another size in the arrays that remain."""
     sizes: dict[str, int] = {}
     for variable in plan.variables.values():
         encoded = variable.encoded

@@ -1,4 +1,4 @@
-"""Find the part of a stored Dataset that another one is written into, and check that it fits."""
+"""Find the part of a stored Dataset that a region selects, and check that new data fit."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.encoded import EncodedVariable
 
 _SCALES = frozenset({"scale_factor", "add_offset"})
-"""Attributes that make numbers other than the values."""
+"""Attributes that distinguish numbers from values."""
 
 _ENCODED = _SCALES | {"_FillValue", "missing_value", "_Unsigned", "_Encoding"}
-"""Attributes that decide what numbers mean."""
+"""Attributes that determine the meaning of numbers."""
 
 _TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?$")
 """The time of day at the end of a unit of times."""
@@ -33,9 +33,9 @@ Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
 def region_slices(
     dataset: xr.Dataset, stored: xr.Dataset, region: Region | None, append_dim: str | None
 ) -> dict[str, slice]:
-    """Return the slices of the stored Dataset that are written, by dimension.
+    """Return the slices of the stored Dataset to write, by dimension.
 
-    They are those of `region`, those behind the end of `append_dim`, or whole dimensions.
+    They are those of `region`, those after the end of `append_dim`, or whole dimensions.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def region_slices(
     if region is None:
         return {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
     if not isinstance(region, Mapping) and region != "auto":
-        raise TypeError(f"expected slices by dimension or 'auto' as region, got {region!r}")
+        raise TypeError(f"region is {region!r}; expected slices by dimension or 'auto'")
     wanted = dict.fromkeys(map(str, dataset.dims), "auto") if region == "auto" else dict(region)
     if not wanted:
         raise ValueError(f"region={region!r}: the Dataset has no dimensions; name one to write to")
@@ -55,12 +55,12 @@ def region_slices(
 
 
 def check_not_appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str) -> None:
-    """Raise if an append to resume has ended before, according to the coordinates."""
+    """Raise if an append to resume has finished before, according to the coordinates."""
     if dim not in dataset.indexes or dim not in stored.indexes:
         return
     ours, theirs = dataset.indexes[dim], stored.indexes[dim]
     if len(ours) and ours.equals(theirs[-len(ours) :]):
-        hint = "it has been appended; without resume it would be appended once more"
+        hint = "it has been appended already; without resume it would be appended again"
         raise NodeExistsError(url, dim, f"the same {len(ours)} coordinates at its end", hint)
 
 
@@ -72,7 +72,7 @@ def select_written(
     *,
     whole: bool,
 ) -> xr.Dataset:
-    """Return the variables to write: those with a dimension of the region, or all of a `whole` one.
+    """Return the variables to write: those with a dimension of the region, or all if `whole`.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def select_written(
     for dim, size in dataset.sizes.items():
         if (whole or dim not in slices) and stored.sizes.get(dim) != size:
             raise ValueError(
-                f"{dim!r} has {stored.sizes.get(dim)} samples in the stored Dataset, not {size}"
+                f"{dim!r} has {stored.sizes.get(dim)} samples in the stored Dataset, got {size}"
             )
     apart = [
         name
@@ -92,22 +92,22 @@ def select_written(
     if append_dim is None and apart:
         raise ValueError(
             f"the variables {apart} have no dimension of the region {list(slices)}; drop them, or "
-            "write them on their own"
+            "write them separately"
         )
     for name, variable in dataset.variables.items():
         if name not in stored.variables:
             raise ValueError(
-                f"there is no variable {name!r} to write into: {list(stored.variables)}"
+                f"no variable {name!r} is stored; expected one of {list(stored.variables)}"
             )
         existing = stored.variables[name]
         if variable.dims != existing.dims:
             raise ValueError(
-                f"{name!r} is stored with the dimensions {existing.dims}, not {variable.dims}"
+                f"{name!r} is stored with the dimensions {existing.dims}, got {variable.dims}"
             )
         if name in apart and not variable.equals(existing):  # type: ignore[no-untyped-call]
             raise ValueError(
-                f"{name!r} is another than the stored one, and lacks the dimension "
-                f"{append_dim!r}; drop it, or write it with mode='a'"
+                f"{name!r} differs from the stored one, and lacks the dimension {append_dim!r}; "
+                "drop it, or write it with mode='a'"
             )
     if append_dim is not None:
         _check_complete(dataset, stored, append_dim)
@@ -117,7 +117,7 @@ def select_written(
 def without_unchanged(
     dataset: xr.Dataset, stored: xr.Dataset, slices: Mapping[str, slice]
 ) -> xr.Dataset:
-    """Return a dataset without the indexes that are the stored ones already."""
+    """Return a dataset without indexes that are stored already."""
     unchanged = [
         dim
         for dim in dataset.indexes
@@ -130,16 +130,16 @@ def without_unchanged(
 def check_axis_coordinate(
     dataset: xr.Dataset, stored: xr.Dataset, dim: str, where: slice, *, grows: bool
 ) -> None:
-    """Raise if a coordinate that is stored in axes only is another one."""
+    """Raise if a coordinate that is only stored in axes differs."""
     ours, theirs = dataset[dim], stored[dim]
     units = ours.attrs.get("units"), theirs.attrs.get("units")
     if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or units[0] != units[1]:
         raise ValueError(
-            f"the coordinate {dim!r} is stored as {theirs.dtype} with the unit {units[1]!r}, not "
-            f"as {ours.dtype} with {units[0]!r}"
+            f"the coordinate {dim!r} is stored as {theirs.dtype} with the unit {units[1]!r}, got "
+            f"{ours.dtype} with {units[0]!r}"
         )
     if not grows and not np.array_equal(ours.to_numpy(), theirs.to_numpy()[where]):
-        raise ValueError(f"the coordinate {dim!r} is another than that of the region")
+        raise ValueError(f"the coordinate {dim!r} differs from that of the region")
 
 
 def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:
@@ -148,19 +148,19 @@ def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:
         ours, theirs = dataset[name].dtype, stored[name].dtype
         kinds = {ours.kind, theirs.kind}
         encoding = stored[name].encoding
-        # Whether packed numbers can hold the values is checked when these are encoded.
+        # Packed numbers are checked for overflow when they are encoded.
         packed = encoding.get("dtype", theirs) != theirs or _SCALES & encoding.keys()
         numbers = packed and kinds <= set("iuf")
         times = len(kinds) == 1 and ours.kind in "Mm"
         if ours != theirs and not (kinds <= set("USO") or numbers or times):
             raise ValueError(
-                f"{name!r} has the type {theirs}, not {ours}; convert it with astype()"
+                f"{name!r} has the type {theirs}, got {ours}; convert it with astype()"
             )
         if "calendar" in encoding and ours.kind == "O" and dataset[name].size:
             calendar = dataset[name].dt.calendar
             if calendar != encoding["calendar"]:
                 raise ValueError(
-                    f"{name!r} is stored with the calendar {encoding['calendar']!r}, not "
+                    f"{name!r} is stored with the calendar {encoding['calendar']!r}, got "
                     f"{calendar!r}; use convert_calendar()"
                 )
 
@@ -168,12 +168,12 @@ def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:
 def check_encoding(
     name: str, encoded: EncodedVariable, array: Array, parent: Mapping[str, Any] | None = None
 ) -> None:
-    """Raise if encoded numbers would mean something else in an existing array.
+    """Raise if encoded numbers would have another meaning in an existing array.
 
-    Bounds without units of their own have those of their `parent`.
+    Bounds without units have those of their `parent`.
     """
     if encoded.data.dtype != array.dtype:
-        raise ValueError(f"{name!r} is stored as {array.dtype}, not as {encoded.data.dtype}")
+        raise ValueError(f"{name!r} is stored as {array.dtype}, got {encoded.data.dtype}")
     before = decode_attributes(cf_attributes(array), array.url)
     after = decode_attributes(encoded.cf_attributes, name)
     for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
@@ -192,7 +192,7 @@ def _end_of(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
     if dim not in dataset.dims or dim not in stored.dims:
         known = sorted(map(str, {*dataset.dims} & {*stored.dims}))
         raise ValueError(
-            f"append_dim={dim!r} is not a dimension of both datasets; those are {known}"
+            f"append_dim={dim!r} is not a dimension of both datasets; expected one of {known}"
         )
     start = stored.sizes[dim]
     return slice(start, start + dataset.sizes[dim])
@@ -202,27 +202,27 @@ def _slice_along(dim: str, where: slice | str, dataset: xr.Dataset, stored: xr.D
     """Return the start and stop of a region along a dimension."""
     ours, theirs = dataset.sizes, stored.sizes
     if dim not in ours or dim not in theirs:
-        whose = "of the Dataset to be written" if dim not in ours else "of what is stored"
+        whose = "of the Dataset to be written" if dim not in ours else "of the stored Dataset"
         known = sorted(map(str, {*ours} & {*theirs}))
         raise ValueError(
-            f"region is for {dim!r}: {dim!r} is not a dimension {whose}; both have {known}"
+            f"region is for {dim!r}, which is not a dimension {whose}; expected one of {known}"
         )
     if where == "auto":
         return _find(dataset, stored, dim)
     if not isinstance(where, slice) or where.step not in {None, 1}:
-        raise ValueError(f"expected a slice of step 1 as the region of {dim!r}, got {where!r}")
+        raise ValueError(f"the region of {dim!r} is {where!r}; expected a slice of step 1")
     start, stop, _ = where.indices(theirs[dim])
     if stop - start != ours[dim]:
         raise ValueError(
-            f"the region {where} of {dim!r}, which has {theirs[dim]} samples, is for "
-            f"{max(0, stop - start)}, not for {ours[dim]}"
+            f"the region {where} of {dim!r}, which has {theirs[dim]} samples, selects "
+            f"{max(0, stop - start)}, expected {ours[dim]}"
         )
     return slice(start, stop)
 
 
 def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
     """Find the coordinate of a dataset in the stored one."""
-    instead = f"give region={{{dim!r}: slice(start, stop)}}"
+    instead = f"pass region={{{dim!r}: slice(start, stop)}}"
     for each, where in ((dataset, "in the Dataset to be written"), (stored, "that is stored")):
         if dim not in each.indexes:
             raise ValueError(
@@ -236,15 +236,16 @@ def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
     if (at < 0).any():
         lost = ours[at < 0][0]
         raise ValueError(
-            f"region='auto': {lost} along {dim!r} is not among the {len(theirs)} stored ones "
-            f"({theirs[0]} to {theirs[-1]}); use append_dim={dim!r} for new ones, or {instead}"
+            f"region='auto': {lost} along {dim!r} is not among the {len(theirs)} stored "
+            f"coordinates ({theirs[0]} to {theirs[-1]}); use append_dim={dim!r} for new ones, or "
+            f"{instead}"
             if len(theirs)
             else f"region='auto': nothing is stored along {dim!r}; use append_dim={dim!r}"
         )
     if not at.size or (np.diff(at) != 1).any():
         raise ValueError(
-            f"region='auto': the {len(ours)} coordinates along {dim!r} are not next to each other, "
-            "in this order, in what is stored; write parts that are"
+            f"region='auto': the {len(ours)} coordinates along {dim!r} are not adjacent and in "
+            "this order in the stored Dataset; write parts that are"
         )
     return slice(int(at[0]), int(at[-1]) + 1)
 

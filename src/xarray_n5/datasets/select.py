@@ -31,7 +31,7 @@ Level: TypeAlias = "int | str | Mapping[str, float]"
 _PATTERNS = (re.compile(r"s(\d+)"), re.compile(r"(\d+)"))
 
 _ROUNDING = 1e-9
-"""The relative error that a distance may have."""
+"""The relative error allowed in a distance."""
 
 
 def select_images(
@@ -54,7 +54,7 @@ def select_images(
     dims
         The user's names of dimensions.
     without
-        The names of arrays to leave out.
+        The names of arrays to omit.
     dialect, inherit
         As in :meth:`Array.geometry`.
 
@@ -68,7 +68,7 @@ def select_images(
     how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
     if isinstance(node, Array):
         if level is not None:
-            raise ValueError(f"level= is for a group of arrays; {node.url!r} is one array")
+            raise ValueError(f"level= is for a group of arrays; {node.url!r} is an array")
         return {node.name: single_image(node, **how)}
     arrays = arrays_of(node, without)
     if level is None and arrays:
@@ -102,19 +102,19 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
 
 
 def names_of_levels(names: Iterable[str]) -> list[str]:
-    """Return the names that are those of levels: ``s0``, ``s1``, ..., or else numbers."""
+    """Return the names of levels: ``s0``, ``s1``, ..., or else numbers."""
     return next(filter(None, (list(numbered(names, each).values()) for each in _PATTERNS)), [])
 
 
 def listed_levels(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the paths of the levels that a group's images list, but for images of variables."""
+    """Return the paths of the levels that a group's images list, except images of variables."""
     listed = (image["datasets"] for image in images_in(attributes) if not is_of_variable(image))
     paths = (e.get("path") if isinstance(e, dict) else e for each in listed for e in each)
     return [path for path in paths if isinstance(path, str)]
 
 
 def level_by_number(names: Sequence[str], level: object, where: str) -> str:
-    """Return the name of a level that is given by name or number, where -1 is the coarsest.
+    """Return the name of a level by its name or number, where -1 is the coarsest.
 
     Raises
     ------
@@ -126,9 +126,7 @@ def level_by_number(names: Sequence[str], level: object, where: str) -> str:
     elif isinstance(level, SupportsIndex) and not isinstance(level, bool):
         number = operator.index(level)
     else:
-        raise TypeError(
-            f"expected a number, a name or distances by dimension as level, got {level!r}"
-        )
+        raise TypeError(f"level is {level!r}; expected a number, a name or distances by dimension")
     if -len(names) <= number < len(names):
         return names[number]
     found = f"the levels are {', '.join(names)}" if names else "there is no pyramid"
@@ -136,7 +134,7 @@ def level_by_number(names: Sequence[str], level: object, where: str) -> str:
 
 
 def is_like_dataset(group: Group) -> bool:
-    """Return whether all arrays have the dimension names of xarray's Zarr, and sizes that agree."""
+    """Return whether all arrays have dimension names as in xarray's Zarr, and consistent sizes."""
     native = container_of(group).format.native_to_xarray
     arrays = group.arrays() if native else {}
     if arrays and set(arrays) <= set(listed_levels(group.attrs)):
@@ -170,7 +168,7 @@ def images_of_arrays(
 
 
 def _one_of_each_name(images: Mapping[str, Image]) -> dict[str, Image]:
-    """Return images under the names of their arrays where several would have one name."""
+    """Return images with unique names: those of their arrays if several would share one."""
     names = [image.name or key for key, image in images.items()]
     return {
         key: replace(image, name=None) if names.count(image.name or key) > 1 else image
@@ -185,7 +183,7 @@ def _image_of_level(
     where: str,
     **how: Any,
 ) -> dict[str, Image]:
-    """Return one of the levels as an image; the axes of all are read only to compare distances."""
+    """Return one of the levels as an image; all axes are only read to compare distances."""
     if isinstance(level, Mapping):
         images = {name: single_image(array, **how) for name, array in levels.items()}
         name = level_by_distance(images, level, dims, where)
@@ -200,7 +198,7 @@ def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
     if "" not in found and any(map(PART.fullmatch, group)):
         apart = f"; {', '.join(found)} are images" if found else ""
         raise ValueError(
-            f"the images in {group.url!r} differ in shape, type, position or levels{apart}: open "
+            f"the images in {group.url!r} differ in shape, type, position or levels{apart}; open "
             "one with group=, or all of them with xarray.open_datatree"
         )
     return found.get("", {})
@@ -209,12 +207,12 @@ def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
 def _check_single_level(group: Group, levels: Mapping[str, Image]) -> None:
     if not levels:
         inner = ", ".join(group) or "nothing"
-        hint = f"the group holds {inner}; name an array or its group with group="
+        hint = f"the group has {inner}; name an array or its group with group="
         raise NodeNotFoundError(group.url, "", "array", hint)
     if len(levels) > 1:
         raise ValueError(
-            f"{group.url!r} is an image with the levels {', '.join(levels)}; open one of them with "
-            "level=0, or all with xarray.open_datatree"
+            f"{group.url!r} is an image with the levels {', '.join(levels)}; open one of them "
+            "with level=0, or all with xarray.open_datatree"
         )
 
 
@@ -232,7 +230,7 @@ def level_by_distance(
     dims: Sequence[str] | None,
     where: str,
 ) -> str:
-    """Return the name of the coarsest level with the wanted distances or less, or the finest.
+    """Return the name of the coarsest level with at most the wanted distances, or the finest.
 
     Parameters
     ----------
@@ -255,7 +253,7 @@ def level_by_distance(
     if not levels:
         raise NodeNotFoundError(where, str(dict(wanted)), "level", "there is no pyramid")
     if not wanted or not all(map(_is_distance, wanted.values())):
-        raise ValueError(f"expected positive distances by dimension as level, got {dict(wanted)}")
+        raise ValueError(f"level is {dict(wanted)}; expected positive distances by dimension")
     chosen = next(iter(levels))
     for name, image in levels.items():
         axes = {axis.name: axis for axis in image.named(dims).axes}

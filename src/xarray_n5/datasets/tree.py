@@ -1,4 +1,4 @@
-"""What the nodes of a tree are stored as: Datasets, or pyramids with their levels."""
+"""Decide how the nodes of a tree are stored: as Datasets, or as pyramids with levels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Written: TypeAlias = "tuple[xr.Dataset | Levels, str, Encoding | None]"
 def groups_of(
     tree: xr.DataTree, path: str, encodings: Mapping[str, Encoding], how: WriteOptions
 ) -> list[Written]:
-    """Return what is stored in each group.
+    """Return the content of each group.
 
     Raises
     ------
@@ -51,12 +51,12 @@ def groups_of(
 def updates_of(
     written: Iterable[Written],
 ) -> Iterator[tuple[xr.Dataset, str, Sequence[str] | None]]:
-    """Iterate over the Datasets that are written into existing arrays.
+    """Iterate over the Datasets to write to existing arrays.
 
     Yields
     ------
     tuple
-        The Dataset, the path of its group, and the arrays that count there; None for all.
+        The Dataset, the path of its group, and the arrays to consider; None for all.
     """
     for each, path, _ in written:
         if isinstance(each, Levels):

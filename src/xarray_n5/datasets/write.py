@@ -1,4 +1,4 @@
-"""Store Datasets as groups: each variable an array, regular coordinates in the arrays' axes."""
+"""Store Datasets as groups: variables as arrays, regular coordinates in the arrays' axes."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GroupWrite:
-    """The write of a Dataset, checked: nothing is written."""
+    """The checked write of a Dataset, before anything is written."""
 
     plan: GroupPlan
     existing: ExistingGroup | None
     replaced: Sequence[object]
-    """The identities of the arrays that are replaced."""
+    """The identities of the arrays to replace."""
     removed: Sequence[str] = ()
-    """The names of other arrays that are removed."""
+    """The names of other arrays to remove."""
 
 
 def write(
@@ -66,14 +66,14 @@ def write(
     datasets
         Datasets or pyramids, the paths of their groups, and the encodings of a Dataset's variables.
     how
-        Where and how they are written.
+        The container and the options of the write.
 
     Raises
     ------
     NodeExistsError
         If something exists that the mode does not allow to replace.
     ValueError
-        If a dimension has another size in the arrays that stay.
+        If a dimension has another size in the arrays that remain.
     """
     root = datasets[0][1]
     marker = how.marker(root, datasets)
@@ -89,7 +89,7 @@ def write(
     _check_sources(groups, how)
     written = (began or {}).get("written", [])
     writes = [_plan_writes(each.plan, how, written) for each in groups]
-    # Everything is checked.
+    # All checks have passed.
     group = create_group(how.container, root, mode="a")
     if groups[0].existing is not None and how.mode in {"w-", "w"}:
         _end_others(marker)
@@ -165,7 +165,7 @@ def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Datase
 
 
 def _with_fallbacks(plan: GroupPlan, how: WriteOptions) -> GroupPlan:
-    """Replace compressions of opened files that the format does not have."""
+    """Replace compressions of opened files that the format does not support."""
     variables = dict(plan.variables)
     for name, variable in plan.variables.items():
         if not variable.explicit:
@@ -198,7 +198,7 @@ def _check_sources(groups: Sequence[_GroupWrite], how: WriteOptions) -> None:
 def _plan_writes(
     plan: GroupPlan, how: WriteOptions, written: Container[str]
 ) -> dict[str, WritePlan]:
-    """Return the checked writes of a group's arrays by path; the `written` ones start anew."""
+    """Return the checked writes of a group's arrays by path; the `written` ones start afresh."""
     anew = replace(how, mode="w", resume=False)
     paths = {join(plan.path, name): variable for name, variable in plan.variables.items()}
     return {
@@ -234,12 +234,12 @@ def _request(path: str, variable: VariablePlan, how: WriteOptions) -> WriteReque
 
 
 def _shards(variable: VariablePlan, form: Format) -> Any:
-    """Return the shards of a variable; those of an opened file only where the format has them."""
+    """Return the shards of a variable; those of an opened file only if the format supports them."""
     return variable.shards if variable.explicit or form.holds_shards else None
 
 
 def _end_others(marker: WriteMarker) -> None:
-    """Remove the markers of writes of arrays that are replaced, or were never created."""
+    """Remove the markers of writes to arrays that are replaced, or were never created."""
     begun, planned = find_markers(marker.store, marker.path)
     for other in begun:
         if other != marker:
@@ -250,7 +250,7 @@ def _end_others(marker: WriteMarker) -> None:
 
 
 def _make_room(write: _GroupWrite, group: Group, how: WriteOptions) -> None:
-    """Remove what a Dataset replaces in its group, but for arrays of the same names."""
+    """Remove what a Dataset replaces in its group, except arrays of the same names."""
     if write.existing is not None and how.mode == "w":
         for name in write.existing.arrays.keys() - write.plan.variables.keys():
             del group[name]

@@ -1,4 +1,4 @@
-"""Names of xarray that its documentation does not promise; no other file imports them."""
+"""Undocumented names of xarray; no other file imports them."""
 
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.backends.zarr import encode_zarr_variable

@@ -1,6 +1,6 @@
 """Dialects: conventions by which attributes describe axes.
 
-A dialect reads the geometry of an array, or returns None where its attributes are of another
+A dialect reads the geometry of an array, or returns None if its attributes belong to another
 dialect. The table is in order of precedence: scale, offset and unit come together from the first
 dialect that has them, names from the first that has any.
 """
@@ -98,7 +98,9 @@ def register_dialect(dialect: Dialect) -> None:
     """
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):
-        raise ValueError(f"the dialect {dialect.name!r} exists; choose another name")
+        raise ValueError(
+            f"a dialect named {dialect.name!r} is already registered; choose another name"
+        )
     DIALECTS[dialect.name] = dialect
 
 
@@ -225,7 +227,7 @@ def write_pyramid(
 def check_pyramid(
     nodes: Sequence[ArrayContext], geometries: Sequence[Geometry], what: str, *, group: bool = True
 ) -> None:
-    """Raise ValueError where the geometries of levels would be read differently from attributes.
+    """Raise ValueError if the geometries of levels would be read differently from attributes.
 
     The message names the difference, and the metadata as `what`.
     """
@@ -262,10 +264,12 @@ def _written(
 
 def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
     if _clash(attributes, more):
-        # Units may be as they were given, or as Neuroglancer reads them.
+        # Units may be as the user wrote them, or as Neuroglancer reads them.
         spelt, more = in_si_units(attributes), in_si_units(more)
         if clash := _clash(spelt, more):
-            raise ValueError(f"{name} metadata need {clash!r} with another value; omit one dialect")
+            raise ValueError(
+                f"{name} metadata require another value of {clash!r}; omit one dialect"
+            )
         attributes |= spelt
     attributes |= more
 
@@ -294,7 +298,7 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
             ),
         ):
             if not same:
-                backwards = " (an axis that runs backwards)" if one.step < 0 else ""
+                backwards = " (an axis in reverse direction)" if one.step < 0 else ""
                 name = f"{one.name!r}{backwards}"
                 return f"the {what} of axis {name}, {before!r}: it would be read as {after!r}"
     return None
@@ -303,17 +307,17 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
 def _listed(dialect: str | Dialect | Iterable[str | Dialect]) -> list[str | Dialect]:
     listed = [dialect] if isinstance(dialect, str | Dialect) else list(dialect)
     if not listed:
-        raise ValueError(f"dialect is empty; known are {', '.join(DIALECTS)}")
+        raise ValueError(f"dialect is empty; expected some of {', '.join(DIALECTS)}")
     return listed
 
 
 def _names(dialect: str | Iterable[str]) -> list[str]:
-    """Return the names of dialects to write: what is written must be read without options."""
+    """Return the names of dialects to write, which must be readable without options."""
     listed = _listed(dialect)
     if others := [each for each in listed if not isinstance(each, str)]:
         raise TypeError(
-            f"expected the names of dialects to write, got {others[0]!r}; register_dialect() makes "
-            f"it the dialect {others[0].name!r}, so that it is read without options"
+            f"expected the names of dialects to write, got {others[0]!r}; use register_dialect() "
+            f"to make it the dialect {others[0].name!r}, which is read without options"
         )
     return [each for each in listed if isinstance(each, str)]
 
@@ -324,4 +328,6 @@ def _known(name: str | Dialect) -> Dialect:
     try:
         return DIALECTS[str(name)]
     except KeyError:
-        raise ValueError(f"unknown dialect {name!r}; known are {', '.join(DIALECTS)}") from None
+        raise ValueError(
+            f"unknown dialect {name!r}; expected one of {', '.join(DIALECTS)}"
+        ) from None

@@ -28,8 +28,8 @@ class ArrayDimensions:
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return axes with names only.
 
-        Some writers list them in the order of ``dimensions``: the list is reversed where only then
-        the arrays in the same group that are named like the axes have their sizes.
+        Some writers list them in the order of ``dimensions``: the list is reversed if the sizes of
+        arrays in the same group that are named like the axes fit only then.
         """
         found = node.attributes.get("_ARRAY_DIMENSIONS")
         if found is None or (found == [] and node.shape == (1,)):
@@ -37,7 +37,7 @@ class ArrayDimensions:
         proper = isinstance(found, list) and all(isinstance(name, str) for name in found)
         if not proper or len(found) != len(node.shape) or len(set(found)) != len(found):
             raise ValueError(
-                f"'_ARRAY_DIMENSIONS' is {found!r}; expected {len(node.shape)} different names"
+                f"'_ARRAY_DIMENSIONS' is {found!r}; expected {len(node.shape)} unique names"
             )
         unknown = node.attribute_order == "auto"
         if unknown and not _fits(found, node) and _fits(found[::-1], node):

@@ -1,7 +1,7 @@
 """Fusions of BigStitcher-Spark: ``chCtpT/sL``, and ``Bigstitcher-Spark`` on the root group.
 
 Lists are in N5 order, always x, y, z, in every format. Coordinates are in pixels of the input,
-whose size the attributes do not hold, so they have no unit. Source: BigStitcher-Spark's
+whose size is not in the attributes, so they have no unit. Source: BigStitcher-Spark's
 CreateFusionContainer, for plain N5 and HDF5.
 """
 
@@ -72,7 +72,7 @@ class BigStitcher:
         return Geometry(axes_at_level(_NAMES, (None,) * ndim, voxel, factors, starts), sources)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return the attribute of a level; the root's are not written."""
+        """Return the attribute of a level; the root's cannot be written."""
         return factors_if_any(geometry)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002

@@ -100,8 +100,8 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
         for one, spaced in zip(units, spatial, strict=True)
     ):
         warn(
-            f"{node.path or '/'}: {key!r} has the unit {common!r}, its axes {units}; that of the "
-            "transform is taken"
+            f"{node.path or '/'}: {key!r} has the unit {common!r}, its axes {units}; using that "
+            "of the transform"
         )
     units = [common if s and common else one for one, s in zip(units, spatial, strict=True)]
     told = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})

@@ -97,7 +97,7 @@ class Cosem:
 
 
 def _is_alike(geometry: Geometry) -> bool:
-    """Return whether ``pixelResolution`` can hold the scales: positive, and in one unit."""
+    """Return whether ``pixelResolution`` can represent the scales: positive, and in one unit."""
     unit = geometry.axes[0].unit
     return unit is not None and all(e.unit == unit and e.step > 0 for e in geometry.axes)
 

@@ -1,4 +1,4 @@
-"""The attributes that are written by default: those that most readers understand."""
+"""The attributes that are written by default: those that most readers support."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAME = 1e-9
 def default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
     """Return the attributes of a single array.
 
-    Where lists of axes are not in N5 order, these are names for xarray and COSEM's ``transform``,
+    If lists of axes are not in N5 order, these are names for xarray and COSEM's ``transform``,
     which states its order.
     """
     placed = geometry.placed or any(axis.unit for axis in geometry.axes)
@@ -53,8 +53,8 @@ def default_pyramid(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of a pyramid's group, and those of each level.
 
-    In N5, those of Neuroglancer and n5-viewer, as far as these can describe it, and COSEM's. In
-    Zarr, names for xarray, OME-NGFF, and COSEM's ``transform``, which keeps units verbatim.
+    In N5, those of Neuroglancer and n5-viewer, if these can describe it, and COSEM's. In Zarr,
+    names for xarray, OME-NGFF, and COSEM's ``transform``, which keeps units verbatim.
     """
     if not levels[0][0].lists_x_first:
         axes = levels[0][1].axes

@@ -31,7 +31,7 @@ class DimensionLabels:
         proper = all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
         if not proper or len(found) != len(node.shape):
             raise ValueError(
-                f"'DIMENSION_LABELS' is {found!r}; expected {len(node.shape)} different names"
+                f"'DIMENSION_LABELS' is {found!r}; expected {len(node.shape)} unique names"
             )
         axes = tuple(Axis(name=name or None) for name in found)
         return Geometry(axes, {"names": "DIMENSION_LABELS"} if given else {})

@@ -68,12 +68,12 @@ class Funlib:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The attributes that hold nothing but these lists."""
+        """The attributes with only these lists."""
         named = (self.voxel_size_attr, self.axis_names_attr, self.offset_attr)
         return tuple(key for key in (*named, self.units_attr, self.types_attr) if "/" not in key)
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None if there is neither a voxel size nor a name.
+        """Return the axes, or None if there are neither voxel sizes nor names.
 
         Other attributes show the dialect if their keys are not the usual ones.
         """
@@ -149,9 +149,13 @@ class Funlib:
         physical = [each for each in geometry.axes if each.kind != "channel"]
         found = [number for each in physical for number in (each.step, each.offset)]
         if not all(number.is_integer() for number in found):
-            raise ValueError("'voxel_size' and 'offset' of funlib.persistence are whole numbers")
+            raise ValueError(
+                "funlib.persistence requires whole numbers in 'voxel_size' and 'offset'"
+            )
         if any(each.step < 0 for each in physical):
-            raise ValueError("'voxel_size' is positive: no axis may run backwards")
+            raise ValueError(
+                "funlib.persistence requires a positive 'voxel_size': no reversed axes"
+            )
         called = zip(names(geometry.axes), channels, strict=True)
         if any("/" in key for key in self._all_keys):
             raise ValueError(f"{self.name} metadata with paths as keys can be read, not written")

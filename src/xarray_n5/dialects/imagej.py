@@ -1,4 +1,4 @@
-"""``pixelWidth``, ``pixelUnit`` and their like on the array, as n5-ij writes ImageJ's metadata.
+"""``pixelWidth``, ``pixelUnit`` and similar attributes of ImageJ, as n5-ij writes them.
 
 The axes are x and y, then channels, slices and frames if there are several, in N5 order. Source:
 N5ImagePlusMetadata and ImagePlusLegacyMetadataParser in n5-ij.
@@ -71,13 +71,13 @@ class ImageJ:
         order = [name for name in ("x", "y", "c", "z", "t") if name in axes]
         if list(axes) != order or order[:2] != ["x", "y"]:
             raise ValueError(
-                f"ImageJ's axes are t, z, c, y, x in this order, or some of them; not "
+                "ImageJ requires the axes t, z, c, y, x in this order, or some of them; got "
                 f"{', '.join(reversed(axes))}"
             )
         sizes = dict(zip(axes, node.shape[::-1], strict=True))
         units = {axes[name].unit for name in _SPACE if name in axes}
         if len(units) > 1:
-            raise ValueError(f"'pixelUnit' is one for all axes, not {sorted(map(str, units))}")
+            raise ValueError(f"'pixelUnit' is one for all axes, got {sorted(map(str, units))}")
         time = axes.get("t")
         interval = 0.0 if time is None or time.scale is None else time.scale
         return {

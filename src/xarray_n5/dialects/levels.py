@@ -1,4 +1,4 @@
-"""Which pyramid an array is a level of, by the metadata of the groups around it."""
+"""Find the pyramid that an array is a level of, from the metadata of its groups."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _lists(group: Attributes, path: str) -> bool:
 
 
 def _has_factors(group: Attributes) -> bool:
-    """Return whether a group says that it is a pyramid, as in n5-viewer and Neuroglancer."""
+    """Return whether a group describes a pyramid, as in n5-viewer and Neuroglancer."""
     lists = (group.get(key) for key in ("downsamplingFactors", "scales"))
     return group.get("multiScale") is True or any(
         isinstance(each, list) and each and all(isinstance(item, list) for item in each)

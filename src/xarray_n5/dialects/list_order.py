@@ -1,7 +1,7 @@
 """Lists of axes in the order that the user states, instead of that of the dialect's writer.
 
-Nothing in a file shows the order of most lists: z5py, for example, stores what a script hands it,
-in N5 order as well as in C order.
+Files do not show the order of most lists: z5py, for example, stores lists as scripts pass them, in
+N5 order as well as in C order.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LISTS = frozenset(
 """Attributes that are lists of axes, or lists of such lists."""
 
 _MATRIX = "affineTransform"
-"""n5-viewer's matrix, row after row."""
+"""n5-viewer's matrix, row by row."""
 
 
 def context_for(dialect: Dialect, node: ArrayContext) -> ArrayContext:
     """Return an array's context with its lists in the order in which a dialect reads them.
 
-    They are reversed where the user states another order. Dialects without ``list_order`` see
-    them as they are.
+    They are reversed if the user states another order. Dialects without ``list_order`` get them
+    unchanged.
     """
     if node.attribute_order == "auto" or not isinstance(dialect, OrderedDialect):
         return node

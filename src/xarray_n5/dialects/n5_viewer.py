@@ -97,17 +97,17 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
     units = {axis.unit for axis in geometry.axes if axis.scale is not None}
     if len(units) != 1:
         raise ValueError(
-            f"pixelResolution has one unit for all axes, not {sorted(map(str, units))}"
+            f"'pixelResolution' has one unit for all axes, got {sorted(map(str, units))}"
         )
     unit = next(iter(units))
-    # Neuroglancer and napari-n5 refuse a resolution that has no unit.
+    # Neuroglancer and napari-n5 reject a resolution without a unit.
     return {"dimensions": steps(geometry), "unit": unit or ""}
 
 
 def _level(
     node: ArrayContext, scales: tuple[float, ...] | None
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-    """Return the base level's resolution, or None if it is not known, and the level's factors."""
+    """Return the base level's resolution, or None if it is unknown, and the level's factors."""
     if scales is None:
         return None, factors_of(node)
     if {"transform", _KEY} <= node.attributes.keys() and (
@@ -129,7 +129,7 @@ def _level(
 def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
     """Return n5-viewer's default factors, 2**level, for a level without factors.
 
-    An axis as long as the base level's was not downsampled.
+    An axis with the base level's size was not downsampled.
     """
     factor = 2.0 ** level_of(node)
     guessed = []

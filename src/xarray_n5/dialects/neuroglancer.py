@@ -97,7 +97,7 @@ class Neuroglancer:
 def in_si_units(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with units and resolutions that Neuroglancer reads.
 
-    It shows no array with a unit other than "" and metres, seconds or hertz with an SI prefix.
+    It does not show arrays with units other than "" and metres, seconds or hertz with an SI prefix.
     """
     found = dict(attributes)
     units = attributes.get("units")

@@ -37,7 +37,7 @@ _ORDER = ("time", "channel", "space")
 """The order of axes in version 0.4; at most one of time and of channels."""
 
 _MOST, _LEAST, _SPACE = 5, 2, 3
-"""The most and the least axes, and the most spatial ones."""
+"""The maximum and minimum number of axes, and the maximum number of spatial ones."""
 
 _COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
 """Colours of channels."""
@@ -74,7 +74,7 @@ class Ngff:
         return None
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: everything is on the group; see :meth:`write_group`."""
+        """Return no attributes: all of them are on the group; see :meth:`write_group`."""
         return {}
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
 
 
 def has_labels_only(omero: object) -> bool:
-    """Return whether ``omero`` has nothing but labels, and the colours and windows for them."""
+    """Return whether ``omero`` has only labels, and the colours and windows for them."""
     match omero:
         case {"channels": [{"window": window}, *_] as channels}:
             labels = [str(each.get("label")) for each in channels if isinstance(each, dict)]
@@ -157,9 +157,9 @@ def can_show(kinds: Sequence[str | None]) -> bool:
 
 
 def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
-    """Return version 0.4's image for a variable whose coordinates are arrays of their own.
+    """Return version 0.4's image for a variable with separate arrays of coordinates.
 
-    All axes must have a scale there; that of axes without one is ignored when it is read here.
+    It requires a scale for all axes; that of axes without one is ignored when it is read here.
     """
     node = ArrayContext(shape=(0,) * geometry.ndim, path=name, lists_x_first=False)
     (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
@@ -232,9 +232,9 @@ def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, 
         for each in listed
     ]
     if not all(isinstance(name, str) for name, _, _ in found):
-        raise ValueError(f"'multiscales' has the axes {[name for name, _, _ in found]}")
+        raise ValueError(f"'multiscales' has invalid axes: {[name for name, _, _ in found]}")
     if len(found) != ndim or len({name for name, _, _ in found}) != ndim:
-        raise ValueError(f"'multiscales' has the axes {[name for name, _, _ in found]}")
+        raise ValueError(f"'multiscales' has invalid axes: {[name for name, _, _ in found]}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where OME-NGFF lies among a group's attributes: at the top up to 0.4, in ``ome`` since 0.5."""
+"""The attributes of OME-NGFF on a group: top-level up to 0.4, in ``ome`` since 0.5."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 _IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
 
 KEYS = frozenset({_IMAGES, _OME})
-"""Attributes that may hold images."""
+"""Attributes that may contain images."""
 
 
 def images_of(attributes: Attributes) -> list[Any]:
-    """Return the images that attributes describe; none where they are no list."""
+    """Return the images that attributes describe; none if they are not a list."""
     found = _holder(attributes).get(_IMAGES)
     return found if isinstance(found, list) else []
 
@@ -27,7 +27,7 @@ def omero_of(attributes: Attributes) -> Any:
 
 
 def is_label_image(attributes: Attributes) -> bool:
-    """Return whether attributes say that an image is one of labels."""
+    """Return whether attributes describe an image of labels."""
     return isinstance(_holder(attributes, _LABEL).get(_LABEL), dict)
 
 
@@ -43,7 +43,7 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
 def with_images(attributes: Attributes, images: Sequence[Any], version: str) -> dict[str, Any]:
     """Return the attribute that changes with other images: its value, or None to remove it.
 
-    Images stay where they are; new ones are where `version` has them.
+    Images are kept where they are; new ones are where `version` has them.
     """
     ome = attributes.get(_OME)
     known = ome if isinstance(ome, dict) else {}
@@ -68,11 +68,11 @@ def without_images(attributes: Attributes, *, omero: bool = False) -> dict[str, 
 
 
 def _holder(attributes: Attributes, wanted: str = _IMAGES) -> Attributes:
-    """Return what holds images or a `wanted` member, which is beside the images."""
+    """Return the object with images or a `wanted` member, which is beside the images."""
     ome = attributes.get(_OME)
     return ome if isinstance(ome, dict) and {_IMAGES, wanted} & ome.keys() else attributes
 
 
 def _bare(images: Sequence[Any]) -> list[Any]:
-    """Return images without versions, which ``ome`` has for all of them."""
+    """Return images without versions, since ``ome`` has one for all."""
     return [{key: each for key, each in image.items() if key != "version"} for image in images]

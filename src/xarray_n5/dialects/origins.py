@@ -58,5 +58,5 @@ def _times(unit: object, own: str | None) -> float:
     text = written_unit(unit)
     times = 1.0 if text is None or own is None or text == own else ratio(text, own)
     if times is None:
-        raise ValueError(f"'translate' of the group is in {text!r}, not in {own!r}")
+        raise ValueError(f"'translate' of the group has the unit {text!r}, expected {own!r}")
     return times

@@ -43,7 +43,7 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
 
 
 def _without_hidden_names(geometry: Geometry) -> tuple[Geometry, list[str]]:
-    """Return the geometry without names that hold control characters, and a message about them.
+    """Return the geometry without names with control characters, and a message about them.
 
     xarray prints names of dimensions unescaped.
     """
@@ -51,7 +51,7 @@ def _without_hidden_names(geometry: Geometry) -> tuple[Geometry, list[str]]:
     if not names:
         return geometry, []
     axes = (replace(a, name=None) if a.name in names else a for a in geometry.axes)
-    message = f"the names of axes {names} hold control characters and are ignored"
+    message = f"the names of axes {names} contain control characters and are ignored"
     return replace(geometry, axes=tuple(axes)), [message]
 
 
@@ -98,7 +98,7 @@ def _against(first: Said, other: Said) -> str | None:
     if one.affine is not None or two.affine is not None:
         return None
     if two.sources.get("scale") == "units":
-        return None  # units alone mean a scale of 1, which nobody wrote
+        return None  # units alone mean a scale of 1 that is not written
     shifted = "offset" in one.sources and "offset" in two.sources
     for number, (a, b) in enumerate(zip(one.axes, two.axes, strict=True)):
         for field, theirs, ours in _facts(a, b, shifted=shifted):

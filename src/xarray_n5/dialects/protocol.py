@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 AttributeOrder: TypeAlias = Literal["auto", "C", "N5"]
-"""The order of lists of axes: as the dialect's writer has it, as in NumPy, or x first."""
+"""The order of lists of axes: that of the dialect's writer, NumPy's, or x first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayContext:
-    """An array with everything around it that describes its axes."""
+    """An array with all metadata that describe its axes."""
 
     attributes: Attributes = field(default_factory=dict)
-    """The array's own attributes; empty for an array that is to be written."""
+    """The array's own attributes; empty for a new array."""
     shape: tuple[int, ...]
     """The array's shape, in C order."""
     path: str = ""
@@ -40,11 +40,11 @@ class ArrayContext:
     xml: bytes | None = None
     """The XML file beside a container of BigDataViewer."""
     lists_x_first: bool = True
-    """Whether the container's lists of axes are in N5 order, which matters to some dialects."""
+    """Whether the container's lists of axes are in N5 order, which some dialects depend on."""
     attribute_order: AttributeOrder = "auto"
     """The order of lists of axes in attributes, if the user states it."""
     dtype: np.dtype[Any] | None = None
-    """The type of the array's elements, or None if it is not known."""
+    """The type of the array's elements, or None if it is unknown."""
     ngff: str = "0.4"
     """The version of OME-NGFF that is written beside the array."""
 
@@ -53,7 +53,7 @@ class ArrayContext:
         return replace(self, path=path, attributes=attributes, shape=shape, base=None)
 
     def without_users_own(self) -> ArrayContext:
-        """Return the context without attributes that are a user's own, not metadata of axes."""
+        """Return the context without the user's own attributes, which are not metadata of axes."""
         if not any(map(meant_by_users, (self.attributes, *self.parents))):
             return self
         own, *parents = map(_without_own, (self.attributes, *self.parents))
@@ -94,7 +94,7 @@ class Dialect(Protocol):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The attributes that hold it, which become coordinates."""
+        """The attributes with its metadata, which become coordinates."""
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the geometry of an array, or None if its attributes are of another dialect.
@@ -115,7 +115,7 @@ DialectChoice: TypeAlias = "str | Dialect | Sequence[str | Dialect]"
 
 @runtime_checkable
 class OrderedDialect(Protocol):
-    """A dialect whose lists could be in either order, and are reversed if the user states so."""
+    """A dialect whose lists may be in either order, and are reversed if the user states so."""
 
     list_order: ClassVar[Literal["C", "N5", "format"]]
     """The order that its writers use: C or N5 order, or N5 order in N5 and C order elsewhere."""

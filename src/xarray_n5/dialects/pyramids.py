@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FACTORS = "downsamplingFactors"
 
 SAME = 1e-6
-"""The relative difference of numbers that are meant to be equal."""
+"""The relative difference up to which numbers are equal."""
 
 _VIEWS = (
     re.compile(r"(?:.*/)?setup(?P<setup>\d+)/timepoint(?P<timepoint>\d+)(?:/s\d+)?"),
@@ -92,12 +92,12 @@ def base_and_factors(
 
 
 def check_level(node: ArrayContext, factors: Sequence[float] | None) -> bool:
-    """Return whether a level's coordinates are known; warn if a coarser one has no factors."""
+    """Return whether a level's coordinates are known; warn if it is coarse without factors."""
     level = level_of(node)
     if factors is not None or not level:
         return True
     warn(
-        f"{node.path}: level {level} has no factors and gets no coordinates; add "
+        f"{node.path}: level {level} has no factors, and so no coordinates; add "
         "'downsamplingFactors' to it or to its group"
     )
     return False
@@ -162,7 +162,7 @@ def axis(
     0, which some dialects require, has no coordinates.
     """
     if not isinstance(name, str | None):
-        raise ValueError(f"an axis is called {name!r}; expected a string")  # noqa: TRY004
+        raise ValueError(f"an axis has the name {name!r}; expected a string")  # noqa: TRY004
     name = name or None
     times, text = split_unit(written_unit(unit))
     found = kind if kind in {"space", "time", "channel"} else kind_of(name, text)
@@ -256,7 +256,7 @@ def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, .
 
 
 def alike(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether numbers are equal within rounding."""
+    """Return whether numbers are equal up to rounding."""
     return all(math.isclose(a, b, rel_tol=SAME) for a, b in zip(one, other, strict=True))
 
 

@@ -43,7 +43,7 @@ class TensorStore:
         units = texts("units", found["units"], ndim, exact=exact)
         scales = numbers("resolution", found["resolution"], ndim, exact=exact)
         if len({name for name in names if name}) != sum(map(bool, names)):
-            raise ValueError(f"'axes' {list(names)} names an axis twice")
+            raise ValueError(f"'axes' is {list(names)}; expected unique names")
         said = {"names": "axes"} if any(names) else {}
         around = (node.attributes, *node.parents[:1])
         elsewhere = any({"resolution", "pixelResolution"} & each.keys() for each in around)
@@ -64,7 +64,7 @@ class TensorStore:
         return Geometry(axes, said)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
-        """Return the attributes, which hold no offsets."""
+        """Return the attributes, which do not include offsets."""
         axes = geometry.axes[::-1]
         attributes: dict[str, Any] = {}
         if geometry.named:

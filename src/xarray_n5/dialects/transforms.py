@@ -21,7 +21,7 @@ _WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "sequence": frozenset({"transformations"}),
     }
 )
-"""The members that hold the numbers of each type of transform."""
+"""The members with the numbers of each type of transform."""
 
 
 def matrix(transform: object, ndim: int) -> np.ndarray:
@@ -55,7 +55,7 @@ def per_axis(rows: np.ndarray) -> tuple[list[float], list[float]] | None:
 
 
 def in_c_order(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Return a matrix for axes in N5 order as one for axes in C order; its own inverse."""
+    """Convert a matrix from N5 order to C order of axes; its own inverse."""
     return as_tuples(np.concatenate([rows[::-1, -2::-1], rows[::-1, -1:]], axis=1))
 
 
@@ -69,7 +69,7 @@ def _one(transform: Any, ndim: int) -> np.ndarray:
     if kind not in _WORDS:
         raise ValueError(f"unknown type of transform {kind!r}")
     if kind != "identity" and not transform.keys() & _WORDS[kind]:
-        raise ValueError(f"{transform!r} does not hold its numbers itself")
+        raise ValueError(f"{transform!r} does not contain its numbers")
     if kind == "sequence":
         return matrix(list(transform["transformations"]), ndim)
     if kind == "affine":

@@ -1,4 +1,4 @@
-"""Lists of strings and numbers in attributes, in all the ways that files hold them."""
+"""Parse lists of strings and numbers in attributes, in all variants found in files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Containers: which keys a node has, and what the bytes there mean.
+"""Container formats: the keys of a node, and the meaning of their bytes.
 
-A format is a pure layout. It turns documents into the one model of :mod:`xarray_n5.model.metadata`
-and back, names the key of a chunk, and turns a chunk's bytes into an array and back; who fetches
-the bytes is none of its business.
+A format is a pure layout. It parses documents into the model of :mod:`xarray_n5.model.metadata` and
+writes them, names the keys of chunks, and decodes and encodes chunks. It does not fetch bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def get_format(name: str | None) -> Format:
-    """Return the format called `name`; N5 where no name is given.
+    """Return the format called `name`; N5 by default.
 
     Raises
     ------
@@ -57,12 +56,12 @@ def get_format(name: str | None) -> Format:
         return FORMATS[name or N5.name]
     except KeyError:
         raise MetadataError(
-            f"unknown format {name!r}; known are {', '.join(FORMATS)}{near(name, FORMATS)}"
+            f"unknown format {name!r}; expected one of {', '.join(FORMATS)}{near(name, FORMATS)}"
         ) from None
 
 
 def keyed_formats() -> list[KeyedFormat]:
-    """Return the formats that stores can hold, the usual one first."""
+    """Return the formats that key-value stores support, the usual one first."""
     return [cast("KeyedFormat", form) for form in FORMATS.values() if form.documents]
 
 
@@ -72,9 +71,9 @@ TITLES = {
     "zarr.json": "Zarr v3",
     "attributes.json": "N5",
 }
-"""The format of a directory by the documents in it."""
+"""The format that each document identifies."""
 
 
 def is_container_name(name: str) -> bool:
-    """Return whether a file or directory is called like a container."""
+    """Return whether a file or directory is named like a container."""
     return any(name.endswith(form.suffixes) for form in FORMATS.values())

@@ -1,4 +1,4 @@
-"""``.zmetadata``: the document of a Zarr group that repeats all others below it."""
+"""Zarr v2's consolidated metadata: ``.zmetadata``, which repeats the documents below a group."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 KEY = ".zmetadata"
 
 MOST_BYTES = 1 << 28
-"""The largest of such documents."""
+"""The maximum size of such a document."""
 
 DOCUMENTS = frozenset({".zarray", ".zgroup", ".zattrs"})
-"""The documents that it repeats."""
+"""The names of the documents that it repeats."""
 
 _TRIES = 8
-"""How often it is written where somebody else writes it at the same time."""
+"""The number of attempts to write it while another process writes it, too."""
 
 
 def renew(store: Store, path: str, names: Collection[str] | None) -> None:
     """Update existing consolidated metadata after documents of a node have changed.
 
-    What is stored now is what counts, whoever wrote it.
+    The documents that are stored now are used, whoever wrote them.
 
     Parameters
     ----------
@@ -79,13 +79,13 @@ def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) 
 
 
 def dump(documents: Mapping[str, Any], members: Mapping[str, Any] | None = None) -> bytes:
-    """Return the document, with `members` that it has besides."""
+    """Return the document with `members` added."""
     whole = {**(members or {"zarr_consolidated_format": 1}), "metadata": dict(documents)}
     return json.dumps(whole, indent=4).encode()
 
 
 def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
-    """Return the members of documents; missing and corrupt ones are left out."""
+    """Return the members of documents, without missing and corrupt ones."""
     found: dict[str, Any] = {}
     for name, data in stored.items():
         with suppress(*ODD):
@@ -94,7 +94,7 @@ def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
 
 
 def consolidate(store: Store, path: str) -> None:
-    """Write the consolidated metadata of a Zarr group: all documents of it and below it."""
+    """Write the consolidated metadata of a Zarr group: its documents and all below it."""
     with store.exclusive(path):
         found: dict[str, Any] = {}
         level = [path]
@@ -107,7 +107,7 @@ def consolidate(store: Store, path: str) -> None:
 
 
 def contradictions(store: Store, path: str) -> list[str]:
-    """Return the documents in which existing consolidated metadata differ from those stored."""
+    """Return the documents for which existing consolidated metadata differ from those stored."""
     document = store.get(join(path, KEY))
     if document is None:
         return []
@@ -121,7 +121,7 @@ def contradictions(store: Store, path: str) -> list[str]:
 
 
 def differing(known: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of documents that differ; a missing one is as good as an empty one.
+    """Return the sorted names of documents that differ; missing and empty ones are equal.
 
     >>> differing({".zgroup": {"zarr_format": 2}, ".zattrs": {}}, {".zgroup": {"zarr_format": 3}})
     ['.zgroup']
@@ -132,7 +132,7 @@ def differing(known: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
 
 
 def _own(document: object) -> str:
-    """Return a document without what it repeats of others; zarr-python 3 has that in v2, too."""
+    """Return a document without embedded consolidated metadata, which zarr-python 3 adds."""
     if isinstance(document, dict):
         document = {k: each for k, each in document.items() if k != "consolidated_metadata"}
     return dumped(document)
@@ -144,7 +144,7 @@ def dumped(value: object) -> str:
 
 
 def _documents_below(store: Store, path: str, nodes: Collection[str]) -> dict[str, Any]:
-    """Return the documents of some nodes, and those of all below a group where that is listed."""
+    """Return the documents of some nodes, and of all nodes below a group where that is listed."""
     found: dict[str, Any] = {}
     level = [""]
     while level:
@@ -159,13 +159,13 @@ def _documents_below(store: Store, path: str, nodes: Collection[str]) -> dict[st
 
 
 def _documents_of(store: Store, path: str, nodes: Collection[str]) -> dict[str, Any]:
-    """Return the documents of nodes in a group, by their names in it."""
+    """Return the documents of nodes in a group, by name."""
     keys = [join(node, name) for node in sorted(nodes) for name in sorted(DOCUMENTS)]
     return parsed(dict(zip(keys, store.get_many([join(path, key) for key in keys]), strict=True)))
 
 
 def _inside(store: Store, groups: Sequence[str]) -> list[str]:
-    """Return the paths of what may be nodes in groups."""
+    """Return the paths that may be nodes in groups."""
     listings = store.list_many(groups) if groups else ()
     return [
         join(group, name)
@@ -176,7 +176,7 @@ def _inside(store: Store, groups: Sequence[str]) -> list[str]:
 
 
 def names_in(store: Store, path: str) -> tuple[str, ...] | None:
-    """Return the nodes in a group that a container's summary names; None where there is none."""
+    """Return the nodes in a group that consolidated metadata name; None if there are none."""
     document = store.get(KEY)
     if document is None:
         return None
@@ -188,7 +188,7 @@ def names_in(store: Store, path: str) -> tuple[str, ...] | None:
         warn(f"{join(store.url, KEY)} is corrupt; ignored ({error!r})")
         return None
     if version != 1:
-        warn(f"{join(store.url, KEY)} has the version {version!r}, not 1; it is not listened to")
+        warn(f"{join(store.url, KEY)} has version {version!r}, expected 1; ignored")
         return None
     below = f"{path}/" if path else ""
     inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))

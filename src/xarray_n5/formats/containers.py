@@ -1,4 +1,4 @@
-"""Containers: from the URL that a user names to a store and a path in it."""
+"""Resolve a user's URL to a store and a path in it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OF_PATHS = frozenset({"follow_links", FOLLOW})
-"""Options that local paths take."""
+"""Options that local paths support."""
 
 SUFFIX = ".n5"
-"""How the name of a container's directory ends."""
+"""The suffixes of containers' directories."""
 
 
 STORES: Mapping[str, type[Opener]] = {
@@ -37,13 +37,13 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
         A path, a ``file://`` or any fsspec URL (chained ones too), an ``os.PathLike``, a UPath,
         an fsspec mapper or filesystem, a pair of a filesystem and a path, or a store.
     storage_options
-        What fsspec's filesystem for a URL takes. Local paths take `follow_links`: whether links
-        that leave the container are read; HDF5 files take `follow_external`.
+        Options of fsspec's filesystem for a URL. For local paths: `follow_links`, whether to follow
+        links out of the container; for HDF5 files: `follow_external`.
 
     Raises
     ------
     TypeError
-        If `url` is none of these, or `storage_options` come with something that is no URL.
+        If `url` is none of these, or has `storage_options` and is not a URL.
     """
     options, follow = _split_options(url, storage_options)
     for kind in STORES.values():
@@ -52,21 +52,21 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
             return store  # type: ignore[return-value]
     if isinstance(url, Store):
         return url
-    swapped = "; what is written comes before the place" if hasattr(url, "__array__") else ""
+    swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
     raise TypeError(
-        f"a {type(url).__name__} is no place: give a path, a URL, an fsspec mapper, a filesystem "
-        f"or a pair of one and a path, or a store{swapped}"
+        "expected a path, a URL, an fsspec mapper, a filesystem or a pair of one and a path, or "
+        f"a store; got {type(url).__name__}{swapped}"
     )
 
 
 def _split_options(
     url: object, storage_options: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of filesystems, and those of local paths."""
+    """Split storage options into those of filesystems and those of local paths."""
     options = dict(storage_options or {})
     follow = {name: options.pop(name) for name in _OF_PATHS & options.keys()}
     if options and not (isinstance(url, str) and "://" in url):
-        raise TypeError(f"storage_options {sorted(options)} are for URLs only, not for {url!r}")
+        raise TypeError(f"storage_options {sorted(options)} are for URLs; {url!r} is not a URL")
     return options, follow
 
 
@@ -75,8 +75,8 @@ def locate(
 ) -> tuple[Store | Hdf5Container, str]:
     """Return the HDF5 file or the store at `url`, and the path of a node in it.
 
-    Where `url` leads into a directory called ``*.n5``, or a file, that is the container: the groups
-    around a node describe its axes, whichever way it is named.
+    If `url` leads into a directory called ``*.n5``, or into a file, that is the container: the
+    groups around a node describe its axes, however the node is named.
     """
     options = {**_split_options(url, storage_options)[1]}
     if (file := Hdf5Container.at(url, options)) is not None:

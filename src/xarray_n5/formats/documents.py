@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Store
 
 _TRIES = 8
-"""How often documents are changed where somebody else changes them at the same time."""
+"""The number of attempts to change documents that another process changes, too."""
 
 
 def where(store: Store, path: str, form: KeyedFormat) -> str:
@@ -45,15 +45,15 @@ def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> 
 
 
 def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> None:
-    """Read documents of nodes, and hints at unfinished writes, into a cache: one batch."""
+    """Read documents of nodes, and hints at unfinished writes, into a cache, in one batch."""
     if isinstance(store, CachedStore) and store.concurrency > 1:
-        with suppress(OSError, UnsafePathError):  # what cannot be read together is read apart
+        with suppress(OSError, UnsafePathError):  # what fails in a batch is read one by one
             names = (*form.documents, UNFINISHED)
             store.get_many([join(path, name) for path in paths for name in names])
 
 
 def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
-    """Write a node's documents, what makes it one last; remove those that it no longer has."""
+    """Write a node's documents, the one that identifies it last; remove those that are obsolete."""
     stale = sorted(before.keys() - after.keys())
     with store.exclusive(path):
         _write(store, path, after)
@@ -65,10 +65,10 @@ def replace_documents(store: Store, path: str, before: Documents, after: Documen
 def change_documents(
     store: Store, path: str, form: KeyedFormat, change: Callable[[Documents], Documents]
 ) -> None:
-    """Change documents of a node, without losing what others change at the same time.
+    """Change documents of a node without losing concurrent changes.
 
-    `change` returns the documents to write, of those that are stored. Where the store has no
-    locks, it is called again until nothing changes any more: another change may have come between.
+    `change` returns the documents to write, given those that are stored. In stores without locks,
+    it is called again until they are stable: another change may have come between.
     """
     for _ in range(_TRIES):
         with store.exclusive(path) as alone:
@@ -102,7 +102,7 @@ def consolidated_names(store: Store, path: str, form: KeyedFormat) -> tuple[str,
 
 
 def contradictions(store: Store, path: str, form: Format) -> list[str]:
-    """Return in which documents a group's consolidated metadata differ from those below it."""
+    """Return the documents for which a group's consolidated metadata differ from those stored."""
     if not form.consolidates:
         return []
     if DOCUMENT in form.documents:
@@ -116,7 +116,7 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 
 
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
-    """Remove a node and all below it, its first document before all else."""
+    """Remove a node and everything below it, its first document first."""
     store.delete_tree(path, form.documents[0])
     if DOCUMENTS.issuperset(form.documents):
         consolidated.renew(store, path, None)
@@ -125,9 +125,9 @@ def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
-    """Remove partial documents, and partly removed nodes, that killed writers left.
+    """Remove partial documents, and partly removed nodes, of killed writers.
 
-    Those at a node and in the groups around it are removed.
+    Those of a node and of the groups around it are removed.
     """
     parts = path.split("/") if path else []
     for depth in range(len(parts) + 1):

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import ObjectInfo, Store
 
 _FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})
-"""Files that make a directory a node of one format or another."""
+"""Files that identify a directory as a node of some format."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedContainer:
-    """A store and the format of what is in it."""
+    """A key-value store and the format of its content."""
 
     store: Store
     format: KeyedFormat
@@ -62,7 +62,7 @@ class KeyedContainer:
 
     @property
     def batch(self) -> int:
-        """How many keys are worth requesting at once."""
+        """The number of keys that are worth requesting together."""
         return self.store.concurrency
 
     @property
@@ -140,9 +140,9 @@ class KeyedContainer:
         return node.described or any(store.list(path)) or store.is_folder(path)
 
     def children(self, path: str) -> tuple[str, ...]:
-        """Return the names of possible nodes in a group, by a listing, which is never out of date.
+        """Return the names of possible nodes in a group, from a listing, which is always current.
 
-        Where a server lists nothing, consolidated metadata at the root names them.
+        If a server cannot list, the root's consolidated metadata is used.
         """
         try:
             folders, files = self.store.list(path)
@@ -160,7 +160,7 @@ class KeyedContainer:
         return consolidated_names(self.store, path, self.format)
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
-        """Return the first thing at a node that must stay where one is created; None if none."""
+        """Return the first obstacle to creating a node: something that must stay; None if none."""
         own = self.documents
         if not arrays:
             folders, files = self.store.list(path)
@@ -173,7 +173,7 @@ class KeyedContainer:
         return None
 
     def foreign(self, paths: Sequence[str]) -> tuple[str, str] | None:
-        """Return the first path that is a node of another format, and the file that makes it so."""
+        """Return the first path that is a node of another format, and the file that shows it."""
         names = sorted(_FOREIGN - self.documents)
         keys = [(path, name) for path in paths for name in names]
         found = self.store.get_many([join(*key) for key in keys]) if keys else ()
@@ -189,23 +189,23 @@ class KeyedContainer:
         return not_found(self.store, self.format, node, kind)
 
     def check_array(self, path: str, metadata: ArrayMetadata) -> None:
-        """Raise where an array without any chunk turns out to be a group."""
+        """Raise if an array without any chunk turns out to be a group."""
         structure.check_array(self.store, self.format, path, metadata)
 
     def check_version(self) -> None:
-        """Warn where the root states a version that is newer than what can be read."""
-        with suppress(PermissionError):  # who may not read the root may read what is below
+        """Warn if the root states a version that is newer than the supported ones."""
+        with suppress(PermissionError):  # nodes below the root may be readable
             root = get_documents(self.store, "", self.format)
             self.format.check_container(root, self.where(""))
 
     def matches(self, node: Node, constraints: Attributes) -> None:
-        """Raise where documents do not hold exactly what `constraints` name."""
+        """Raise if documents do not match `constraints`."""
         self.format.matches(node.documents, constraints, self.where(node.path))
 
     # Changes of nodes
 
     def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:
-        """Write a node's documents, what makes it one last."""
+        """Write a node's documents, the one that identifies it last."""
         path, old, at = before.path, before.documents, self.where(before.path)
         if fresh:
             old = {**old, **self.format.above(old, at, fresh=True)}
@@ -223,7 +223,7 @@ class KeyedContainer:
     def change_attributes(
         self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
     ) -> Attributes:
-        """Replace a node's user attributes by what `change` makes of them; return those."""
+        """Replace a node's user attributes by the result of `change`; return those."""
         at, items = self.where(path), dict[str, object]()
 
         def changed(before: Documents) -> Documents:
@@ -253,7 +253,7 @@ class KeyedContainer:
         consolidate(self.store, path, self.format)
 
     def sweep(self, path: str) -> None:
-        """Remove what killed writers of documents left at a node, and on the way to it."""
+        """Remove what killed writers of documents left at a node, and at its parents."""
         sweep_documents(self.store, path, _FOREIGN | self.documents)
 
     # Chunks
@@ -271,7 +271,7 @@ class KeyedContainer:
         return self.store.walk(path)
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
-        """Return a chunk's bytes, or None where it is not stored."""
+        """Return a chunk's bytes, or None if it is not stored."""
         store = self.store.with_limit(metadata.most_stored)
         return store.get(self.chunk_key(path, metadata, index))
 

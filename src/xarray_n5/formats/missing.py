@@ -1,4 +1,4 @@
-"""Errors of nodes that are absent, or of another kind, with hints at what is there instead."""
+"""Errors for nodes that are absent, or of another kind, with hints at what exists instead."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _ZARR = (".zarray", ".zgroup")
 
 _SHOWN = 10
-"""How many names an error lists."""
+"""The maximum number of names that an error lists."""
 
 
 def not_found(store: Store, form: KeyedFormat, node: Node, kind: Kind) -> NodeNotFoundError:
-    """Return the error of opening a node that is absent, or of another kind."""
+    """Return the error for opening a node that is absent, or of another kind."""
     if kind == "group" and isinstance(node.metadata, ArrayMetadata):
         return NodeNotFoundError(store.url, node.path, kind, "it is an array: use open_array")
     if kind == "array" and isinstance(form.read(node.documents, ""), ArrayMetadata):
@@ -33,7 +33,7 @@ def not_found(store: Store, form: KeyedFormat, node: Node, kind: Kind) -> NodeNo
 
 
 def _hint(store: Store, form: KeyedFormat, path: str) -> str:
-    """Return what there is instead of a node, or nothing where that is unknown."""
+    """Return a hint at what exists instead of a node; "" if that is unknown."""
     try:
         if store.exists(path) or store.exists(""):
             return _file(store)
@@ -53,7 +53,7 @@ def _hint(store: Store, form: KeyedFormat, path: str) -> str:
 
 
 def list_names(path: str, names: Sequence[str], described: bool) -> str:
-    """Return the hint with the names of what a group holds."""
+    """Return the hint with the names of a group's nodes."""
     if not names:
         return "" if described else "the container is empty or does not exist"
     shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
@@ -70,4 +70,4 @@ def _file(store: Store) -> str:
             "it is a project of BigDataViewer: open it with xarray.open_dataset or "
             f"xarray.open_datatree, and engine='n5'{container}"
         )
-    return "it is a file, and no HDF5 on a local disk"
+    return "it is a file, but not an HDF5 file on a local disk"

@@ -29,7 +29,7 @@ CONTAINERS = (KeyedContainer, Hdf5Container)
 """The kinds of containers."""
 
 _NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
-"""Suffixes of files that are not containers; no directory of arrays is called so."""
+"""Suffixes of files that are not containers; directories of arrays are not named so."""
 
 
 def open_container(
@@ -40,16 +40,16 @@ def open_container(
     *,
     cached: bool = False,
 ) -> tuple[Container, str]:
-    """Open a container to write into; return it, and the normalised path of a node in it.
+    """Open a container for writing; return it and the normalised path of a node in it.
 
-    Its format is the given one, that of its root, or, of a new container, that of its name; N5
-    otherwise. A container is returned as it is, caches included. With `cached`, it reads metadata
-    and listings once, beginning with those by which its format is found.
+    Its format is `name`, that of its root, or, for a new container, that of its name, by default
+    N5. A container is returned unchanged, caches included. With `cached`, it reads metadata and
+    listings once, beginning with those that identify its format.
 
     Raises
     ------
     MetadataError
-        If it cannot hold the format, or a new container is called like a file of another kind.
+        If it cannot have the format, or a new container is named like a file of another kind.
     """
     if isinstance(url, CONTAINERS):
         return url, url.format.normalize_path(path)
@@ -75,18 +75,19 @@ def find_node(
 ) -> tuple[Container, Node]:
     """Return the container that a user names, and the node at a path in it.
 
-    The format is that of the node's documents; where it has none, as :func:`open_container` finds
-    it. Containers of newer versions, and arrays whose write has not ended, are warned of.
+    The format is that of the node's documents; without documents, :func:`open_container` decides.
+    Newer versions of formats, and arrays with an unfinished write, cause warnings.
 
     Parameters
     ----------
     writable
-        Whether the node is written into; no copies that a cache keeps are read then.
+        Whether the node is going to be written; cached copies are not read then.
     cached
         Whether the container reads metadata and listings once.
     ahead, listed
-        What is requested with the node's documents where requests take long, if the container is
-        `cached`: the documents of other nodes, by their paths, and a listing of the node.
+        Further requests that are made together with those of the node's documents, if the
+        container is `cached` and requests are slow: the documents of other nodes, by their paths,
+        and a listing of the node.
     """
     if isinstance(url, CONTAINERS):
         node = url.node(url.format.normalize_path(path))
@@ -119,7 +120,7 @@ def _locate(
 ) -> tuple[Store | Hdf5Container, str]:
     """Return the file or store of a container, and the normalised path of a node in it.
 
-    Only for a path that formats read in different ways, the container's format is looked up.
+    The container's format is only looked up for a path that formats read in different ways.
     """
     if is_peculiar(path):
         found, inner = locate(url, "", storage_options)
@@ -131,8 +132,8 @@ def _locate(
     if name is not None and get_format(name) not in held:
         known = " or ".join(each.name for each in held)
         raise MetadataError(
-            f"{found.url} can hold {known}, not {name}: HDF5 is one file, named *.h5; the others "
-            "are directories"
+            f"{found.url} supports {known}, not {name}: HDF5 is one file, named *.h5; the other "
+            "formats are directories"
         )
     return found, inner
 
@@ -143,12 +144,12 @@ def format_of(store: Store, name: str | None = None) -> KeyedFormat:
 
 
 def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
-    """Return the given format, or that of the container; a new one has its name's.
+    """Return the given format, or that of the container; the name of a new container decides.
 
     Raises
     ------
     MetadataError
-        If a new container is called like a file of another kind.
+        If a new container is named like a file of another kind.
     """
     if name:
         return _keyed(name)
@@ -157,8 +158,8 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
         return form
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
         raise MetadataError(
-            f"{store.url}: {ending} files are not written, and a directory should not be called "
-            "like one; choose a name such as *.n5, *.zarr or *.h5, or give format="
+            f"{store.url}: {ending} files cannot be written, and a directory should not be named "
+            "like one; choose a name such as *.n5, *.zarr or *.h5, or pass format="
         )
     return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
 
@@ -176,16 +177,16 @@ def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFor
 
 
 def _keyed(name: str | None) -> KeyedFormat:
-    """Return a format that stores hold."""
+    """Return a format of key-value stores by name."""
     return cast("KeyedFormat", get_format(name))
 
 
 def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
-    """Return the format of the root, and whether no document but the name alone states it."""
+    """Return the format of the root, and whether only its name states it."""
     try:
         form, documents = _find_documents(store, "", None)
     except PermissionError:
-        return _format_named(store), False  # who may not read the root may read what is below
+        return _format_named(store), False  # nodes below the root may be readable
     if documents:
         return form, False
     if store.name.endswith(Hdf5.suffixes):
@@ -194,7 +195,7 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
 
 
 def _format_named(store: Store) -> KeyedFormat:
-    """Return the format that the innermost name states, of the root or a directory around it."""
+    """Return the format that the innermost name states, among the root and its parents."""
     forms = keyed_formats()
     named = {suffix: form for form in forms for suffix in form.suffixes}
     above: Store | None = store
@@ -206,8 +207,8 @@ def _format_named(store: Store) -> KeyedFormat:
 
 
 def _is_n5(store: Store) -> bool:
-    """Return whether a container that is called Zarr holds N5, or is in an N5 container."""
-    folders, _ = store.list("")  # TensorStore leaves roots without documents
+    """Return whether a container named like Zarr has N5 in it, or is in an N5 container."""
+    folders, _ = store.list("")  # TensorStore writes no documents for roots
     above: Store | None = store
     while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
         above = above.parent()
@@ -220,20 +221,20 @@ def _ending(name: str, endings: Iterable[str]) -> str:
 
 
 def _check_no_file(store: Store) -> None:
-    """Raise where a container that is called like an HDF5 file would be something else."""
+    """Raise if a container that is named like an HDF5 file would be something else."""
     if store.exists(""):
-        raise MetadataError(f"{store.url} is a file, and no HDF5: choose another place")
+        raise MetadataError(f"{store.url} is a file, but not HDF5; choose another location")
     if not any(store.list("")):
         raise MetadataError(
-            f"{store.url}: HDF5 is read and written on local disks only; copy the file, choose "
-            "another name, or say what it is with format="
+            f"{store.url}: HDF5 can only be read and written on local disks; copy the file, "
+            "choose another name, or pass format="
         )
 
 
 def _look_ahead(
     store: Store, path: str, name: str | None, ahead: Sequence[str], *, listed: bool
 ) -> Store:
-    """Return the store with the documents that reading a node takes, requested at once."""
+    """Return the store with the documents that are needed to read a node, requested together."""
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
@@ -268,13 +269,13 @@ def _try(errors: type[Exception], call: Callable[[], object]) -> None:
 def _request(
     store: Store, paths: Sequence[str], forms: Sequence[KeyedFormat], hints: Sequence[str] = ()
 ) -> None:
-    """Request the documents of nodes, and `hints`, at once, where a store keeps them."""
+    """Request the documents of nodes, and `hints`, together, and cache them."""
     if not isinstance(store, CachedStore) or store.concurrency == 1:
         return
     names = [each for form in forms for each in form.documents]
     keys = list(dict.fromkeys(join(path, each) for path in paths for each in names))
-    with suppress(PermissionError):  # who may not read the root may read what is below
+    with suppress(PermissionError):  # nodes below the root may be readable
         try:
             store.get_many([*keys, *hints])
-        except OSError:  # what only hints at a write must not be in the way
+        except OSError:  # hints at a write are optional
             store.get_many(keys)

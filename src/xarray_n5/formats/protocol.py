@@ -1,4 +1,4 @@
-"""What a format and a container are: nodes as metadata, chunks by index."""
+"""Protocols of formats and containers: nodes as metadata, chunks by index."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Node:
     path: str
     metadata: Metadata
     described: bool = True
-    """Whether the container describes the node; in N5 any directory is a group."""
+    """Whether the container describes the node; in N5, any directory is a group."""
     incomplete: bool = False
-    """Whether a writer was stopped before it wrote what makes it a node."""
+    """Whether a writer was stopped before it wrote the document that makes it a node."""
     documents: Documents = field(default_factory=dict, repr=False, compare=False)
-    """The documents that it was read from; for the container alone."""
+    """The documents that it was read from; used by the container only."""
 
 
 class Format(Protocol):
-    """The facts of a format, and the bytes of its chunks."""
+    """The rules of a format, and the encoding of its chunks."""
 
     name: ClassVar[str]
-    """The format's name: what users give as ``format=``."""
+    """The format's name, as in ``format=``."""
     suffixes: ClassVar[tuple[str, ...]]
-    """The suffixes of the names of its containers."""
+    """The suffixes of its containers' names."""
     documents: ClassVar[tuple[str, ...]]
-    """The keys of a node's documents, what makes it an array first; none in a single file."""
+    """The names of a node's documents, the identifying one first; none in a single file."""
     pads: ClassVar[bool]
     """Whether chunks at an array's ends are always stored full-size."""
     one_writer: ClassVar[bool]
@@ -57,23 +57,23 @@ class Format(Protocol):
     consolidates: ClassVar[bool]
     """Whether groups may have consolidated metadata."""
     native_to_xarray: ClassVar[bool]
-    """Whether xarray reads it without us: dimension names, fill values, packed values."""
+    """Whether xarray can read it: dimension names, fill values, packed values."""
     ngff_version: ClassVar[str]
     """The version of OME-NGFF that is written."""
     nested_layout: ClassVar[Attributes | None]
-    """The `layout` by which chunks lie in nested directories; None where there is no choice."""
+    """The `layout` that stores chunks in nested directories; None if there is no choice."""
 
     def normalize_path(self, path: str) -> str:
         """Return a node's path, normalised by the format's rules."""
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return a new array's metadata with the format's own facts; `layout` chooses some."""
+        """Return a new array's metadata with the format's own facts, some chosen by `layout`."""
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
-        """Return the `layout` that :meth:`complete` needs for an array stored alike."""
+        """Return the `layout` with which :meth:`complete` stores an array alike."""
 
     def check(self, metadata: Metadata, where: str) -> None:
-        """Raise where the format cannot hold a new node; `where` names it in errors."""
+        """Raise if the format cannot store a new node; `where` names it in errors."""
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
         """Return the metadata that `constraints` alone describe, with the defaults of creation."""
@@ -82,7 +82,7 @@ class Format(Protocol):
         """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
 
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape that a chunk's first bytes state; raise if `size` bytes cannot do."""
+        """Return the shape in a chunk's first bytes; raise if `size` bytes are too few for it."""
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
         """Return the bytes that store `block`."""
@@ -94,33 +94,33 @@ class KeyedFormat(Format, Protocol):
     lists_x_first: ClassVar[bool]
     """Whether lists of axes in attributes are in the order of N5's tools."""
     states_kind: ClassVar[bool]
-    """Whether documents state what a node is, so that what it holds need not be looked at."""
+    """Whether documents state the kind of a node, so that its content need not be listed."""
 
     def read(self, documents: Documents, where: str) -> Metadata:
-        """Return the metadata that a node's documents hold; `where` names it in errors."""
+        """Return the metadata in a node's documents; `where` names the node in errors."""
 
     def as_group(self, documents: Documents, where: str) -> GroupMetadata:
-        """Return the group that a node's documents describe, even if they are an array's."""
+        """Return the group that a node's documents describe, even if they describe an array."""
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
-        """Return the documents of a new node, where `before` was: in the order of writing."""
+        """Return the documents of a new node, given those `before`, in the order of writing."""
 
     def with_attributes(
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
-        """Return the documents that change with other user attributes; the rest is kept exactly."""
+        """Return the documents that change with the user attributes; the rest is kept exactly."""
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
-        """Return the documents that change with another shape; the rest is kept exactly."""
+        """Return the documents that change with the shape; the rest is kept exactly."""
 
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
-        """Return the documents that a group lacks to hold nodes; `fresh` for a new root."""
+        """Return the documents that a group needs to contain nodes; `fresh` for a new root."""
 
     def check_container(self, documents: Documents, where: str) -> None:
-        """Warn where a container's root states a version that is newer than what can be read."""
+        """Warn if a container's root states a version that is newer than the supported ones."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise where a node's documents do not hold exactly what `constraints` name."""
+        """Raise if a node's documents do not match `constraints`."""
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key, relative to its array."""
@@ -141,7 +141,7 @@ class Container(Protocol):
 
     @property
     def store(self) -> Store:
-        """Where hidden files are kept, by the paths of nodes: markers, receipts, digests."""
+        """The store of hidden files, by the paths of nodes: markers, receipts, digests."""
 
     @property
     def url(self) -> str:
@@ -153,7 +153,7 @@ class Container(Protocol):
 
     @property
     def batch(self) -> int:
-        """How many chunks or nodes are worth requesting at once; 1 if one after another."""
+        """The number of chunks or nodes that are worth requesting together; 1 if sequential."""
 
     @property
     def lists_x_first(self) -> bool:
@@ -167,12 +167,12 @@ class Container(Protocol):
         """Return a node's identity: equal in every process and for every way to open it."""
 
     def where(self, path: str) -> str:
-        """Return a node's location as errors name it."""
+        """Return a node's location for errors."""
 
     def etag(self, path: str) -> object:
         """Return a value that changes with each write of a node's metadata; None if absent."""
 
-    # The same container, otherwise
+    # The same container with other caches or options
 
     def cached(self) -> Self:
         """Return the container with metadata and listings read once; for reading."""
@@ -181,36 +181,36 @@ class Container(Protocol):
         """Return the container without caches, as writers need it."""
 
     def uncached(self) -> Self:
-        """Return the container without what :meth:`cached` keeps, as tasks carry it."""
+        """Return the container without the caches of :meth:`cached`, as tasks carry it."""
 
     def with_fsync(self) -> Self:
         """Return the container whose writes have reached the disk when they return."""
 
     def parent(self) -> Self | None:
-        """Return the directory around as a container; None where there is none."""
+        """Return the parent directory as a container; None if there is none."""
 
     def sibling(self, name: str) -> bytes | None:
-        """Return the bytes of a file beside the container, or None where there is none."""
+        """Return the bytes of a file beside the container, or None if there is none."""
 
     # Nodes
 
     def node(self, path: str) -> Node:
-        """Return the node at `path`: a group without attributes where nothing is described."""
+        """Return the node at `path`: a group without attributes if nothing is described."""
 
     def nodes(self, paths: Sequence[str], *, verify: bool = True) -> list[Node | N5Error]:
         """Return the nodes at several paths, or why one cannot be read; one batch.
 
-        With `verify`, a node that holds nodes is a group, whatever its attributes claim.
+        With `verify`, a node that contains nodes is a group, even if its attributes are an array's.
         """
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
-        """Return the first thing at a node that must stay where one is created; None if none.
+        """Return the first obstacle to creating a node: something that must stay; None if none.
 
         With `arrays`, which are removed, only their chunks, metadata and hidden files may go.
         """
 
     def foreign(self, paths: Sequence[str]) -> tuple[str, str] | None:
-        """Return the first path that is a node of another format, and the file that makes it so."""
+        """Return the first path that is a node of another format, and the file that shows it."""
 
     def exists(self, node: Node) -> bool:
         """Return whether there is a node, even an empty directory."""
@@ -225,26 +225,26 @@ class Container(Protocol):
         """Return the error for a node that is absent or of another kind, with a hint."""
 
     def check_array(self, path: str, metadata: ArrayMetadata) -> None:
-        """Raise where an array without any chunk turns out to be a group."""
+        """Raise if an array without any chunk turns out to be a group."""
 
     def check_version(self) -> None:
-        """Warn where the container states a version that is newer than what can be read."""
+        """Warn if the container states a version that is newer than the supported ones."""
 
     def matches(self, node: Node, constraints: Attributes) -> None:
-        """Raise where a node's metadata do not hold exactly what `constraints` name."""
+        """Raise if a node's metadata do not match `constraints`."""
 
     # Changes of nodes
 
     def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:
-        """Create a node where `before` was, for which there is room; `fresh` for a new root."""
+        """Create a node in place of `before`, after the checks; `fresh` for a new root."""
 
     def complete_group(self, node: Node, *, fresh: bool = False) -> None:
-        """Create a group, or the documents that it lacks to hold nodes; `fresh` for a new root."""
+        """Create a group, or the documents that it needs for nodes; `fresh` for a new root."""
 
     def change_attributes(
         self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
     ) -> Attributes:
-        """Replace a node's attributes by what `change`, which may be repeated, makes of them."""
+        """Replace a node's attributes by the result of `change`, which may be called repeatedly."""
 
     def resize(self, path: str, shape: tuple[int, ...]) -> None:
         """Change an array's shape; its chunks stay."""
@@ -256,7 +256,7 @@ class Container(Protocol):
         """Write a group's consolidated metadata; for formats with :attr:`Format.consolidates`."""
 
     def sweep(self, path: str) -> None:
-        """Remove what killed writers of metadata left at a node, and on the way to it."""
+        """Remove what killed writers of metadata left at a node, and at its parents."""
 
     # Chunks
 
@@ -270,7 +270,7 @@ class Container(Protocol):
         """Iterate over all keys below a node, relative to it."""
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
-        """Return a chunk's bytes, or None where it is not stored."""
+        """Return a chunk's bytes, or None if it is not stored."""
 
     def get_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int

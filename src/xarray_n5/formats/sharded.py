@@ -1,4 +1,4 @@
-"""What reading parts of shards needs of a format whose files hold several chunks."""
+"""The protocol of formats whose files contain several chunks, to read parts of shards."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ShardedFormat(KeyedFormat, Protocol):
     """A format with :attr:`Format.holds_shards`."""
 
     def sharding(self, metadata: ArrayMetadata) -> Sharding | None:
-        """Return how the parts of a shard are found, if an array has shards."""
+        """Return the codec that finds the parts of a shard, if an array has shards."""
 
 
 class Sharding(Protocol):
-    """Where the chunks in a shard are, and what their bytes mean."""
+    """Locate and decode the chunks in a shard."""
 
     @property
     def grid(self) -> ChunkGrid:
@@ -34,10 +34,10 @@ class Sharding(Protocol):
 
     @property
     def at_start(self) -> bool:
-        """Whether the index stands at the beginning of a shard, not at its end."""
+        """Whether the index is at the beginning of a shard, not at its end."""
 
     def read_index(self, view: memoryview) -> np.ndarray:
-        """Return where each chunk is, from a shard or its index alone."""
+        """Return the location of each chunk, from a shard or its index alone."""
 
     def range_of(self, where: np.ndarray, index: Index) -> tuple[int, int] | None:
         """Return the first byte of a chunk and its end; None if it is not stored."""

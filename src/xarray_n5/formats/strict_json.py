@@ -1,4 +1,4 @@
-"""JSON objects, as documents hold them."""
+"""Validate and write JSON objects, as in documents of nodes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def check_json(members: Attributes, where: str, before: Attributes | None = None) -> None:
-    """Raise where JSON cannot hold a member, or readers would refuse it.
+    """Raise if JSON cannot represent a member, or readers would reject it.
 
-    NaN, which is not JSON, may stay where it stood `before`.
+    NaN, which is not valid JSON, is kept where it was `before`.
 
     Raises
     ------
@@ -26,8 +26,8 @@ def check_json(members: Attributes, where: str, before: Attributes | None = None
     for key, value in members.items():
         if isinstance(value, dict | list | tuple) and is_deep(value):
             raise MetadataError(
-                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} deep, which "
-                "readers refuse; flatten it"
+                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, "
+                "which readers reject; flatten it"
             )
         try:
             text = json.dumps(value)
@@ -40,6 +40,6 @@ def check_json(members: Attributes, where: str, before: Attributes | None = None
             ) from error
     if size > MOST_BYTES:
         raise MetadataError(
-            f"{where}: {size} bytes of JSON, but documents hold at most {MOST_BYTES}; store large "
-            "attributes as arrays"
+            f"{where}: the metadata are {size} bytes of JSON, expected at most {MOST_BYTES}; "
+            "store large attributes as arrays"
         )

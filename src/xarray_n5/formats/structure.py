@@ -1,11 +1,11 @@
-"""Whether a node is an array or a group, by what it holds.
+"""Determine from a node's content whether it is an array or a group.
 
 Some writers put the members of an array on a group: BigStitcher on ``setupN``, others when they
-copy attributes. Read as an array, such a group holds nothing but fill values. So the structure
-wins over attributes: a node that holds nodes, and no chunks of its own, is a group.
+copy attributes. Read as an array, such a group has only fill values. So the structure takes
+precedence over attributes: a node that contains nodes, and no chunks of its own, is a group.
 
-That costs a listing. It is made where it is cheap (local disks), where something is odd (a name
-or an attribute that groups have), and, once for each array and process, where a selection finds
+This needs a listing, which is made where it is cheap (local disks), where something is unusual (a
+name or an attribute of groups), and, once for each array and process, where a selection finds
 no chunk at all. An ordinary array in an object store is opened without it.
 """
 
@@ -43,26 +43,26 @@ _VIEWS = re.compile(r"timepoint\d+")
 _OF_GROUPS = frozenset(
     {"multiScale", "multiscales", "scales", "saved_completely", "ome", "Bigstitcher-Spark"}
 )
-"""Attributes that describe what is in a group."""
+"""Attributes that describe the content of a group."""
 
 _PROBES = ("timepoint0", "s0", "0")
-"""Names that are tried where a listing is refused, or would be long."""
+"""Names that are tried if a listing is refused, or would be long."""
 
 _LONG = 4096
-"""How many entries a directory may have to be listed."""
+"""The maximum number of entries of a directory that is listed."""
 
 _MOST = 64
-"""How many names in a directory are checked."""
+"""The maximum number of names in a directory that are checked."""
 
 _DEPTH = 3
-"""How many directories without documents may lie between a group and the first node in it."""
+"""The maximum number of directories without documents between a group and the first node in it."""
 
 _arrays: set[object] = set()
 """Arrays without chunks that are known to be arrays, by their identity."""
 
 
 def settle(store: Store, form: KeyedFormat, nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes, those that only claim to be arrays as groups; they are listed together."""
+    """Return nodes with false arrays replaced by groups; all are listed in one batch."""
     claims = [] if form.states_kind else [node for node in nodes if _is_doubtful(store, node)]
     groups = {node.path for node in _groups_in(store, form, claims)} if claims else set()
     return [
@@ -74,12 +74,12 @@ def settle(store: Store, form: KeyedFormat, nodes: Sequence[Node]) -> list[Node]
 
 
 def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetadata) -> None:
-    """Raise where what was opened as an array turns out to be a group; once in a process.
+    """Raise if an opened array turns out to be a group; checked once in a process.
 
     Raises
     ------
     NodeNotFoundError
-        Naming what to open instead.
+        The error names an array to open instead.
     """
     if form.states_kind or store.identity(path) in _arrays:
         return
@@ -89,24 +89,24 @@ def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetad
 
 
 def known_array(store: Store, path: str) -> None:
-    """Note that a node is an array, which need not be listed to know it."""
+    """Remember that a node is an array, so that it need not be listed."""
     if store.concurrency > 1:
         _arrays.add(store.identity(path))
 
 
 def not_an_array(store: Store, form: KeyedFormat, path: str) -> NodeNotFoundError:
-    """Return the error of opening a group that claims to be an array."""
+    """Return the error for opening a group whose metadata are those of an array."""
     inner = _first_array(store, form, path)
     named = f", such as {inner!r}" if inner else ""
     hint = (
-        "it is a group, although its metadata are those of an array: it holds nodes; open an "
+        "it is a group, although its metadata are those of an array: it contains nodes; open an "
         f"array in it{named}, or all with open_group or xarray.open_datatree"
     )
     return NodeNotFoundError(store.url, path, "array", hint)
 
 
 def read_nodes(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[Node | N5Error]:
-    """Return the nodes at several paths as their documents describe them, or why they do not."""
+    """Return the nodes at several paths as their documents describe them, or errors."""
     try:
         several = get_all_documents(store, paths, form)
     except UnsafePathError:
@@ -121,7 +121,7 @@ def read_nodes(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[No
 
 
 def _read_alone(store: Store, form: KeyedFormat, path: str) -> Node | N5Error:
-    """Return a node, or why it cannot be read: one unsafe path must not hide the others."""
+    """Return a node or an error: one unsafe path must not hide the others."""
     try:
         return described(store, form, path, get_documents(store, path, form))
     except N5Error as error:
@@ -140,9 +140,9 @@ def described(store: Store, form: KeyedFormat, path: str, documents: Documents) 
 
 
 def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
-    """Read the documents of all nodes below a group, those of one depth together, into a cache.
+    """Read the documents of all nodes below a group, one batch for each depth, into a cache.
 
-    Where a server lists nothing, nothing is read.
+    If a server cannot list, nothing is read.
     """
     level = [path]
     while level:
@@ -172,7 +172,7 @@ def _is_doubtful(store: Store, node: Node) -> bool:
 
 
 def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Node]:
-    """Return the claimed arrays that are groups: one batch of listings, one of documents."""
+    """Return the false arrays as groups, with one batch of listings and one of documents."""
     listings = _listings(store, form, claims)
     names = [_names(listing) for listing in listings]
     paths = [join(claim.path, n) for claim, all_ in zip(claims, names, strict=True) for n in all_]
@@ -193,8 +193,8 @@ def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[
             nodes = set(_nodes_below(store, form, [join(claim.path, name) for name in bare]))
         if nodes and chunks and not nested:
             warn(
-                f"{join(store.url, claim.path)} is an array with chunks, and holds nodes, too "
-                f"({', '.join(sorted(nodes))}): it is opened as the array; name these by their path"
+                f"{join(store.url, claim.path)} is an array with chunks that also contains nodes "
+                f"({', '.join(sorted(nodes))}); opening the array: open the nodes by their paths"
             )
         elif nodes or (nested and not chunks):
             groups.append(claim)
@@ -206,7 +206,7 @@ def _array(claim: Node) -> ArrayMetadata:
 
 
 def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Listing | None]:
-    """Return the listing of each directory; None where that is refused, or would be long."""
+    """Return the listing of each directory; None if it is refused, or would be long."""
     short = [claim.path for claim in claims if _entries(form, _array(claim)) <= _LONG]
     try:
         found = dict(zip(short, store.list_many(short), strict=True)) if short else {}
@@ -217,14 +217,14 @@ def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[L
 
 
 def _entries(form: KeyedFormat, metadata: ArrayMetadata) -> int:
-    """Return how many entries for chunks an array's directory may have."""
+    """Return the maximum number of entries for chunks in an array's directory."""
     grid = metadata.grid
     nested = "/" in form.chunk_key(metadata, (0,) * len(grid.counts))
     return max(grid.counts, default=1) if nested else grid.size
 
 
 def _names(listing: Listing | None) -> list[str]:
-    """Return the names of what may be nodes: chunks lie in directories with numbers, too."""
+    """Return the names of possible nodes: chunks are in directories with numbers, too."""
     if listing is None:
         return list(_PROBES)
     folders = _visible(listing[0])
@@ -249,7 +249,7 @@ def _is_node(form: KeyedFormat, documents: Documents) -> bool:
 def _has_chunks(
     form: KeyedFormat, metadata: ArrayMetadata, listing: Listing, own: Mapping[str, Documents]
 ) -> bool:
-    """Return whether chunks lie in a directory, or directories of chunks."""
+    """Return whether a directory contains chunks, or directories of chunks."""
     folders = any(name.isdecimal() and not documents for name, documents in own.items())
     return folders or any(form.chunk_index(metadata, name) is not None for name in listing[1])
 
@@ -276,7 +276,7 @@ def _nodes_below(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[
 
 
 def _first_array(store: Store, form: KeyedFormat, path: str) -> str | None:
-    """Return the path of an array below a group, or None where none is found soon."""
+    """Return the path of an array below a group, or None if none is found soon."""
     for _ in range(_DEPTH + 1):
         try:
             names = sorted(_visible(store.list(path)[0]), key=lambda name: (len(name), name))

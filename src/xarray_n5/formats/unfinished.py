@@ -1,4 +1,4 @@
-"""Nodes into which a write has begun and not ended."""
+"""Find nodes with an unfinished write."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
-    """Return the paths of nodes into which a write has begun and not ended.
+    """Return the paths of nodes with an unfinished write.
 
-    A small file beside each is requested, in one batch; only where it is found, the node's folder
-    is listed to make sure. Where a server refuses that, none is returned.
+    A small file beside each node is requested, in one batch; only if it exists, the node's folder
+    is listed to make sure. If a server refuses that, nothing is returned.
     """
     wanted = list(paths)
     with suppress(OSError, UnsafePathError):
@@ -36,13 +36,13 @@ def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
 
 
 def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
-    """Warn of arrays whose write has not ended; of each once, as long as the store remembers."""
+    """Warn about arrays with an unfinished write, once for each as long as the store remembers."""
     warned = store.warned if isinstance(store, CachedStore) else set()
     for path in sorted(unfinished(store, paths) - warned):
         warned.add(path)
         warn(
-            f"{path or '/'!r} in {store.url!r} is unfinished: a write has begun and not ended; "
-            "chunks that it has not written read as fill values. If it is not running, repeat the "
-            "same call with resume=True",
+            f"{path or '/'!r} in {store.url!r} has an unfinished write; chunks that it has not "
+            "written are read as fill values. If it is not running, repeat the same call with "
+            "resume=True",
             UnfinishedWriteWarning,
         )

@@ -115,7 +115,7 @@ def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str,
     Parameters
     ----------
     repo : str or os.PathLike
-        The folder that contains ``.hangar``. Nobody may write to it at the same time.
+        The folder that contains ``.hangar``. No other program may write to it at the same time.
     ref : str, default: "HEAD"
         "HEAD" for the last commit of the branch that is checked out for writing, the name of a
         branch, the digest of a commit, or "STAGED" for what is added, committed or not.
@@ -249,7 +249,7 @@ def _check_alike(what: str, kind: str, record: str, found: object, first: object
     if found != first:
         raise MetadataError(
             f"{what}: samples of several {kind} cannot be one array: {first} and, of {record!r}, "
-            f"{found}; give the records of each by themselves, as {{name: records}}"
+            f"{found}; pass the records of each separately, as {{name: records}}"
         )
 
 
@@ -262,7 +262,7 @@ def _check_samples(source: np.ndarray | da.Array) -> None:
         )
     if isinstance(getattr(source, "_meta", source), np.ma.MaskedArray):
         raise MetadataError(
-            "the samples are masked, and Hangar's files keep no masks; fill them (filled(), "
+            "the samples are masked, and Hangar's files do not store masks; fill them (filled(), "
             "dask.array.ma.filled)"
         )
 

@@ -30,7 +30,7 @@ _MOST = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Samples of one schema, with their names where records give them."""
+    """Samples of one schema, with their names if records have them."""
 
     schema: Schema
     runs: tuple[Run, ...]
@@ -53,7 +53,7 @@ class _Blocks(ArrayBlockwiseDep):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block's runs: unlike a bare tuple, never taken for a task."""
+    """A block's runs; unlike a bare tuple, Dask never treats them as a task."""
 
     runs: tuple[Run, ...]
 
@@ -104,12 +104,12 @@ def _labels(keys: Sequence[int | str], column: str) -> np.ndarray:
 
 
 def unique_names(keys: Iterable[object], what: str) -> list[str]:
-    """Return keys as strings; raise where two of them become the same string."""
+    """Return keys as strings; raise if two of them become the same string."""
     known: dict[str, object] = {}
     for key in keys:
         if str(key) in known:
             raise MetadataError(
-                f"{what} are called {known[str(key)]!r} and {key!r}, which would be one name; "
+                f"{what} are called {known[str(key)]!r} and {key!r}, which would become one name; "
                 "rename one of them"
             )
         known[str(key)] = key

@@ -27,7 +27,7 @@ _HEADER = 16
 """The size of Blosc's header, whose last four bytes are the size of the frame."""
 
 _SMALL, _RATIO = 1 << 24, 64
-"""The most bytes of a decompressed commit: 16 MiB, or 64 times the compressed ones."""
+"""The maximum size of a decompressed commit: 16 MiB, or 64 times the compressed size."""
 
 
 def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int | str, str]]:
@@ -88,7 +88,7 @@ def _committed(folder: Path, ref: str, stack: ExitStack) -> list[tuple[str, int 
 
 def _decompress(blob: bytes, where: str) -> bytes:
     if len(blob) < _HEADER or int.from_bytes(blob[12:_HEADER], "little") != len(blob):
-        raise MetadataError(f"{where}: {len(blob)} bytes are not a frame of Blosc")
+        raise MetadataError(f"{where}: {len(blob)} bytes are not a valid Blosc frame")
     try:
         return bytes(Blosc().decode(blob, max(_SMALL, _RATIO * len(blob))))
     except (RuntimeError, ValueError, EOFError, NotImplementedError) as error:

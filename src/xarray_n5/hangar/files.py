@@ -1,7 +1,7 @@
-"""Hangar's HDF5 files: their schema, and runs of rows that hold samples.
+"""Hangar's HDF5 files: their schema, and runs of rows with samples.
 
-The layout is that of Hangar's backend HDF5_00: 100 datasets of 250 rows, one sample a row. In files
-of HDF5_01, which are read too, a row keeps the shape of its sample.
+The layout is that of Hangar's backend HDF5_00: 100 datasets of 250 rows, one sample per row. Files
+of HDF5_01, whose rows have the shape of their sample, can be read, too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Run:
     dataset: int
     first: int
     digests: tuple[str | None, ...]
-    """The xxh64 of each row's sample, or None where it is not known."""
+    """The xxh64 of each row's sample, or None if it is unknown."""
     backend: str = "00"
 
     def record(self, row: int, shape: tuple[int, ...]) -> Record:
@@ -91,7 +91,7 @@ def describe(path: str) -> HangarFile:
     with HANDLES.reading(path) as file:
         dataset = _dataset(file, 0, path)
         named = file.attrs.get("schema_shape", dataset.shape[1:])
-        # The attribute `schema_dtype_num` means other types on other machines.
+        # The attribute `schema_dtype_num` has other meanings on other machines.
         schema = Schema(tuple(int(size) for size in np.ravel(named)), _native(dataset, path))
         _selection(dataset, 0, (1, *schema.shape), path)
         counts = {"datasets": len(file), "rows": int(dataset.shape[0])}
@@ -101,7 +101,7 @@ def describe(path: str) -> HangarFile:
 
 
 def written_rows(path: str) -> list[int]:
-    """Return how many rows of each dataset are written, up to the last one with any.
+    """Return the number of written rows of each dataset, up to the last one with any.
 
     Stored chunks are counted: the attributes of a killed writer are outdated.
     """
@@ -169,15 +169,15 @@ def _check_digests(run: Run, rows: np.ndarray) -> None:
         if digest is None or digest_of(sample) == digest or _agrees(run.path, sample, digest):
             continue
         why = (
-            f"the xxh64 of the stored sample is {digest_of(sample)}, the record says {digest}: "
-            "the file was changed or damaged after it was written, or the record belongs to "
-            "another file"
+            f"the xxh64 of the stored sample is {digest_of(sample)}, expected {digest} by the "
+            "record: the file was changed or damaged after it was written, or the record belongs "
+            "to another file"
         )
         raise ChunkError("decode", run.path, str(run.record(row, rows.shape[1:])), why)
 
 
 def _agrees(path: str, row: np.ndarray, digest: str) -> bool:
-    """Return whether a sample has a digest in the type that the file's attribute names.
+    """Return whether a sample has a digest with the type in the file's attribute.
 
     Hangar also accepts that: it confuses all-zero samples of different types.
     """
@@ -187,14 +187,14 @@ def _agrees(path: str, row: np.ndarray, digest: str) -> bool:
 
 
 def _dataset(file: Any, number: int, path: str) -> Any:
-    """Return a dataset; raise where it is a link, or its data lies in other files."""
+    """Return a dataset; raise if it is a link, or its data are in other files."""
     h5py, name = hdf5(), str(number)
     link = file.get(name, getlink=True) if name in file else None
     if not isinstance(link, h5py.HardLink):
         found = "nothing" if link is None else "a link"
         raise MetadataError(
-            f"{path}: no dataset {name!r}, found {found}: it is not a file of Hangar's, or not "
-            "the one that a record names"
+            f"{path}: expected the dataset {name!r}, found {found}: it is not a file of Hangar's, "
+            "or not the one that a record names"
         )
     dataset = file[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.chunks is None or dataset.external:
@@ -205,14 +205,14 @@ def _dataset(file: Any, number: int, path: str) -> Any:
 def _native(dataset: Any, path: str) -> np.dtype[Any]:
     found: np.dtype[Any] = dataset.dtype.newbyteorder("=")
     if numbered(found.num) is None:
-        raise MetadataError(f"{path}: samples of {dataset.dtype}; Hangar's are real numbers")
+        raise MetadataError(f"{path}: samples of {dataset.dtype}; expected real numbers")
     return found
 
 
 def _selection(
     dataset: Any, first: int, sizes: tuple[int, ...], path: str
 ) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-    """Return the part of a dataset that holds samples, and its shape: flat, or of samples."""
+    """Return the part of a dataset with samples, and its shape: flat, or of samples."""
     count, *shape = sizes
     flat = (count, math.prod(shape))
     for each in (flat, sizes) if dataset.ndim == len(flat) else (sizes,):
@@ -221,13 +221,14 @@ def _selection(
         if len(each) == dataset.ndim and all(map(int.__le__, ends, map(int, dataset.shape))):
             return tuple(map(slice, starts, ends)), each
     raise MetadataError(
-        f"{path}: dataset {dataset.name[1:]!r} of shape {dataset.shape} does not hold rows {first} "
-        f"to {first + count - 1} of shape {tuple(shape)}; the record belongs to another file"
+        f"{path}: dataset {dataset.name[1:]!r} of shape {dataset.shape} does not have rows "
+        f"{first} to {first + count - 1} of shape {tuple(shape)}; the record belongs to another "
+        "file"
     )
 
 
 def _rows(dataset: Any) -> int:
-    """Return how many rows are written; those before the last one count, too."""
+    """Return the number of written rows; those before the last one count, too."""
     chunks = dataset.id.get_num_chunks()
     per_row = math.prod(
         math.ceil(size / chunk)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _FLAGS = 11
-"""The offset of the byte that says whether a writer has a file open, since HDF5 1.10."""
+"""The offset of the byte that shows whether a writer has a file open, since HDF5 1.10."""
 
 
 def hdf5() -> Any:
@@ -61,7 +61,7 @@ class Handles:
             if identity_of(path) in self.written:
                 # HDF5 would share the open file with the writer.
                 raise MetadataError(
-                    f"{path}: this process writes it; close its writer first, or read it in "
+                    f"{path}: this process is writing it; close its writer first, or read it in "
                     "another process"
                 )
             with closing(_open(path)) as file:
@@ -88,12 +88,12 @@ def identity_of(path: str) -> tuple[int, int]:
 
 
 def _open(path: str) -> Any:
-    # Each chunk is read once, so a cache would only take memory.
+    # Each chunk is read once, so a cache would only use memory.
     options = {"libver": "latest", "rdcc_nbytes": 0, "rdcc_nslots": 1}
     h5py = hdf5()
     try:
-        # SWMR is only for files that a writer has open, or had open when it was killed; and all of
-        # a process must open a file the same way.
+        # SWMR is only for files that a writer has open, or had open when it was killed; a process
+        # must open a file the same way every time.
         try:
             return h5py.File(path, "r", **options)
         except PermissionError:

@@ -13,7 +13,7 @@ from xxhash import xxh64_hexdigest
 from xarray_n5.errors import MetadataError
 
 DATASETS = 100
-"""Datasets of a file, called "0" to "99"; the last one stays empty."""
+"""Datasets of a file, called "0" to "99"; the last one is never written."""
 
 ROWS = 250
 """Rows of a dataset, one for each sample."""
@@ -96,7 +96,7 @@ def digest_of(values: np.ndarray) -> str:
 
 
 def numbered(number: object) -> np.dtype[Any] | None:
-    """Return the type of a number in ``schema_dtype_num``, or None if it is not known."""
+    """Return the type of a number in ``schema_dtype_num``, or None if it is unknown."""
     return _NUMBERS.get(number) if isinstance(number, int) else None
 
 

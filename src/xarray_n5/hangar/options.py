@@ -94,8 +94,8 @@ def _blosc(given: Mapping[str, Any], complib: str, nbytes: int) -> Filters:
     _check("'shuffle'", given.get("shuffle", "missing"), tuple(_BLOSC_SHUFFLES))
     if nbytes < _BLOSC_LEAST:
         raise MetadataError(
-            f"'complib' is {complib!r}, which needs samples of at least {_BLOSC_LEAST} bytes, got "
-            f"{nbytes}; choose 'lzf' or 'gzip'"
+            f"'complib' is {complib!r}, which requires samples of at least {_BLOSC_LEAST} bytes, "
+            f"got {nbytes}; choose 'lzf' or 'gzip'"
         )
     numbers = (given["complevel"], _BLOSC_SHUFFLES[given["shuffle"]], _CODES[complib])
     return Filters(compression=_BLOSC, options=(0, 0, 0, 0, *numbers), shuffle=False)

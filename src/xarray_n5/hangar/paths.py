@@ -21,8 +21,8 @@ def find_files(paths: LocalPath | Iterable[LocalPath]) -> list[str]:
     Parameters
     ----------
     paths
-        Files and folders. Of a folder, the files in it and in its subfolders, of a repository
-        those in ``.hangar/data``, in order of their last change.
+        Files and folders. For a folder, the files in it and in its subfolders; for a repository,
+        those in ``.hangar/data``; in order of their last change.
 
     Raises
     ------
@@ -43,7 +43,8 @@ def _files_at(given: LocalPath) -> list[str]:
     text = os.fspath(given)
     if "://" in text:
         raise PathError(
-            f"{redact_urls(text)!r}: Hangar's files are read from local paths only; copy them first"
+            f"{redact_urls(text)!r}: Hangar's files can only be read from local paths; copy them "
+            "first"
         )
     path = Path(text).absolute()
     if not path.is_dir():
@@ -68,13 +69,13 @@ def _root_of(folder: Path) -> Path:
 
 
 def _check_inside(file: Path, root: Path) -> None:
-    """Raise where a file is a symbolic link out of `root`, or a broken one."""
+    """Raise if a file is a symbolic link out of `root`, or a broken one."""
     if not file.exists():
         raise NodeNotFoundError(str(file), "", "HDF5 file", "it is a broken link; remove it")
     if not file.resolve().is_relative_to(root.resolve()):
         raise PathError(
             f"{file}: it is a symbolic link to {file.resolve()}, out of {root}; if you trust it, "
-            "give that file itself"
+            "pass that file itself"
         )
 
 

@@ -1,4 +1,4 @@
-"""Hangar's records: strings that hold the location, shape and digest of a sample."""
+"""Hangar's records: strings with the location, shape and digest of a sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from xarray_n5.errors import MetadataError
 
 LONGEST = 255
-"""The longest record: Hangar stores the length in one byte."""
+"""The maximum length of a record: Hangar stores the length in one byte."""
 
 Form = Literal["0.5", "0.4", "0.3"]
 """The forms of records, by the version of Hangar that introduced them."""
@@ -116,5 +116,5 @@ def _record(match: re.Match[str]) -> Record:
 def _check_length(text: str) -> None:
     if len(text) > LONGEST:
         raise MetadataError(
-            f"the record {text[:60]!r}... has {len(text)} characters; Hangar reads {LONGEST}"
+            f"the record {text[:60]!r}... has {len(text)} characters, expected at most {LONGEST}"
         )

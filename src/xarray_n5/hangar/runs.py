@@ -50,14 +50,14 @@ def runs_of_rows(path: str, counts: Iterable[int]) -> list[Run]:
 
 
 def blocks_of(runs: Sequence[Run], most: int, size: int | None) -> list[tuple[Run, ...]]:
-    """Return the runs of each block; at least one block, if need be without runs.
+    """Return the runs of each block; at least one block, possibly without runs.
 
     Parameters
     ----------
     runs
         The runs in the order of the samples.
     most
-        The most samples of a block where `size` is None.
+        The maximum number of samples of a block if `size` is None.
     size
         The samples of each block, from any number of runs; None for one run per block.
     """
@@ -99,7 +99,7 @@ def find_named(records: Iterable[Record], paths: Sequence[str]) -> dict[str, str
             raise NodeNotFoundError(str(where), f"{record.uid}.hdf5", "file", hint)
         if len(several) > 1:
             raise MetadataError(
-                f"the record {str(record)!r} names more than one file: {sorted(several)}; give one"
+                f"the record {str(record)!r} names more than one file: {sorted(several)}; pass one"
             )
         found[record.uid] = min(several)
     return found

@@ -1,4 +1,4 @@
-"""Write samples into new files of Hangar's HDF5_00, one after another."""
+"""Write samples to new files of Hangar's HDF5_00, one after another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RENAMES_OPEN_FILES = os.name != "nt"
 """Whether an open file can be renamed; not on Windows."""
 
 BOUNDS = ("v110", "v110")
-"""The version of HDF5 whose structures files have, for Hangar's h5py to read them."""
+"""The version of HDF5 for the structures of files, so that Hangar's h5py can read them."""
 
 _LETTERS = string.ascii_lowercase + string.digits
 
@@ -48,8 +48,8 @@ class HangarWriter:
     """Write samples of one type into new files, in the layout of Hangar's HDF5_00.
 
     A file holds 24,750 samples, then a new one is created; existing files are never changed. When
-    :meth:`write` returns, its sample survives a kill of the process. Other processes may read while
-    this one writes.
+    :meth:`write` returns, its sample survives a kill of the process. Other processes may read at
+    the same time.
 
     Parameters
     ----------
@@ -95,15 +95,15 @@ class HangarWriter:
     ) -> None:
         if "://" in os.fspath(folder):
             url = redact_urls(os.fspath(folder))
-            raise PathError(f"{url!r}: Hangar's files are written on local disks only")
+            raise PathError(f"{url!r}: Hangar's files can only be written on local disks")
         self._folder = Path(folder).absolute()
         if any(".hangar" in each for each in (self._folder.parts, _names(self._folder))):
-            hint = "its database would not know the new files; write into another folder"
+            hint = "its database would not know the new files; write to another folder"
             raise NodeExistsError(str(self._folder), "", "a Hangar repository", hint)
         kind = np.dtype(dtype).newbyteorder("=")
         self._layout = Layout(_whole(shape), kind)
         self._filters = filters(compression, self._layout.size * kind.itemsize)
-        # Refuses shapes whose records would be too long.
+        # Raises for shapes whose records would be too long.
         self._record("0" * 8, "0" * 16, DATASETS, ROWS, self._layout.shape)
         self._hdf5 = hdf5()
         self._process = os.getpid()
@@ -121,7 +121,9 @@ class HangarWriter:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a writer of Hangar's files belongs to one process; make one in each")
+        raise TypeError(
+            "a HangarWriter cannot be sent to another process; create one in each process"
+        )
 
     def write(self, sample: ArrayLike) -> str:
         """Write one sample.
@@ -154,7 +156,7 @@ class HangarWriter:
         with self._lock:
             if self._process != os.getpid():
                 raise RuntimeError(
-                    "a writer of Hangar's files was forked; make one in each process"
+                    "the process of this HangarWriter was forked; create a writer in each process"
                 )
             number, row = self._advance()
             self._dataset.write_direct(values.reshape(-1), None, (row, slice(0, values.size)))
@@ -185,7 +187,7 @@ class HangarWriter:
     def _checked(self, sample: ArrayLike) -> np.ndarray:
         if isinstance(sample, np.ma.MaskedArray):
             raise MetadataError(
-                "the sample is masked, and Hangar's files keep no masks; fill it (filled())"
+                "the sample is masked, and Hangar's files do not store masks; fill it (filled())"
             )
         found = np.asarray(sample)
         largest = self._layout.shape
@@ -291,7 +293,7 @@ class HangarWriter:
 
 
 def _reopened(h5py: Any, path: Path) -> Any:
-    """Open a file for single writer, multiple readers at once; h5py would open it exclusively."""
+    """Open a file in SWMR mode at once; h5py would open it exclusively."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)

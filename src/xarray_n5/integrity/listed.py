@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing
 
 _HEADER = 4
-"""How many bytes a chunk's header has for each axis, and besides, at most."""
+"""The maximum number of bytes of a chunk's header, per axis and in addition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What the listing of an array shows."""
+    """The content of the listing of an array."""
 
     stray: list[str] = field(default_factory=list)
-    """The array's files that are neither documents, chunks nor hidden files of ours."""
+    """The array's files that are not documents, chunks or hidden files of this package."""
     sizes: Mapping[Index, int] | None = None
-    """The sizes of the stored chunks; None where a listing does not show all files."""
+    """The sizes of the stored chunks; None if a listing does not show all files."""
     directory: Listing | None = None
-    """The names directly in the array's directory, where these are known from it, too."""
+    """The names directly in the array's directory, if they are known from the listing, too."""
 
 
 def look_over(array: Array) -> Listed:
-    """List all files of an array: in an object store, by that one request, with their sizes.
+    """List all files of an array with their sizes; in an object store, this is one request.
 
-    Elsewhere a listing has no sizes, or does not show all files: a server may hide some.
+    In other stores, a listing has no sizes, or may be incomplete: servers may hide files.
     """
     io = io_of(array)
     if io.container.batch == 1 or not io.store.complete_listings:
@@ -53,7 +53,7 @@ def look_over(array: Array) -> Listed:
 
 
 def _sorted(array: Array, found: Mapping[str, int]) -> tuple[list[str], dict[Index, int]]:
-    """Return the stray ones among the files of an array, and the sizes of its chunks."""
+    """Return the stray files among those of an array, and the sizes of its chunks."""
     stray, sizes, stored = [], {}, False
     io = io_of(array)
     for key, size in found.items():
@@ -64,15 +64,15 @@ def _sorted(array: Array, found: Mapping[str, int]) -> tuple[list[str], dict[Ind
         elif index is not None or not (is_own(key) or key in io.container.documents):
             stray.append(key)
     if stray and not stored:
-        next(stored_chunks(array), None)  # raises where the node is a group
+        next(stored_chunks(array), None)  # raises if the node is a group
     return stray, sizes
 
 
 def known_sizes(array: Array, sizes: Mapping[Index, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sizes of chunks, 0 of missing ones, and which ones need no look at the chunk.
+    """Return the sizes of chunks, 0 for missing ones, and whether they suffice to check them.
 
-    Chunks without compression have a size that their shape determines. Any size will do for
-    compressed ones, if there can be a header and more.
+    The shape determines the size of uncompressed chunks. Compressed ones may have any size that is
+    larger than that of a header.
     """
     io = io_of(array)
     found = np.zeros(array.grid.counts, np.uint64)
@@ -101,6 +101,6 @@ def _is_raw(io: ChunkIO) -> bool:
 
 
 def _stored_size(io: ChunkIO, shape: tuple[int, ...]) -> int:
-    """Return the size of a stored chunk of a shape that is not compressed."""
+    """Return the size of a stored, uncompressed chunk of a shape."""
     block = np.zeros(shape, io.metadata.dtype)
     return memoryview(io.format.encode(io.metadata, block)).nbytes

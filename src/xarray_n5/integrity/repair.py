@@ -95,9 +95,11 @@ def repair(
     found = report_on(_as_read(url, path, storage_options), deep=True) if report is None else report
     found = found.load()
     if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
-        raise ValueError(f"the report is about {found.attrs.get('array')!r}, not {array.url!r}")
+        raise ValueError(f"the report is for {found.attrs.get('array')!r}, expected {array.url!r}")
     if not io_of(array).metadata.content.is_writable:
-        raise MetadataError(f"{array.url} holds {io_of(array).metadata.content.value}: read only")
+        raise MetadataError(
+            f"{array.url} has {io_of(array).metadata.content.value}: it is read-only"
+        )
     io = io_of(array)
     store, states = io.store, found["state"].to_numpy()
     # Other programs leave short chunks where an array grew; only with digests are they damage.

@@ -34,10 +34,10 @@ DAMAGED = frozenset(_STATES[2:])
 _FACTS = np.dtype([("state", f"U{max(map(len, _STATES))}"), ("bytes", "i8"), ("digest", "u8")])
 
 _TOGETHER = 256
-"""The most chunks of one task."""
+"""The maximum number of chunks of one task."""
 
 _HEAD = 512
-"""The first bytes of a chunk that a quick check reads."""
+"""The number of bytes that a quick check reads from the beginning of a chunk."""
 
 
 def report(array: Array, *, deep: bool) -> xr.Dataset:
@@ -60,10 +60,10 @@ def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-    """Return what is known of each chunk, for which ones, and the attributes of the report.
+    """Return the known facts about chunks, which chunks have them, and the report's attributes.
 
-    Known are the digests of intact chunks; for a quick check the sizes of chunks that need no look,
-    0 of missing ones.
+    They are the digests of intact chunks; for a quick check, the sizes of chunks that need not be
+    read, 0 for missing ones.
     """
     listed = look_over(array)
     digests = read_digests(io_of(array)) if deep else None

@@ -38,7 +38,7 @@ def verify(
         checksums=True)``; otherwise only headers and sizes are checked, which finds truncated
         chunks without compression or with blosc, and little else. An object store is listed once
         for that, and headers are read only where a size is wrong: of compressed chunks, only those
-        that are cut off within the header are found there.
+        that are truncated within the header are found there.
     storage_options : mapping, optional
         Options of the fsspec filesystem, such as credentials.
 
@@ -90,7 +90,7 @@ def verify(
         else:
             errors[inner] = found.problem
     if not reports and not errors:
-        why = "there is nothing to verify; check the URL and the path"
+        why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
     tree = xr.DataTree.from_dict(reports)
     tree.attrs = {"group": walk.root.url, "errors": errors}

@@ -40,7 +40,7 @@ def centre_shift(step: float, factor: float) -> float:
 class Axis:
     """One axis of an array, in C order.
 
-    The centre of sample ``i`` lies at ``offset + i * scale``, in ``unit``.
+    The centre of sample ``i`` is at ``offset + i * scale``, in ``unit``.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Axis:
         factor : int
             How many samples one sample of the coarser level covers.
         centred : bool, default: True
-            Whether a sample lies at the mean of those that it covers; otherwise at the first of
+            Whether a sample is at the mean of those that it covers; otherwise at the first of
             them.
 
         Returns

@@ -51,7 +51,7 @@ class Content(Enum):
 
     NUMBERS = "numbers"
     """One number for each element."""
-    TEXTS = "texts"
+    TEXTS = "strings of any length"
     """Strings of any length, which can be written."""
     STRINGS = "strings"
     """NUL-terminated strings, which can only be read."""

@@ -1,1 +1,1 @@
-"""Multiscale pyramids: the public `pyramid` and what it plans."""
+"""Multiscale pyramids: the public `pyramid` and its plan."""

@@ -1,6 +1,6 @@
 """The public :func:`pyramid`: store an array and coarser levels of it.
 
-What writes is imported when it is called, so that those who only read need not wait for it.
+Modules that write are imported on first use, to keep the import fast for readers.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def pyramid(
         "mean" (exact for integers, rounded to the nearest, halves to even; for floats NaN if there
         is one), "max" or "min". "mode", for labels: the most frequent value, and of several the
         smallest. "nearest": the first sample of each window, which keeps its position; with the
-        other methods, a sample lies in the middle of its window.
+        other methods, a sample is in the middle of its window.
     partial : bool, default: False
         Whether incomplete windows at the ends become samples, too, so that there are ``ceil(size /
         factor)``, as in TensorStore's "downsample".
@@ -205,9 +205,9 @@ def pyramid(
 def _check_project(
     url: object, path: str, method: Method, dialect: object, shards: object, *, partial: bool
 ) -> None:
-    """Raise if options are given that are not for projects."""
+    """Raise if options are set that are not for projects."""
     if url is None:
-        raise ValueError("the views of a project are written anew: give the url of their container")
+        raise ValueError("the views of a project are written to a container; pass its url")
     given = {"path": path or None, "dialect": dialect, "shards": shards, "partial": partial or None}
     if refused := [name for name, value in given.items() if value is not None]:
         raise ValueError(
@@ -215,6 +215,6 @@ def _check_project(
         )
     if method == "nearest":
         raise ValueError(
-            "method='nearest' keeps the first sample of a window, where BigDataViewer takes it to "
-            "lie in the middle: use 'mode' for labels, or 'mean'"
+            "method='nearest' keeps the first sample of a window, but BigDataViewer assumes "
+            "samples in the middle; use 'mode' for labels, or 'mean'"
         )

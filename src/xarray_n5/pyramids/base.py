@@ -1,4 +1,4 @@
-"""The base level of a pyramid: an array that is stored already, or that is to be written."""
+"""The base level of a pyramid: an array that is stored already, or is going to be written."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class BaseLevel:
     token: str
     """A string that distinguishes its values from others."""
     shards: tuple[int, ...] | None = None
-    """The shape of a shard of all levels, if chunks lie in shards."""
+    """The shape of a shard of all levels, if there are shards."""
     compression: Compression | None = None
-    """The compression of the array that it is read from, if any."""
+    """The compression of the source array, if it is stored."""
     blocks: da.Array | None = None
-    """The data to be written; None if it is stored already."""
+    """The data to write; None if it is stored already."""
     stored: Array | None = None
-    """The stored array, beside which the levels are written."""
+    """The stored array, next to which the levels are written."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """The stored array's attributes."""
     group: tuple[object, str] = ("", "")
@@ -74,27 +74,27 @@ def stored_base(
     NodeNotFoundError
         If there is no array.
     ValueError
-        If levels beside it would not be a pyramid, or a write into it has not ended.
+        If levels next to it would not be a pyramid, or it has an unfinished write.
     """
     if isinstance(source, Array):
         if path or storage_options or form:
             raise TypeError(
-                "an Array is open already: path, storage_options and format are for URLs"
+                "an Array is already open: path, storage_options and format are for URLs"
             )
         array = source
     elif isinstance(source, (xr.DataArray, xr.Dataset)) or hasattr(source, "__array__"):
-        raise TypeError(f"{type(source).__name__} is not stored yet: give the url to write to")
+        raise TypeError(f"{type(source).__name__} is not stored yet; pass the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options, format=form)
     if array.path.rpartition("/")[2] != BASE or is_transposed(array):
         raise ValueError(
-            f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F': "
-            "levels beside it would not be a pyramid. Give a url (and a path) for a copy"
+            f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F', "
+            "so levels next to it would not be a pyramid; pass a url (and a path) for a copy"
         )
     if any(find_markers(io_of(array).store, array.path)):
         raise ValueError(
-            f"{array.url} is still being written, or its write was interrupted: resume that first "
-            "(resume=True), so that levels are made of complete data"
+            f"{array.url} has an unfinished write; resume that first (resume=True), so that "
+            "levels are computed from complete data"
         )
     sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape)
     if shards is None and chunks is None:
@@ -120,20 +120,20 @@ def new_base(
     chunks: Sequence[int] | int | None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> BaseLevel:
-    """Return an array that is to be written as a base level.
+    """Return an array to write as a base level.
 
     Raises
     ------
     TypeError
         If `source` is not an array.
     ValueError
-        If its shape is not known, or the axes do not fit.
+        If its shape is unknown, or the axes do not fit.
     """
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
-        hint = "open the array in it, open_array(url, path), or give its path= and no url"
+        hint = "pass the array in it, open_array(url, path), or its path= and no url"
         if isinstance(source, xr.Dataset):
             hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
-        raise TypeError(f"expected an array as source, got a {type(source).__name__}; {hint}")
+        raise TypeError(f"expected an array as source, got {type(source).__name__}; {hint}")
     blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
     if axes is None and isinstance(source, Array):
         axes = source.geometry()
@@ -169,12 +169,12 @@ def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
 
 
 def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:
-    """Name all axes, and forget that they may have been downsampled."""
+    """Name all axes, and drop that they may have been downsampled."""
     found = as_geometry(axes, ndim).with_names()
     if found.affine is not None:
         raise ValueError(
-            "an affine transform places the samples, and not each axis by itself: give the axes, "
-            "with scales and offsets, or their names"
+            "an affine transform combines the axes, which pyramids do not support; pass axes with "
+            "scales and offsets, or their names"
         )
     plain = tuple(replace(axis, factor=1.0) for axis in as_geometry(found, ndim).axes)
     return Geometry(plain)
@@ -183,7 +183,7 @@ def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geomet
 def _chunks(
     source: Any, chunks: Sequence[int] | int | None, blocks: da.Array
 ) -> tuple[int, ...] | None:
-    """Return the chunk shape: the user's, that in which the source is or was stored, its blocks.
+    """Return the chunk shape: the user's, that of the stored source, or that of its blocks.
 
     None if there is none of these.
     """

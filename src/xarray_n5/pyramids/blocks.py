@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.reduce import Method
 
 _MOST = 1 << 25
-"""The most bytes that a task reads of the level before, unless one chunk needs more: 32 MiB."""
+"""The maximum size of a task's input, unless one chunk needs more: 32 MiB."""
 
 
 def coarser_blocks(
@@ -44,7 +44,7 @@ def coarser_blocks(
     shape, chunks
         The level's shape, and that of its chunks.
     method
-        How a window becomes a sample.
+        The reduction of a window to a sample.
     token
         A string that distinguishes the level's values from others.
     """
@@ -72,8 +72,8 @@ def _read_coarser(
 def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of blocks: whole chunks of both levels, unless they are too large.
 
-    Then whole chunks of the level that is written; some chunks of the other are read several times.
-    Blocks close to cubes share the fewest: whole chunks of both along some axes only cost more.
+    In that case, whole chunks of the level that is written; some chunks of the other are read
+    repeatedly. Blocks that are close to cubes share the fewest chunks.
     """
     limit = min(_MOST, parse_bytes(config.get("array.chunk-size")))
     one = tuple(side * factor for side, factor in zip(chunks, step, strict=True))

@@ -20,7 +20,7 @@ Step: TypeAlias = "int | Mapping[str, int] | Sequence[int]"
 """The factors of one level: one for all axes of space, by dimension, or (in a list) by axis."""
 
 _NEAR = math.sqrt(2)
-"""Voxel sides less than this many times as long as the shortest one are halved with it."""
+"""The maximum ratio of a voxel's sides to the shortest one for them to be halved together."""
 
 
 def steps_of(
@@ -42,36 +42,36 @@ def steps_of(
         The base level's shape, and that of its chunks.
     factors
         A list with an item for each level, or the same for every level; None to halve the axes
-        whose voxels are shortest.
+        with the smallest voxel sizes.
     levels
-        The number of levels; None for as many as it takes until one chunk holds a level.
+        The number of levels; None to continue until a level fits into one chunk.
     partial
         Whether incomplete windows at the ends become samples.
 
     Raises
     ------
     ValueError
-        If an axis cannot be made coarser, or a level would be the same as the one before.
+        If an axis cannot be made coarser, or a level would equal the one before.
     """
     if not shape:
         raise ValueError("the array is a scalar: it has no axes to make coarser")
     if isinstance(factors, Sequence):
         if levels is not None:
-            raise ValueError("factors lists all levels: leave levels= out")
+            raise ValueError("factors is a list of all levels; omit levels=")
         return list(_listed(geometry, shape, factors, partial=partial))
     if levels is not None and operator.index(levels) < 0:
-        raise ValueError(f"expected a number of coarser levels as levels, got {levels}")
+        raise ValueError(f"levels is {levels}; expected a number of coarser levels")
     same = None if factors is None else _by_axis(geometry, factors, "factors")
     if same is not None and set(same) == {1}:
         raise ValueError(
-            f"no level would be coarser with factors={factors!r}: give one of at least 2, and "
+            f"no level would be coarser with factors={factors!r}; pass one of at least 2, and "
             "axes of space, or a number for each axis"
         )
     steps: list[tuple[int, ...]] = []
     spaced = [_is_space(axis) for axis in geometry.axes]
     if same is None and not any(spaced):
         names = [axis.name for axis in geometry.axes]
-        raise ValueError(f"none of the axes {names} is known to be an axis of space; give factors=")
+        raise ValueError(f"none of the axes {names} is known to be an axis of space; pass factors=")
     sides = _sides(geometry, spaced)
     coarsened = spaced if same is None else [factor > 1 for factor in same]
     while len(steps) < levels if levels is not None else _is_large(shape, chunks, coarsened):
@@ -132,11 +132,12 @@ def _listed(
                 isinstance(f, Mapping | Sequence) for f in factors
             )
             hint = (
-                f"; a list has an item for each level, for each axis give [{tuple(factors)}]"
+                "; a list has an item for each level: for a factor per axis, pass "
+                f"[{tuple(factors)}]"
                 if several
                 else ""
             )
-            raise ValueError(f"{what} are {each!r}: it would not be coarser{hint}")
+            raise ValueError(f"{what} are {each!r}: the level would not be coarser{hint}")
         for axis, size, factor in zip(geometry.axes, shape, step, strict=True):
             if factor > max(1, size):
                 raise ValueError(f"{what}: {axis.name!r} has {size} samples, fewer than {factor}")
@@ -155,7 +156,7 @@ def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
     try:
         if isinstance(step, Mapping):
             if unknown := step.keys() - set(names):
-                raise ValueError(f"{what} are for {sorted(unknown)}, expected some of {names}")
+                raise ValueError(f"{what} are for {sorted(unknown)}; expected some of {names}")
             found = tuple(operator.index(step.get(cast("str", name), 1)) for name in names)
         elif isinstance(step, Sequence):
             found = tuple(map(operator.index, step))
@@ -163,12 +164,12 @@ def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
             factor = operator.index(step)
             found = tuple(factor if _is_space(axis) else 1 for axis in geometry.axes)
     except TypeError:
-        raise ValueError(f"expected whole numbers as {what}, got {step!r}") from None
+        raise ValueError(f"{what} are {step!r}; expected whole numbers") from None
     if len(found) != len(names) or min(found, default=1) < 1:
-        raise ValueError(f"expected {len(names)} numbers of at least 1 as {what}, got {step!r}")
+        raise ValueError(f"{what} are {step!r}; expected {len(names)} numbers of at least 1")
     for axis, factor in zip(geometry.axes, found, strict=True):
         if factor > 1 and axis.labels is not None:
-            raise ValueError(f"{what}: {axis.name!r} has labels, and cannot be downsampled")
+            raise ValueError(f"{what}: {axis.name!r} has labels, which cannot be downsampled")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Plan pyramids: all levels are checked, then created, then filled one after another."""
+"""Plan pyramids: all levels are checked, then created, then written one after another."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PyramidPlan:
-    """The levels of a pyramid as they will be; nothing is written."""
+    """The plan for the levels of a pyramid; nothing is written."""
 
     base: BaseLevel
     path: str
@@ -77,7 +77,7 @@ class PyramidPlan:
 
     @property
     def written(self) -> list[str]:
-        """The names of the levels that are written: the base level may exist."""
+        """The names of the levels to write: the base level may exist."""
         return self.names if self.base.stored is None else self.names[1:]
 
     @property
@@ -91,7 +91,7 @@ class PyramidPlan:
         )
 
     def write(self) -> xr.DataTree:
-        """Check everything, create the group and the levels, and fill them in turn."""
+        """Check everything, create the group and the levels, and write them in turn."""
         how = self.how
         marker = how.marker(self.path, self.token, self.compression, len(self.names))
         began = marker.facts() if how.resume else None
@@ -103,7 +103,7 @@ class PyramidPlan:
         plans = self._plans(own, how.format.nested_layout if images_of(attributes) else None)
         self._check_read_back(existing, attributes, own, stale, resumes=began is not None)
         self._check_source([*self.written, *old])
-        # Everything is checked.
+        # All checks have passed.
         group = create_group(how.container, self.path, mode="a")
         if how.mode == "w":
             for name in old:
@@ -165,7 +165,7 @@ class PyramidPlan:
         *,
         resumes: bool,
     ) -> tuple[list[str], set[str]]:
-        """Return the older levels and attributes that are removed."""
+        """Return the older levels and attributes to remove."""
         if group is None:
             return [], set()
         others = [other for other in unfinished_pyramids(marker) if other != marker]
@@ -191,7 +191,7 @@ class PyramidPlan:
         *,
         resumes: bool,
     ) -> None:
-        """Raise if levels would be misread because of what the group has already."""
+        """Raise if existing attributes of the group would make readers misread the levels."""
         kept = {k: v for k, v in (group.attrs if group else {}).items() if k not in stale}
         try:
             if not resumes:
@@ -210,7 +210,7 @@ class PyramidPlan:
             raise MetadataError(f"{self._where}: {error}") from error
 
     def _check_source(self, names: Sequence[str]) -> None:
-        """Raise if the base level is computed from levels that are replaced."""
+        """Raise if the base level is computed from levels that would be replaced."""
         if self.how.mode == "w" and self.base.blocks is not None:
             container = self.how.container
             replaced = [container.identity(join(self.path, name)) for name in names]
@@ -240,7 +240,7 @@ def plan_pyramid(
     Raises
     ------
     MetadataError
-        If the format cannot hold its levels.
+        If the format cannot store its levels.
     """
     shapes = list(
         accumulate(
@@ -290,7 +290,7 @@ def _geometries(base: Geometry, steps: Sequence[tuple[int, ...]], method: Method
 
 
 def _metadata(base: BaseLevel, path: str, compression: Any, how: WriteOptions) -> ArrayMetadata:
-    """Return the metadata of the base level in the format, with a compression that this has."""
+    """Return the metadata of the base level, with a compression that the format supports."""
     where = join(how.container.url, path, BASE)
     same = compression == "same"
     chosen = base.compression or resolve("gzip") if same else resolve(compression)

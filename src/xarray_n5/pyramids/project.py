@@ -1,4 +1,4 @@
-"""Pyramids of all views of an image, as a project of BigDataViewer and BigStitcher."""
+"""Pyramids of all views of an image, as a BigDataViewer and BigStitcher project."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def write_project_pyramid(
     Parameters
     ----------
     source, base
-        The image, and what it is as the base level of a pyramid.
+        The image, and its description as the base level of a pyramid.
     project
-        The XML.
+        The location of the XML.
     how
-        Where and how views are written.
+        The container and the options of the views.
     factors, levels, method, compression
         As of :func:`xarray_n5.pyramid`.
     storage_options

@@ -1,6 +1,6 @@
 """Reduce windows of samples: mean, mode, first, extremes.
 
-Windows begin at an array's first sample, and lie side by side; at its ends they may hold less.
+Windows begin at an array's first sample, and are adjacent; at its ends they may be smaller.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
 
 _LIMB = 32
-"""The number of bits of long integers that are summed at once."""
+"""The number of bits of long integers that are summed at a time."""
 
 _AT_ONCE = 1 << 14
-"""The number of windows of labels that are sorted at once, so that they stay in a CPU's cache."""
+"""The number of windows of labels that are sorted at a time, to fit into a CPU's cache."""
 
 _LONG = 8
-"""The number of bytes of an integer whose sums would overflow."""
+"""The size of an integer whose sums would overflow, in bytes."""
 
 
 def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) -> np.ndarray:
@@ -38,8 +38,8 @@ def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) ->
         The sides of a window.
     method
         "mean": exact for integers, rounded to the nearest, halves to even, as in TensorStore; in
-        double precision for floats, NaN if there is one. "mode": the most frequent value, and of
-        several the smallest. "nearest": the first sample. "max" and "min": NaN if there is one.
+        double precision for floats, NaN if the window has one. "mode": the most frequent value, the
+        smallest of equals. "nearest": the first sample. "max" and "min": NaN if the window has one.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def _parts(
 def _folded(
     block: np.ndarray, window: Sequence[int], fold: np.ufunc, dtype: np.dtype[Any]
 ) -> np.ndarray:
-    """Fold windows axis by axis, so that memory is read in order."""
+    """Reduce windows axis by axis, which reads memory in order."""
     for axis, side in enumerate(window):
         if side > 1:
             before = (slice(None),) * axis
@@ -184,7 +184,7 @@ def _mode(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
 
 
 def _longest_run(samples: np.ndarray) -> np.ndarray:
-    """Return the most frequent value in each column of sorted rows, of several the smallest."""
+    """Return the most frequent value in each column of sorted rows, the smallest of equals."""
     best: np.ndarray = samples[0].copy()
     run = np.ones(best.shape, np.min_scalar_type(len(samples)))
     most = run.copy()

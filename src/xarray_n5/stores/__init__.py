@@ -1,6 +1,6 @@
-"""Where the files of a container are kept: keys to bytes.
+"""Stores keep the files of a container: keys to bytes.
 
-:class:`Store` is what every store inherits. ``tests/test_storage.py`` holds them to one contract.
+:class:`Store` is the base of all stores. ``tests/test_storage.py`` checks all of them alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Classify the errors of filesystems: missing, refused, or transient.
 
-Each library has errors of its own, and none is imported here: they are recognised by what they
-inherit, by the status of the HTTP response that they carry, or else by name.
+Each library has its own errors, and none is imported here: they are recognised by their base
+classes, by the status of their HTTP response, or else by name.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""Errors that mean that there is no file at a key; no others do."""
+"""Errors that mean that there is no file at a key; other errors do not."""
 
 _GONE = frozenset({404, 410})
 _REFUSED = frozenset({401, 403, 407})
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses of servers that may succeed a moment later."""
+"""Statuses of servers for which the same request may succeed a moment later."""
 
 _BROKEN = frozenset(
     {
@@ -27,7 +27,7 @@ _BROKEN = frozenset(
         *(errno.ECONNRESET, errno.ECONNABORTED, errno.ENETRESET),
     }
 )
-"""Broken connections. A host that does not exist is not worth another try."""
+"""Broken connections. A host that does not exist is not retried."""
 
 _BROKEN_NAMES = frozenset(
     {
@@ -42,10 +42,10 @@ _REFUSED_NAMES = frozenset({"PermissionDeniedError", "UnauthenticatedError"})  #
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether an error means that a file is missing, and not that nothing is known.
+    """Return whether an error means that a file is missing, rather than unknown.
 
-    fsspec raises FileNotFoundError also where a web server does not report a file's size, and
-    where there is no server.
+    fsspec raises FileNotFoundError also if a web server does not report a file's size, and if
+    there is no server.
     """
     if not isinstance(error, MISSING):
         return False
@@ -60,7 +60,7 @@ def is_missing(error: BaseException) -> bool:
 
 
 def _is_of_aiohttp(error: BaseException) -> bool:
-    """Return whether a web server could not be reached, or its response made no sense."""
+    """Return whether a web server could not be reached, or its response was invalid."""
     return any(
         kind.__name__ == "ClientError" and kind.__module__.startswith("aiohttp")
         for kind in type(error).__mro__
@@ -68,7 +68,7 @@ def _is_of_aiohttp(error: BaseException) -> bool:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Return whether an error means that this user lacks the permission."""
+    """Return whether an error means that the user lacks the permission."""
     return any(
         isinstance(each, PermissionError)
         or _status(each) in _REFUSED

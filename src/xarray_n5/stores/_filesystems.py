@@ -1,4 +1,4 @@
-"""Facts about fsspec filesystems, which differ in how they tell them."""
+"""Facts about fsspec filesystems, each of which reports them differently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_ONCE = 256
 """The default number of requests in flight; each library opens fewer connections."""
 
 THREADS = 16
-"""How many threads make requests to filesystems that are not asynchronous."""
+"""The number of threads that make requests to filesystems that are not asynchronous."""
 
 FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
 """Protocols of real files, which are visible half written, and which a rename replaces."""
@@ -34,7 +34,7 @@ _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "me
 """Protocols of stores that list every object; other servers may hide files, or ignore case."""
 
 _FLAT = frozenset({"s3", "s3a", "memory"})
-"""Those where a directory never outlives the objects in it; others can have directories."""
+"""Protocols where a directory never outlives the objects in it; others can have directories."""
 
 
 def local_path(location: object) -> str | None:
@@ -90,7 +90,7 @@ def is_cache(fs: AbstractFileSystem) -> bool:
 
 
 def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
-    """Return the filesystem that shows the present state: the one behind caches."""
+    """Return the filesystem behind caches, which shows the current state."""
     while is_cache(fs) and (inner := _inner(fs)) is not None:
         fs = inner
     return fs
@@ -99,8 +99,8 @@ def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
 def whole(fs: AbstractFileSystem, path: str) -> bytes:
     """Return a file's bytes in one request, or a cache's copy of them.
 
-    If a cache finds no file, the filesystem behind it must say so, too: caches take every failure
-    for a missing file.
+    If a cache does not find a file, the filesystem behind it is asked: caches treat every failure
+    as a missing file.
     """
     if not is_cache(fs):
         return cast("bytes", fs.cat_file(path, **in_one_request(fs)))
@@ -125,7 +125,7 @@ def drop_copies(fs: AbstractFileSystem, path: str) -> None:
 
 
 def of_this_process(fs: AbstractFileSystem) -> AbstractFileSystem:
-    """Return a filesystem itself, or in a forked process a new one like it.
+    """Return a filesystem itself, or a new one like it in a forked process.
 
     Loops and connections of the parent process do not work there.
     """
@@ -140,7 +140,7 @@ def _own(value: Any) -> Any:
 
 
 def has_complete_listings(fs: AbstractFileSystem) -> bool:
-    """Return whether a listing names every file, in the spelling in which it can be read."""
+    """Return whether a listing names every file, with its exact name."""
     return bool(_kinds(fs) & _OBJECT_STORES)
 
 
@@ -173,14 +173,14 @@ def is_async(fs: AbstractFileSystem) -> bool:
 def takes_batches(fs: AbstractFileSystem, paths: Sequence[str]) -> bool:
     """Return whether one call for several files is as good as several requests in flight.
 
-    fsspec takes some characters for patterns there.
+    fsspec treats some characters as patterns there.
     """
     plain = not any(map(_PATTERN.search, paths))
     return plain and not (is_async(fs) or is_threaded(fs) or is_cache(fs))
 
 
 def in_one_batch(fs: AbstractFileSystem, paths: Sequence[str]) -> list[Any]:
-    """Return the bytes of several files by one call, or an error, or None where that fails."""
+    """Return the bytes of several files by one call, or errors; None if that fails."""
     found: dict[str, Any] = {}
     with contextlib.suppress(Exception):
         found = fs.cat(paths, on_error="return")
@@ -198,7 +198,7 @@ def is_threaded(fs: AbstractFileSystem) -> bool:
 
 
 def most_at_once(fs: AbstractFileSystem) -> int:
-    """Return how many requests may be in flight, as configured in fsspec."""
+    """Return the maximum number of requests in flight, as configured in fsspec."""
     if not is_async(fs):
         return THREADS
     size = getattr(fs, "batch_size", None)
@@ -210,9 +210,9 @@ def most_at_once(fs: AbstractFileSystem) -> int:
 
 
 def etag_of(fs: AbstractFileSystem, path: str) -> object:
-    """Return a value that changes whenever a file is written; None if a web server sends none.
+    """Return a value that changes whenever a file is written; None if a web server has none.
 
-    On the web, fsspec's own is made of the URL alone.
+    On the web, fsspec's own token only depends on the URL.
     """
     if not is_http(fs):
         return fs.ukey(path)
@@ -221,7 +221,7 @@ def etag_of(fs: AbstractFileSystem, path: str) -> object:
 
 
 def put_by_rename(fs: AbstractFileSystem, path: str, data: Buffer) -> None:
-    """Write a real file so that nobody sees it half written."""
+    """Write a local file atomically."""
     temporary = partial_key(path)
     fs.makedirs(path.rpartition("/")[0], exist_ok=True)
     fs.pipe_file(temporary, bytes(data))
@@ -248,7 +248,7 @@ def beginning_of(fs: AbstractFileSystem, path: str, count: int) -> tuple[bytes, 
 
 
 def _beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
-    """Return a file's first bytes; read all of it if a client misunderstands the server."""
+    """Return a file's first bytes; read all of it if a client cannot request a part."""
     try:
         return cast("bytes", fs.cat_file(path, start=0, end=count))
     except OSError:

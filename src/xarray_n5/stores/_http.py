@@ -1,8 +1,8 @@
-"""A web client that trusts no server: sizes and times are limited, secrets stay with their host.
+"""A web client that does not trust servers: limited sizes and times, secrets only for their host.
 
 fsspec's web filesystem makes its requests through a session of aiohttp. This one follows redirects
-itself: headers, cookies and passwords of the user go to the host in the user's URL only, and "not
-found" counts only from that host.
+itself: headers, cookies and passwords are only sent to the host in the user's URL, and "not
+found" is only accepted from that host.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ DOCUMENT = 1 << 28
 """The largest document or listing page in bytes: 256 MiB."""
 
 _SECONDS = 300.0
-"""How long a request may take, including the body."""
+"""The maximum duration of a request, including the body, in seconds."""
 
 _SILENCE = 60.0
-"""How long a server may stay silent."""
+"""The maximum time that a server may be silent, in seconds."""
 
 _MOST_REDIRECTS = 10
 
@@ -53,12 +53,12 @@ _most: ContextVar[int] = ContextVar("most", default=DOCUMENT)
 
 
 class WebError(OSError):
-    """A response that is not the requested file; another request would not help."""
+    """A response that is not the requested file; a retry would not help."""
 
 
 @contextmanager
 def at_most(count: int) -> Iterator[None]:
-    """Limit the bodies of responses to requests made in this context."""
+    """Limit the size of responses to requests made in this context."""
     token = _most.set(count)
     try:
         yield
@@ -67,7 +67,7 @@ def at_most(count: int) -> Iterator[None]:
 
 
 def with_client(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fsspec's options for a URL, with :func:`get_client` for what is on the web."""
+    """Return fsspec's options for a URL, with :func:`get_client` for web URLs."""
     protocols = set(re.findall(r"(?<![\w+])https?(?=://)", url))
     own = {each: {"get_client": get_client, **options.get(each, {})} for each in protocols}
     return {**options, **own}
@@ -76,7 +76,7 @@ def with_client(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
 async def get_client(**options: Any) -> Client:
     """Return a client with the options of ``aiohttp.ClientSession``.
 
-    Its ``timeout`` may be a number of seconds, too.
+    Its ``timeout`` may also be a number of seconds.
     """
     import aiohttp
 
@@ -124,7 +124,7 @@ class Client:
         response = await self._own.request(verb, url, **{**options, "allow_redirects": False})
         if response.status in _REDIRECTS:
             response.close()
-            raise WebError("the server redirects; write to the URL that it redirects to")
+            raise WebError("the server redirects a write; use the URL that it redirects to")
         return response
 
     async def _follow(self, verb: str, url: Any, options: dict[str, Any]) -> ClientResponse:
@@ -149,14 +149,14 @@ class Client:
         if response.status in _GONE and not _is_same(first, here):
             response.close()
             raise WebError(
-                f"the server redirects to {here.host!r}, which answers {response.status}: whether "
-                "it is missing is not known; name the URL that it redirects to"
+                f"the server redirects to {here.host!r}, which answers {response.status}, so it "
+                "is unknown whether the file is missing; use the URL that it redirects to"
             )
         return response
 
 
 class Request:
-    """A request to be awaited or entered, as those of aiohttp."""
+    """A request to be awaited or entered, like those of aiohttp."""
 
     def __init__(self, request: Coroutine[Any, Any, ClientResponse]) -> None:
         self._request = request
@@ -177,24 +177,24 @@ def _next(here: URL, target: str) -> URL:
 
     there = here.join(URL(target))
     if there.scheme not in {"http", "https"} or not there.host:
-        raise WebError(f"the server redirects to {there.scheme}:, which is not the web")
+        raise WebError(f"the server redirects to a {there.scheme}: URL; expected http or https")
     return there
 
 
 def _is_same(first: URL, here: URL) -> bool:
-    """Return whether a redirect leads to the same URL, perhaps by https."""
+    """Return whether a redirect leads to the same URL, possibly with https."""
     same = first.host == here.host and first.raw_path_qs == here.raw_path_qs
     ports = first.is_default_port() and here.is_default_port()
     return same and (first.origin() == here.origin() or (ports and here.scheme == "https"))
 
 
 def _check_status(response: ClientResponse, options: Mapping[str, Any]) -> None:
-    """Raise if a response that is not an error is not the file either."""
+    """Raise if a response without an error is not the file either."""
     headers = {name.lower(): str(value) for name, value in (options.get("headers") or {}).items()}
     wanted = headers.get("range")
     if response.status // 100 == _OTHERWISE or (response.status == _PARTIAL and wanted is None):
         response.close()
-        raise WebError(f"the server answers {response.status}, which is not the whole file")
+        raise WebError(f"the server answers {response.status} instead of the whole file")
     sent = response.headers.get("Content-Range", "")
     if response.status == _PARTIAL and wanted is not None and not _is_part(sent, wanted):
         response.close()
@@ -209,7 +209,7 @@ def _is_part(sent: str, wanted: str) -> bool:
     """
     part, range_ = _SENT.fullmatch(sent), _WANTED.fullmatch(wanted)
     if part is None or range_ is None:
-        return True  # which not every server says
+        return True  # not every server states it
     first, last, size = (None if each in {None, "*"} else int(each) for each in part.groups())
     start, stop = (int(each) if each else None for each in range_.groups())
     if first is None or last is None:
@@ -239,7 +239,7 @@ def _response_class() -> type[ClientResponse]:
             Raises
             ------
             WebError
-                If it is longer than may be.
+                If it exceeds the limit.
             """
             if self._body is None:
                 self._body = await self._bounded(_most.get())
@@ -258,6 +258,6 @@ def _response_class() -> type[ClientResponse]:
             if max(size, announced) <= most:
                 return b"".join(parts)
             self.close()
-            raise WebError(f"the answer has more than the {most} bytes that there can be")
+            raise WebError(f"the response has more than the expected maximum of {most} bytes")
 
     return Bounded

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def forget(fs: AbstractFileSystem, path: str, *, below: bool = False) -> None:
-    """Drop cached listings of a path: another client may have written there.
+    """Drop cached listings of a path, where other clients may have written.
 
-    Some filesystems keep listings for good, and look for files in that of the directory.
+    Some filesystems keep listings for ever, and look up files in that of the directory.
     """
     fs.invalidate_cache(path)
     if parent := path.rstrip("/").rpartition("/")[0]:
@@ -74,13 +74,13 @@ def entries_below(
         if name.rstrip("/") == start.rstrip("/"):
             continue
         if not name.startswith(start):
-            raise OSError(f"{requests.url!r} lists {redact_urls(name)!r}, which does not lie in it")
+            raise OSError(f"{requests.url!r} lists {redact_urls(name)!r}, which is outside of it")
         key = name[len(start) :]
         yield unquote(key) if is_http(fs) else key, facts
 
 
 def _finds_by_folders(fs: AbstractFileSystem) -> bool:
-    """Return whether ``find`` lists folder by folder, and takes those that fail for empty ones."""
+    """Return whether ``find`` lists folder by folder, and treats failures as empty folders."""
     from fsspec.asyn import AsyncFileSystem
 
     own = getattr(type(fs), "_find", None)
@@ -118,7 +118,7 @@ def _by_folders(
 
 
 def _time_of(facts: Mapping[str, Any]) -> float | None:
-    """Return when a file was written, by the names that filesystems have for that."""
+    """Return the time when a file was written, from the fields that filesystems have for it."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
         found = facts.get(name)
         if isinstance(found, datetime):

@@ -33,27 +33,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often, and after how long, a request is repeated that failed for a transient reason.
+    """The retries of a request that failed for a transient reason, with exponential backoff.
 
-    Only for requests that may be made twice: reads, and writes of whole objects.
+    Only for idempotent requests: reads, and writes of whole objects.
 
     >>> list(Retries(count=4).delays(lambda: 1.0))
     [0.1, 0.2, 0.4, 0.8]
     """
 
     count: int = 4
-    """The largest number of repetitions."""
+    """The maximum number of retries."""
     first: float = 0.1
-    """Seconds before the first repetition, at most; twice as many before the next."""
+    """The maximum delay before the first retry in seconds; it doubles with each retry."""
     longest: float = 5.0
-    """Seconds between two requests, at most."""
+    """The maximum delay between two requests in seconds."""
     within: float = 60.0
-    """Seconds after which a request is not repeated: a slow server is asked once."""
+    """The seconds after which a request is not retried: slow servers get one request."""
 
     def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
-        """Iterate over the seconds between requests; half of each delay is random.
+        """Iterate over the delays between requests in seconds; half of each is random.
 
-        Of many requests that failed together, not all are repeated together.
+        The jitter spreads the retries of requests that failed together.
         """
         for turn in range(self.count):
             yield min(self.longest, self.first * 2**turn) * (0.5 + draw() / 2)
@@ -89,20 +89,20 @@ def _is_worth_it(error: Exception) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Make requests to a filesystem, and turn its errors into ours."""
+    """Make requests to a filesystem, and convert its errors."""
 
     fs: AbstractFileSystem
     """The filesystem."""
     url: str
     """The container's URL for errors, without secrets."""
     retries: Retries
-    """How often a request is repeated."""
+    """The retries of a request."""
 
-    # Errors are raised outside of "except", so that none carries the library's own: that may
+    # Errors are raised outside of "except", so that they do not carry the library's own: those may
     # show a signed URL, and need not be picklable.
 
     def get(self, verb: str, key: str, request: Callable[[], T], *, retry: bool = True) -> T:
-        """Return the result of a request; anything missing is an error."""
+        """Return the result of a request; a missing file is an error."""
         try:
             return self.retries.run(request) if retry else request()
         except Exception as error:  # noqa: BLE001 - each library has errors of its own
@@ -110,7 +110,7 @@ class Requests:
         raise failure
 
     async def get_async(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of a request in the filesystem's loop; anything missing is an error."""
+        """Return the result of a request in the filesystem's loop; a missing file is an error."""
         try:
             return await self.retries.run_async(request)
         except Exception as error:  # noqa: BLE001
@@ -144,7 +144,7 @@ class Requests:
         if isinstance(error, NotImplementedError):
             return error
         kind = RefusedError if is_refused(error) else RequestError
-        text = str(error) or str(error.__cause__ or "") or "no more is known"
+        text = str(error) or str(error.__cause__ or "") or "no details"
         why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)
         return kind(verb, self.url, key, why)
 
@@ -157,18 +157,18 @@ class Requests:
         *,
         finish: bool = False,
     ) -> Iterator[tuple[K, T]]:
-        """Iterate over keys and the results of their requests, in order, several at once.
+        """Iterate over keys and the results of their requests, in order, several in flight.
 
         Parameters
         ----------
         keys
             Consumed as requests begin.
         ahead
-            The largest number of results that wait to be taken.
+            The maximum number of results that wait to be consumed.
         request_async, request
-            What runs in the loop of a filesystem that has one, and what runs elsewhere.
+            What runs in the event loop of a filesystem that has one, and what runs elsewhere.
         finish
-            Whether to wait for all requests that have begun if one fails; else they are cancelled.
+            Whether to wait for all running requests if one fails; otherwise they are cancelled.
         """
         ahead = min(ahead, most_at_once(self.fs))
         if is_async(self.fs):
@@ -185,7 +185,7 @@ class Requests:
     ) -> Iterator[tuple[K, T]]:
         """Iterate over keys and the results of requests that threads make, as :meth:`map` does."""
         if is_async(source := behind_caches(self.fs)):
-            _loop_of(source)  # whose thread could not answer those that wait here
+            _loop_of(source)  # raises in the loop's own thread, which cannot wait here
         with ThreadPoolExecutor(min(ahead, THREADS), "xarray-n5-fetch") as threads:
             yield from _in_flight(keys, ahead, lambda key: threads.submit(request, key), finish)
 
@@ -199,8 +199,8 @@ def _loop_of(fs: AbstractFileSystem) -> asyncio.AbstractEventLoop:
         running = None
     if loop is None or loop is running:
         raise NotImplementedError(
-            "a loop cannot wait for requests of its own: open without asynchronous=True, and read "
-            "in another thread (asyncio.to_thread)"
+            "an event loop cannot wait for its own requests; open without asynchronous=True, or "
+            "read in another thread (asyncio.to_thread)"
         )
     return loop
 

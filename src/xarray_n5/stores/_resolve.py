@@ -1,4 +1,4 @@
-"""Resolve URLs to fsspec filesystems; redact the errors of that."""
+"""Resolve URLs to fsspec filesystems; redact the errors."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _EXTRAS = {
     **dict.fromkeys(["az", "abfs", "abfss", "adl"], "azure"),
     **dict.fromkeys(["http", "https"], "http"),
 }
-"""Protocols, and the extras that bring the packages that fsspec needs for them."""
+"""Protocols, and the extras that install the packages that fsspec needs for them."""
 
 
 def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:
     """Return the filesystem of a URL and the path on it.
 
-    An archive, such as a zip, is opened for that: its errors show no secret.
+    An archive, such as a zip, is opened for this: its errors are redacted.
 
     Raises
     ------
     MissingPackageError
-        If fsspec needs a package for that, which one of our extras brings.
+        If fsspec needs a package that one of our extras installs.
     """
     from fsspec.core import url_to_fs
 
@@ -58,6 +58,6 @@ def _failure(url: str, options: Mapping[str, Any], error: Exception) -> Exceptio
     why = redact(f"{type(error).__name__}: {error}", options)
     if is_missing(error):
         return FileNotFoundError(
-            f"cannot open {redact_urls(url)!r}: nothing is there, or refused ({why})"
+            f"cannot open {redact_urls(url)!r}: not found, or permission denied ({why})"
         )
     return (RefusedError if is_refused(error) else RequestError)("open", redact_urls(url), "", why)

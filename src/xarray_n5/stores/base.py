@@ -42,26 +42,26 @@ class Range(NamedTuple):
     stop: int | None
 
     def of(self, data: bytes) -> bytes:
-        """Return the part, of all bytes of a file or of the part alone."""
+        """Return the part, given all bytes of a file or only the part."""
         size = -self.start if self.stop is None else self.stop - self.start
         return data[self.start : self.stop] if len(data) > size else data
 
 
 class Store(ABC):
-    """Where the files of a container are kept, by key.
+    """Keeps the files of a container, by key.
 
-    A key is a "/"-separated string relative to the container, without empty parts; a prefix is
-    the key of a directory, "" for the container itself. A missing key is None, a write is whole
-    or not at all, and everything but "not found" raises.
+    A key is a "/"-separated string relative to the container, without empty parts; a prefix is the
+    key of a directory, "" for the container itself. A missing key is None, a write is atomic, and
+    all errors but "not found" are raised.
 
-    Stores are small, frozen and picklable, and hold no open handle. The first seven members are
-    what a store needs; the others use these, and are overridden where a store can do better.
+    Stores are small, frozen and picklable, and have no open handles. The first seven members are
+    required; the others use these, and are overridden where a store can do better.
     """
 
     __slots__ = ()
 
     concurrency: ClassVar[int] = 1
-    """How many requests are worth having in flight at once; 1 for local files."""
+    """The number of requests that are worth having in flight; 1 for local files."""
 
     @property
     @abstractmethod
@@ -70,9 +70,9 @@ class Store(ABC):
 
     @abstractmethod
     def identity(self, path: str) -> object:
-        """Return a value that identifies a node, whichever parent of it is the store's root.
+        """Return a value that identifies a node, whichever parent directory is the store's root.
 
-        It is the same in every process, and holds no secret.
+        It is the same in every process, and contains no secrets.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Store(ABC):
 
     @abstractmethod
     def set(self, key: str, data: Buffer) -> None:
-        """Replace the file at `key`, whole or not at all."""
+        """Replace the file at `key` atomically."""
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
@@ -89,14 +89,14 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, prefix: str) -> Listing:
-        """Return the names directly under `prefix`; none where nothing exists."""
+        """Return the names directly under `prefix`; none if it does not exist."""
 
     @abstractmethod
     def parent(self) -> Store | None:
         """Return the store one directory up, or None if there is none."""
 
     def child(self, path: str) -> Store | None:  # noqa: ARG002
-        """Return the store of a directory in this one, or None where there cannot be one."""
+        """Return the store of a directory in this one, or None if that is impossible."""
         return None
 
     # Facts
@@ -108,7 +108,7 @@ class Store(ABC):
 
     @property
     def complete_listings(self) -> bool:
-        """Whether a file that a listing does not name, in this very spelling, does not exist.
+        """Whether a file that a listing does not name exactly does not exist.
 
         Web and FTP servers hide files, and some file systems ignore case.
         """
@@ -117,29 +117,29 @@ class Store(ABC):
     # Several keys at once
 
     def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
-        """Return the bytes at each key, read in one batch where the store can."""
+        """Return the bytes at each key, in one batch if the store can."""
         return [data for _, data in self.fetch(keys, self.concurrency)]
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:  # noqa: ARG002
-        """Iterate over keys and the bytes there, never from a cache; at most `ahead` in flight."""
+        """Iterate over keys and their bytes, never from a cache; at most `ahead` in flight."""
         return ((key, self.get(key)) for key in keys)
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
-        """Return the bytes of parts of files, fewer where a file ends; None where it is missing."""
+        """Return the bytes of parts of files, fewer where a file ends; None if it is missing."""
         whole = {key: self.get(key) for key in dict.fromkeys(each.key for each in ranges)}
         found = ((each, whole[each.key]) for each in ranges)
         return [None if data is None else data[each.start : each.stop] for each, data in found]
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
-        """Iterate over what :meth:`head` returns for each key."""
+        """Iterate over the results of :meth:`head` for each key."""
         return (self.head(key, count) for key in keys)
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
-        """Return the names directly under each prefix, listed at once where the store can."""
+        """Return the names directly under each prefix, listed together if the store can."""
         return [self.list(prefix) for prefix in prefixes]
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:  # noqa: ARG002
-        """Write or, where None is given, remove keys; iterate over those that are done.
+        """Write or, for None, remove keys; iterate over those that are done.
 
         At most `ahead` writes are in flight.
         """
@@ -166,7 +166,7 @@ class Store(ABC):
         return self.get(key)
 
     def stamp(self, key: str) -> object:  # noqa: ARG002
-        """Return a value that changes with each write of `key`; None where it takes a request."""
+        """Return a value that changes with each write of `key`; None if it needs a request."""
         return None
 
     # Directories
@@ -195,7 +195,7 @@ class Store(ABC):
         return iter(())
 
     def delete_tree(self, prefix: str, first: str) -> None:
-        """Remove everything under `prefix`, the key `first` in it before all else.
+        """Remove everything under `prefix`, beginning with the key `first` in it.
 
         Of a symbolic link, only the link is removed.
         """
@@ -209,36 +209,36 @@ class Store(ABC):
         return False
 
     def clear_folder(self, prefix: str) -> None:  # noqa: B027
-        """Remove an empty directory or a symbolic link, where a store has these; all else stays."""
+        """Remove an empty directory or a symbolic link, if a store has these; ignore all else."""
 
-    # The same container in another way
+    # The same container with other options
 
     def uncached(self) -> Store:
         """Return the store behind a cache, or the store itself."""
         return self
 
     def fresh(self) -> Store:
-        """Return a store that shows the present state; whoever writes part of a file needs it."""
+        """Return a store that shows the current state, for writers of parts of a file."""
         return self
 
     def with_fsync(self) -> Store:
-        """Return a store whose writes are on disk when they return, where that is known."""
+        """Return a store whose writes are on disk when they return, if that can be known."""
         return self
 
     def with_limit(self, nbytes: int) -> Store:  # noqa: ARG002
-        """Return a store for chunks: never cached, and a larger file is cut off or refused."""
+        """Return a store for chunks: never cached, and larger files are truncated or refused."""
         return self
 
     def exclusive(self, path: str) -> AbstractContextManager[bool]:
-        """Hold the documents of a node, so that nobody else changes them meanwhile. Do not nest it.
+        """Lock the documents of a node against changes by others. Do not nest it.
 
-        Entering yields whether that holds for all processes. It does not on object stores, on
-        Windows and on mounts without locks: there, read the documents again once they are written.
+        Entering yields whether the lock holds for all processes. It does not on object stores, on
+        Windows and on mounts without locks: there, read the documents again after writing them.
         """
         return _held(_LOCKS[hash(self.identity(path)) % len(_LOCKS)], self._locked(path))
 
     def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
-        """Hold a node against other processes; yield whether that worked."""
+        """Lock a node against other processes; yield whether that worked."""
         return nullcontext(enter_result=False)
 
 

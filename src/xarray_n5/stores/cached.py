@@ -1,4 +1,4 @@
-"""Documents and listings of a container, requested once each as long as one operation takes."""
+"""Cache the documents and listings of a container during one operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _DOCUMENTS = frozenset(
     {"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", UNFINISHED}
 )
-"""Names of files that describe nodes; no chunk has such a name."""
+"""Names of files that describe nodes; chunks do not have such names."""
 
 _NOTHING: Listing = ((), ())
 
@@ -32,35 +32,35 @@ _UNKNOWN: Any = object()
 class CachedStore(Layer):
     """A store that requests each document and each listing once.
 
-    One is made for each operation, such as opening a group or writing a Dataset, and dropped
-    with it: what others write meanwhile is not seen. What must be seen, such as marks and records
-    of tasks, is read by ``store.fresh()``.
+    A cache is made for each operation, such as opening a group or writing a Dataset, and dropped
+    with it: concurrent writes are not seen. What must be current, such as markers and records of
+    tasks, is read by ``store.fresh()``.
 
-    - Documents are kept, chunks and everything else never; neither do they use what is known.
-    - What is written or removed here replaces what is known of that very key, and adds it to or
-      removes it from the listings above: an operation that writes and reads again makes no
-      request for the second read. A write that fails forgets everything.
-    - A document that a known listing does not name is missing, and so is all below a directory
-      that is not named, if the store's listings are complete.
-    - In another process, and behind ``store.uncached()``, there is only the store itself.
+    - Documents are cached, chunks and other files never; they do not use the cache either.
+    - A write or removal replaces the cached entry of its key, and updates the listings above: an
+    operation that reads its own writes makes no further request. A write that fails clears the
+    cache.
+    - A document that is not in a cached listing is missing, and so is everything below a directory
+    that is not in it, if the store's listings are complete.
+    - In another process, and behind ``store.uncached()``, only the store itself is used.
     """
 
     store: Store
-    """The store that answers what is not known."""
+    """The store behind the cache."""
     documents: dict[str, bytes | None] = field(default_factory=dict)
-    """Known documents, None where one is missing."""
+    """Cached documents, None for missing ones."""
     listings: dict[str, Listing] = field(default_factory=dict)
-    """Known listings, by prefix."""
+    """Cached listings, by prefix."""
     no_folders: set[str] = field(default_factory=set)
-    """Prefixes where no directory is."""
+    """Prefixes without a directory."""
     around: list[CachedStore | None] = field(default_factory=list)
-    """The store one directory up, once it was requested."""
+    """The cached store one directory up, once it was requested."""
     warned: set[str] = field(default_factory=set)
-    """The paths of arrays that users have been warned of."""
+    """The paths of arrays that users have been warned about."""
     changed: list[int] = field(default_factory=lambda: [0])
-    """How often something was written or removed here."""
+    """The number of writes and removals."""
     lock: Lock = field(default_factory=Lock, repr=False)
-    """Held while what is known changes, never during a request."""
+    """The lock for changes of the cache; it is never held during a request."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return Store.uncached, (self.uncached(),)
@@ -76,7 +76,7 @@ class CachedStore(Layer):
         return self.store.uncached()
 
     def fresh(self) -> Store:
-        """Return the store behind it, without copies that it makes itself."""
+        """Return the store behind it, without that store's own caches."""
         return self.store.fresh()
 
     def with_limit(self, nbytes: int) -> Store:
@@ -84,7 +84,7 @@ class CachedStore(Layer):
         return self.store.with_limit(nbytes)
 
     def with_fsync(self) -> CachedStore:
-        """Return a store that knows the same, and whose writes are on disk when they return."""
+        """Return a store with the same cache whose writes are on disk when they return."""
         return replace(self, store=self.store.with_fsync())
 
     def parent(self) -> CachedStore | None:
@@ -97,11 +97,11 @@ class CachedStore(Layer):
     # Reading
 
     def get(self, key: str) -> bytes | None:
-        """Return the bytes at `key`; of a document, as they were the first time."""
+        """Return the bytes at `key`; those of a document as they were first read."""
         return self.get_many([key])[0]
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes at each key; only unknown ones are requested."""
+        """Return the bytes at each key; only those that are not cached are requested."""
         before, found = self._changes(), {key: self._known(key) for key in keys}
         unknown = [key for key, data in found.items() if data is _UNKNOWN]
         if len(unknown) == 1:
@@ -112,7 +112,7 @@ class CachedStore(Layer):
         return [found[key] for key in keys]
 
     def list(self, prefix: str) -> Listing:
-        """Return the names directly under `prefix`, as they were the first time."""
+        """Return the names directly under `prefix`, as they were first read."""
         return self.list_many([prefix])[0]
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
@@ -143,7 +143,7 @@ class CachedStore(Layer):
             return self.get(key) is not None
         found = self.store.exists(key)
         if not key and not found:
-            self.documents[""] = None  # a container that is no file stays none
+            self.documents[""] = None  # a container that is not a file remains so
         return found
 
     def is_folder(self, prefix: str) -> bool:
@@ -160,7 +160,7 @@ class CachedStore(Layer):
         return False
 
     def _known(self, key: str) -> Any:
-        """Return what is known to be at a key, perhaps by a listing that does not name it."""
+        """Return the cached entry of a key, possibly from a listing without it."""
         if not _is_document(key) or key in self.documents:
             return self.documents.get(key, _UNKNOWN)
         folder, _, name = key.rpartition("/")
@@ -169,7 +169,7 @@ class CachedStore(Layer):
         return None if missing and self.store.complete_listings else _UNKNOWN
 
     def _listing(self, prefix: str) -> Listing | None:
-        """Return the listing of a prefix if it is known, perhaps by those above it."""
+        """Return the listing of a prefix if it is cached, or follows from those above it."""
         found = self.listings.get(prefix)
         if found is not None or not prefix or not self.store.complete_listings:
             return found
@@ -235,7 +235,7 @@ class CachedStore(Layer):
             self.listings[prefix] = _NOTHING
 
     def forget(self) -> None:
-        """Forget all that is known."""
+        """Clear the cache."""
         with self.lock:
             self.changed[0] += 1
             for known in (self.documents, self.listings, self.no_folders, self.around):
@@ -250,7 +250,7 @@ class CachedStore(Layer):
             raise
 
     def _add(self, key: str) -> None:
-        """Add a new file to known listings; forget them if it is one of many, such as a chunk."""
+        """Add a new file to cached listings; drop them if it is one of many, such as a chunk."""
         inner, keep = key, _is_one_of_few(key)
         for folder in _folders_of(key):
             self.no_folders.discard(folder)
@@ -266,7 +266,7 @@ class CachedStore(Layer):
             inner = folder
 
     def _remove(self, key: str) -> None:
-        """Remove a name from the listing above it; forget listings if no others are known in it."""
+        """Remove a name from the listing above it; drop listings that become empty."""
         folder, _, name = key.rpartition("/")
         listing = self._listing(folder)
         if listing is not None and (_is_one_of_few(key) or _has(listing[0], name)):
@@ -279,14 +279,14 @@ class CachedStore(Layer):
 
 
 def _folders_of(key: str) -> Iterator[str]:
-    """Iterate over the prefixes that a key is under, the innermost first."""
+    """Iterate over the parent prefixes of a key, the innermost first."""
     while key:
         key = key.rpartition("/")[0]
         yield key
 
 
 def _has(names: tuple[str, ...], name: str) -> bool:
-    """Return whether sorted names have one among them, of which there may be very many."""
+    """Return whether a name is among sorted names, of which there may be very many."""
     at = bisect_left(names, name)
     return at < len(names) and names[at] == name
 

@@ -39,15 +39,15 @@ class FsspecStore(Store):
     root: str
     """The container's path on it, without protocol."""
     query: str = field(default="", repr=False)
-    """The query of each URL: a signature, as a rule."""
+    """The query of each URL, usually a signature."""
     retries: Retries = field(default_factory=Retries)
-    """How often a request is repeated that failed for a transient reason."""
+    """The retries of a request that failed for a transient reason."""
     copies: bool = True
-    """Whether reads use the copies of a caching filesystem; all else goes to the one behind it."""
+    """Whether reads use the copies of a caching filesystem; other requests go behind it."""
     limit: int = field(default=DOCUMENT, compare=False, repr=False)
-    """How many bytes a web server may send for a key; more are an error."""
+    """The maximum number of bytes that a web server may send for a key."""
     concurrency: ClassVar[int] = 256
-    """How many requests are worth having in flight; filesystems may allow fewer."""
+    """The number of requests that are worth having in flight; filesystems may allow fewer."""
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
@@ -66,7 +66,7 @@ class FsspecStore(Store):
         return cls(fs, root.rstrip("/") or root, query)
 
     def __repr__(self) -> str:
-        """Show the URL without options: they may hold secrets."""
+        """Show the URL without options, which may contain secrets."""
         return f"FsspecStore({self.url!r})"
 
     def __dask_tokenize__(self) -> object:
@@ -90,14 +90,14 @@ class FsspecStore(Store):
 
     def identity(self, path: str) -> object:
         """Return a value that identifies a node."""
-        # Digests, since options and URLs may hold secrets.
+        # Digests, since options and URLs may contain secrets.
         shown = redact_urls(self.root)
         secret = f"{self.root}?{self.query}" if self.query or shown != self.root else ""
         own = (fingerprint(secret),) if secret else ()
         return ("fsspec", join(shown, path), filesystems.digest(self.fs), *own)
 
     def parent(self) -> Self | None:
-        """Return the store of the directory around this one; None around a bucket or a host."""
+        """Return the store of the parent directory; None around a bucket or a host."""
         parent, _, name = self.root.rpartition("/")
         parent = parent or ("/" if self.root.startswith("/") else "")
         in_archive = bool(self.fs.storage_options.get("fo"))
@@ -113,12 +113,12 @@ class FsspecStore(Store):
         return replace(self, copies=False)
 
     def with_limit(self, nbytes: int) -> Self:
-        """Return a store for which a web server may send no more than `nbytes` for a key."""
+        """Return a store that limits the bytes that a web server may send for a key."""
         return replace(self, limit=nbytes)
 
     @property
     def _source(self) -> AbstractFileSystem:
-        """The filesystem that shows the present state."""
+        """The filesystem behind caches, which shows the current state."""
         return filesystems.behind_caches(filesystems.of_this_process(self.fs))
 
     @property
@@ -140,7 +140,7 @@ class FsspecStore(Store):
         return Requests(fs, self.url, self.retries)
 
     def _current(self, key: str, *, below: bool = False) -> tuple[str, Any, Requests]:
-        """Return a key's path, and the filesystem without listings of it that it may keep."""
+        """Return a key's path, and the filesystem without cached listings of it."""
         path, fs = self._path(key), self._source
         forget(fs, path, below=below)
         return path, fs, self._requests(fs)
@@ -161,13 +161,13 @@ class FsspecStore(Store):
         return list(map(self._read_in_batch, keys, filesystems.in_one_batch(fs, paths)))
 
     def _read_in_batch(self, key: str, found: bytes | Exception | None) -> bytes | None:
-        """Return the bytes at a key; a request that failed is made again, by itself."""
+        """Return the bytes at a key; a failed request of a batch is retried by itself."""
         if isinstance(found, bytes):
             return found
         return None if isinstance(found, Exception) and is_missing(found) else self.get(key)
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
-        """Iterate over keys and the bytes there, several requests in flight."""
+        """Iterate over keys and their bytes, several requests in flight."""
         found = self._fetch(self._reader, ((key, {}) for key in keys), ahead)
         return ((key, data) for (key, _), data in found)
 
@@ -180,7 +180,7 @@ class FsspecStore(Store):
     def _fetch(
         self, fs: AbstractFileSystem, items: Iterable[_Item], ahead: int
     ) -> Iterator[tuple[_Item, bytes | None]]:
-        """Iterate over files, or parts of them, and the bytes there."""
+        """Iterate over files, or parts of them, and their bytes."""
         requests, read = self._requests(fs), cast("Any", getattr(fs, "_cat_file", None))
         options = filesystems.in_one_request(fs)
 
@@ -204,14 +204,14 @@ class FsspecStore(Store):
         return requests.get_optional("read", key, request)
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
-        """Iterate over what :meth:`head` returns for each key; threads make the requests."""
+        """Iterate over the results of :meth:`head` for each key; threads make the requests."""
         if not filesystems.is_async(fs := self._source):
             return (self.head(key, count) for key in keys)
         at_once, request = self.concurrency, partial(self.head, count=count)
         return (head for _, head in self._requests(fs).map_in_threads(keys, at_once, request))
 
     def etag(self, key: str) -> object:
-        """Return an etag or a time, or None where the server sends neither."""
+        """Return an etag or a time, or None if the server sends neither."""
         path, fs, requests = self._current(key)
         return requests.get_optional("look at", key, lambda: filesystems.etag_of(fs, path))
 
@@ -258,14 +258,14 @@ class FsspecStore(Store):
         return files_below(requests, path, prefix, self.concurrency)
 
     def list_partials(self, prefix: str) -> Iterator[str]:
-        """Iterate over what killed writes left, where files are written and then renamed."""
+        """Iterate over the rests of killed writes, if files are written and then renamed."""
         found = self.list_info(prefix) if self._has_real_files else ()
         return (each.key for each in found if meant_by(each.key))
 
     # Writing
 
     def set(self, key: str, data: Buffer) -> None:
-        """Write the bytes at `key`: in one request, or by a rename where there are real files."""
+        """Write the bytes at `key` in one request, or by a rename on local files."""
         self._change((key, data))
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
@@ -307,7 +307,7 @@ class FsspecStore(Store):
         deque(self.set_many(((key, None) for key in keys), self.concurrency), maxlen=0)
 
     def delete_tree(self, prefix: str, first: str) -> None:
-        """Remove everything under `prefix`, `first` before all else; no name is a pattern."""
+        """Remove everything under `prefix`, `first` before all else; names are not patterns."""
         path, fs, requests = self._current(prefix, below=True)
         keeps = filesystems.keeps_directories(fs)
         found = dict(entries_below(requests, path, prefix, self.concurrency, folders=keeps))
@@ -319,9 +319,9 @@ class FsspecStore(Store):
             self.clear_folder(join(prefix, key))
 
     def clear_folder(self, prefix: str) -> None:
-        """Remove an empty directory, where there are any."""
+        """Remove an empty directory, if the store has directories."""
         path, fs = self._path(prefix), self._source
-        # A name without a slash is a bucket, which is not ours to remove, unless files are real.
+        # A name without a slash is a bucket, which must not be removed, unless files are local.
         ours = "/" in path or self._has_real_files
         if ours and filesystems.keeps_directories(fs):
             with suppress(OSError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""A store in front of another."""
+"""A store in front of another one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.stores.base import Listing, ObjectInfo, Range
 
-# ruff: noqa: D102 - each method does what the other store's does
+# ruff: noqa: D102 - each method calls the other store's
 
 
 class Layer(Store):
-    """A store in front of another, which does all that this one does not do itself."""
+    """A store that delegates everything to another one, unless a subclass overrides it."""
 
     __slots__ = ()
 

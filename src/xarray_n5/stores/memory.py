@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryStore(Store):
-    """A dictionary of keys to bytes, for tests and for containers that need not last."""
+    """A dictionary of keys to bytes, for tests and for temporary containers."""
 
     items: dict[str, bytes] = field(default_factory=dict)
     """The files."""
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """A name unlike that of other stores."""
+    """A name that distinguishes it from other stores."""
     complete_listings: ClassVar[bool] = True
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
-        """Return the store itself: nothing else is in this process's memory."""
+        """Return the store itself: there are no other stores in its memory."""
         return location if isinstance(location, cls) else None
 
     def __reduce__(self) -> NoReturn:
-        # A copy in another process would take writes that nobody ever sees.
+        # Writes to a copy in another process would be lost.
         raise TypeError(
-            "a MemoryStore lives in one process; use a path or a URL that all processes reach"
+            "a MemoryStore exists in one process; use a path or a URL that all processes can access"
         )
 
     @property
@@ -73,8 +73,8 @@ class MemoryStore(Store):
                 yield key[len(start) :]
 
     def parent(self) -> None:
-        """Return None: nothing is around it."""
+        """Return None: it has no parent directory."""
 
     def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
-        """Hold a node: no other process can change anything."""
+        """Lock a node: no other process can change anything."""
         return nullcontext(enter_result=True)

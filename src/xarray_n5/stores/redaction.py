@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _USERS = re.compile(r"(?<=://)[^/\s?#'\"]*@|(?<![^\s'\"])[^/\s:?#'\"@]+:[^/\s?#'\"@]+@(?=[\w.-])")
-"""A user and a password before a host, also where a library repeats them without the protocol."""
+"""A user and a password before a host, even if a library repeats them without the protocol."""
 
 _QUERIES = re.compile(r"(?P<path>://[^\s'\"?#]*[?#])[^\s'\"]+|(?<=[?&])[^=&\s'\"]*=[^\s'\"]*")
-"""The query of a URL, and elsewhere the parts of a query that have a name."""
+"""The query of a URL, and the named parts of a query elsewhere."""
 
 _SECRET_NAMES = re.compile(
     r"key|secret|token|pass|credential|signature|sas|auth|connection_string|cookie|header",
@@ -24,11 +24,11 @@ _SECRET_NAMES = re.compile(
 """Names of options whose values are secret."""
 
 _SHORTEST = 4
-"""The fewest letters of a secret; fewer are part of many words."""
+"""The minimum length of a secret; shorter ones are part of many words."""
 
 
 def redact_urls(text: str) -> str:
-    """Return a text whose URLs have no credentials.
+    """Return a string with the credentials in its URLs removed.
 
     >>> redact_urls("403 from https://me:hush@host/x.n5/0?signature=hush")
     '403 from https://host/x.n5/0?'
@@ -37,7 +37,7 @@ def redact_urls(text: str) -> str:
 
 
 def redact(text: str, options: Mapping[str, Any]) -> str:
-    """Return a text without the secrets of URLs and options.
+    """Return a string without the secrets of URLs and options.
 
     >>> redact("no user AKIA", {"key": "AKIA"})
     'no user ***'
@@ -49,7 +49,7 @@ def redact(text: str, options: Mapping[str, Any]) -> str:
 
 
 def _secrets(value: object, *, secret: bool = False) -> Iterator[str]:
-    """Iterate over the secrets in options, and over the parts of secrets."""
+    """Iterate over the secrets in options, and over parts of secrets."""
     match value:
         case Mapping():
             for name, inner in value.items():
@@ -68,5 +68,5 @@ def _secrets(value: object, *, secret: bool = False) -> Iterator[str]:
 
 
 def fingerprint(text: str) -> str:
-    """Return a short digest of a text."""
+    """Return a short digest of a string."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

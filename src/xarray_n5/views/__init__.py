@@ -1,1 +1,1 @@
-"""Pictures of arrays."""
+"""Views and pictures of arrays."""

@@ -1,4 +1,4 @@
-"""The ``.n5`` accessors as they are registered: with `view`, imported when it is called."""
+"""The registered ``.n5`` accessors, with `view`, which is imported on first use."""
 
 from __future__ import annotations
 

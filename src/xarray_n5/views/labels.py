@@ -1,4 +1,4 @@
-"""Whether values are labels of objects rather than intensities."""
+"""Decide whether values are labels of objects or intensities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_labels(dtype: np.dtype[Any], group: Mapping[str, Any]) -> bool:
     Parameters
     ----------
     dtype
-        The type of the values: uint64 is that of labels.
+        The type of the values; uint64 is assumed to be labels.
     group
         The attributes of the group that describes the array or the pyramid, such as a dataset of
         Paintera or a label image of OME-NGFF.

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _DPI = 100
 
 _ROUND = (1, 2, 5, 10)
-"""Lengths that people read at a glance, and their tenfold."""
+"""Round lengths of a scale bar, up to powers of ten."""
 
 _PART = 0.25
-"""How much of a picture's width a scale bar takes at most."""
+"""The maximum length of a scale bar, as a part of the picture's width."""
 
 _SMALLEST = 64
-"""How many pixels the sides have at least of a picture with a scale bar that can be read."""
+"""The minimum sides of a picture with a legible scale bar, in pixels."""
 
 
 def draw(
@@ -36,7 +36,7 @@ def draw(
     percentile: tuple[float, float] = (0.1, 99.9),
     labels: bool | None = None,
 ) -> None:
-    """Draw a section into a file, without a display.
+    """Draw a section to a file, without a display.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def draw(
     percentile
         The percentiles of the values that are drawn black and white.
     labels
-        Whether to draw each label in a colour; by default if the section is of labels.
+        Whether to draw each label in its own colour; by default if the section has labels.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def draw(
     figures, canvas = _matplotlib()
     values = section.values
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"{section.title}: {values.dtype} cannot be drawn")
+        raise ValueError(f"{section.title}: cannot draw values of type {values.dtype}")
     as_labels = section.is_labels if labels is None else labels
     shown = colours(values) if as_labels else grey(values, percentile)
     tall, wide = (
@@ -69,7 +69,7 @@ def draw(
         for size, axis in zip(values.shape, _alike(section.rows, section.columns), strict=True)
     )
     longest = max(tall, wide)
-    # A side of one sample stays visible.
+    # A side of one sample remains visible.
     size = tuple(max(16.0, pixels * side / longest) / _DPI for side in (wide, tall))
     figure = figures.Figure(figsize=size, dpi=_DPI)
     canvas(figure)
@@ -101,7 +101,7 @@ def grey(values: np.ndarray, percentile: tuple[float, float]) -> np.ndarray:
 def colours(labels: np.ndarray) -> np.ndarray:
     """Return a colour for each label, the same in every picture; 0 is black."""
     numbers = labels.astype("u8")
-    # Neighbouring numbers get hues that are far from each other (the golden ratio's multiples).
+    # Neighbouring numbers get very different hues (multiples of the golden ratio).
     mixed = numbers * np.uint64(0x9E3779B97F4A7C15)
     hue = (mixed >> np.uint64(40)).astype("f8") / (1 << 24)
     light = 0.65 + 0.35 * ((mixed >> np.uint64(16)) & np.uint64(0xFF)).astype("f8") / 255
@@ -112,7 +112,7 @@ def colours(labels: np.ndarray) -> np.ndarray:
 
 
 def round_length(most: float) -> float:
-    """Return the longest of 1, 2, 5, 10, ... that is at most so long.
+    """Return the longest of 1, 2, 5, 10, ... that is at most `length`.
 
     >>> round_length(7.3), round_length(0.13), round_length(1e4)
     (5.0, 0.1, 10000.0)
@@ -123,7 +123,7 @@ def round_length(most: float) -> float:
 
 
 def _alike(rows: Axis, columns: Axis) -> tuple[Axis, Axis]:
-    """Return both axes in one unit; where they have none in common, as if all steps were 1."""
+    """Return both axes in one unit; if there is no common one, as if all steps were 1."""
     one, other = unit_of(rows.unit), unit_of(columns.unit)
     if rows.unit == columns.unit or (one is None and other is None):
         return rows, columns
@@ -143,8 +143,8 @@ def _scale_bar(area: Any, axis: Axis, wide: float) -> None:
         return
     length = round_length(wide * _PART)
     unit = (unit_of(axis.unit) and str(unit_of(axis.unit).symbol)) or axis.unit or "samples"  # type: ignore[union-attr]
-    # In pixels from the lower left, so that it is as readable in pictures of any size; drawn by
-    # inches, which pictures that know no pixels have, too.
+    # In pixels from the lower left, so that it is equally legible in pictures of any size; drawn in
+    # inches, which vector formats support, too.
     size = min(15.0, max(8.0, 0.03 * max(width, height)))
     gap, thick = size / 2, max(2.0, size / 4)
     bar = length / wide * width
@@ -182,7 +182,7 @@ def _scale_bar(area: Any, axis: Axis, wide: float) -> None:
 
 
 def _matplotlib() -> tuple[Any, Any]:
-    """Return matplotlib's figures, and a canvas that needs no display."""
+    """Return matplotlib's figures, and a canvas without a display."""
     try:
         from matplotlib import figure
         from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,4 +1,4 @@
-"""Views of projects as they are drawn: the levels of one view, with the axes of the XML."""
+"""Views of projects for pictures: the levels of one view, with the axes of the XML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewLevel:
-    """A level of one view: an array, or a part of one that holds several views."""
+    """A level of one view: an array, or a part of one with several views."""
 
     array: Array
     axes: Geometry

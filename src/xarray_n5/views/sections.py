@@ -36,13 +36,13 @@ class Section:
     title: str
     """The title of the picture."""
     stored: bool = True
-    """Whether any of its chunks is stored."""
+    """Whether any of its chunks are stored."""
     is_labels: bool = False
     """Whether the values are labels; see :func:`is_labels`."""
 
 
 class Drawable(Protocol):
-    """An array, or what is drawn as one."""
+    """An array, or an object that can be drawn like one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,14 +95,14 @@ def section(
         image, as in BigDataViewer: the first timepoint, setup or channel of it. Or levels, the
         finest first.
     axis
-        The axis to cut across; by default z, or the third from the end. Index 0 is used along all
+        The axis to cut across; by default z, or the third from last. Index 0 is used along all
         others but the last two.
     index
-        Where to cut: an index of the finest level, by default the middle.
+        The position of the section: an index at the finest level, by default the middle.
     at
-        Where to cut: a coordinate in the axis's unit.
+        The position of the section: a coordinate in the axis's unit.
     pixels
-        The least number of samples of the longer side, if there are so many.
+        The minimum number of samples of the longer side, if there are enough.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def section(
     levels = _levels(node)
     base = levels[0]
     if base.ndim < 2:  # noqa: PLR2004 - rows and columns
-        raise ValueError(f"{base.url} has {base.ndim} axes; a picture needs two at least")
+        raise ValueError(f"{base.url} has {base.ndim} axes; expected at least two for a picture")
     if 0 in base.shape:
         raise ValueError(f"{base.url} has no samples to draw: its shape is {base.shape}")
     axes = base.geometry().with_names().axes
@@ -128,7 +128,7 @@ def section(
     if cut is not None:
         place[cut] = _sample(own[cut], axes[cut], (array, base), cut, index, at)
     elif index is not None or at is not None:
-        raise ValueError(f"{base.url} has no third axis that could be cut")
+        raise ValueError(f"{base.url} has no third axis to cut across")
     step = max(1, max(array.shape[number] for number in shown) // pixels)
     for number in shown:
         place[number] = slice(None, None, step)
@@ -170,19 +170,19 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
     if levels := list(pyramid_levels(node, arrays).values()):
         return levels
     if arrays:
-        hint = f"it holds {', '.join(arrays)}: name one"
+        hint = f"it has the arrays {', '.join(arrays)}: name one"
         raise NodeNotFoundError(node.url, "", "pyramid", hint)
     # Each setup may be an image of its own.
     joined = combined_images(node, dialect=None, inherit=False)
     for images in joined.values():
         return [image.first for image in images.values()]
     groups = ", ".join(sorted(node))
-    hint = f"it holds no arrays, but {groups}: name one" if groups else "it holds no arrays"
+    hint = f"it has no arrays, but {groups}: name one" if groups else "it has no arrays"
     raise NodeNotFoundError(node.url, "", "pyramid", hint)
 
 
 def _has_chunks(array: Drawable, place: list[int | slice]) -> bool:
-    """Return whether any chunk is stored of those that were read."""
+    """Return whether any of the chunks that were read are stored."""
     sides = []
     stored = array.grid.chunks if isinstance(array, Array) else array.chunks
     for where, size, chunk in zip(place, array.shape, stored, strict=True):
@@ -192,11 +192,11 @@ def _has_chunks(array: Drawable, place: list[int | slice]) -> bool:
 
 
 def _cut(axes: tuple[Axis, ...], name: str | None, array: Drawable) -> int | None:
-    """Return which axis is cut; None of pictures."""
+    """Return the axis to cut across; None for pictures."""
     names = [axis.name for axis in axes]
     if name is not None:
         if name not in names or len(names) < 3:  # noqa: PLR2004 - two are shown
-            raise ValueError(f"{array.url} has the axes {names}; {name!r} is none to be cut")
+            raise ValueError(f"cannot cut {array.url} across {name!r}; expected one of {names}")
         return names.index(name)
     if len(names) < 3:  # noqa: PLR2004 - two are shown
         return None
@@ -211,15 +211,15 @@ def _sample(
     index: int | None,
     at: float | None,
 ) -> int:
-    """Return which sample of a level is cut."""
+    """Return the sample of a level at which it is cut."""
     size, most = (array.shape[number] for array in arrays)
     if at is None:
         wanted = most // 2 if index is None else index
         if not 0 <= wanted < most:
-            raise ValueError(f"there is no sample {wanted} along {axis.name!r}; there are {most}")
+            raise ValueError(f"no sample {wanted} along {axis.name!r}, which has {most} samples")
         return min(size - 1, wanted * size // most)
     if finest.labels is not None:
-        raise ValueError(f"{axis.name!r} has labels instead of coordinates; give an index")
+        raise ValueError(f"{axis.name!r} has labels instead of coordinates; use an index")
     found = round((at - axis.offset) / axis.step)
     ends = sorted((finest.position(-0.5), finest.position(most - 0.5)))
     if not ends[0] <= at <= ends[1]:

@@ -1,1 +1,1 @@
-"""The protocol of writes: planned, marked, written by tasks, ended."""
+"""The stages of a write: planned, marked, written by tasks, finished."""

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
-"""How many bits of a whole number a float of so many bytes holds."""
+"""The number of bits of a whole number that a float of each size represents exactly."""
 
 
 def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
-    """Return a block as a NumPy array, having checked its shape and its data type.
+    """Return a block as a NumPy array, after checking its shape and data type.
 
-    Another type is accepted if that of the array holds all values of it, or all of the block's.
-    Some functions of xarray and Dask return wider floats than they declare: these are rounded.
+    Another type is accepted if the array's type can represent all its values, or all values of the
+    block. Wider floats than declared, which some functions of xarray and Dask return, are rounded.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: s
     Raises
     ------
     BlockError
-        If the block would be broadcast, or its values wrapped, cut or taken from below a mask.
+        If the block would be broadcast, or its values would overflow, be truncated or unmasked.
     """
     place = f"[{', '.join(f'{side.start}:{side.stop}' for side in where)}]"
     if np.ma.is_masked(block):
@@ -45,21 +45,21 @@ def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: s
     shape = tuple(side.stop - side.start for side in where)
     if found.shape != shape:
         hint = (
-            "the function that made it returns another shape than dask was told: give map_blocks "
-            "the right chunks="
+            "the function that made it returns another shape than Dask expects: pass the right "
+            "chunks= to map_blocks"
         )
         raise BlockError(url, place, f"the shape {shape}", str(found.shape), hint)
     if not (_holds(dtype, found.dtype) or _fits(found, dtype)):
         hint = (
-            "the function that made it returns another type than dask was told: give map_blocks "
-            "the right dtype=, or convert with astype()"
+            "the function that made it returns another type than Dask expects: pass the right "
+            "dtype= to map_blocks, or convert with astype()"
         )
         raise BlockError(url, place, str(dtype), str(found.dtype), hint)
     return found
 
 
 def _fits(found: np.ndarray, wanted: np.dtype[Any]) -> bool:
-    """Return whether a type holds the values of a block, but for the rounding of floats."""
+    """Return whether a type can represent the values of a block, up to the rounding of floats."""
     rounds = found.dtype.kind == wanted.kind == "f"
     if not rounds and (found.dtype.kind not in "iu" or wanted.kind not in "iuf"):
         return False
@@ -73,7 +73,7 @@ def _fits(found: np.ndarray, wanted: np.dtype[Any]) -> bool:
 
 
 def _holds(wanted: np.dtype[Any], found: np.dtype[Any]) -> bool:
-    """Return whether a type holds all values of another."""
+    """Return whether a type can represent all values of another."""
     if wanted.hasobject:
         return found.kind in "OUT"
     plain = "biufc"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
 
 MOST = 1 << 28
-"""The most chunks of a map."""
+"""The maximum number of chunks in a table."""
 
 
 def whole_grid(array: Array) -> tuple[range, ...]:
@@ -23,8 +23,8 @@ def whole_grid(array: Array) -> tuple[range, ...]:
     counts = array.grid.counts
     if array.grid.size > MOST:
         raise MetadataError(
-            f"{array.url} has {counts} chunks, too many for a table of all; ask for single ones "
-            "with open_array(...).chunk_exists(index)"
+            f"{array.url} has {counts} chunks, too many for a table; check single chunks with "
+            "open_array(...).chunk_exists(index)"
         )
     return tuple(map(range, counts))
 
@@ -36,7 +36,7 @@ def dims_of_grid(array: Array) -> tuple[str, ...]:
 
 
 def dims_or_numbers(dims: Sequence[str | None] | None, ndim: int) -> tuple[str, ...]:
-    """Return names of dimensions, numbered where they have none."""
+    """Return names of dimensions, with numbers for unnamed ones."""
     given = tuple(dims or (None,) * ndim)
     return distinct([name or f"dim_{axis}" for axis, name in enumerate(given)], ())
 
@@ -68,7 +68,7 @@ def on_grid(
     dims: Sequence[str],
     fill: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Return a table with a row for each chunk as arrays on a part of the grid.
+    """Convert a table with a row for each chunk to arrays on a part of the grid.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The record of a completed write: evidence that nothing has changed since."""
+"""The record of a finished write: evidence that nothing has changed since."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
 
 NOT_UNFINISHED = (
-    "nothing of it is unfinished: if this write has ended before, all is done; if something else "
-    "is there, choose another path"
+    "no write of it is unfinished: if this write has finished before, there is nothing to do; "
+    "otherwise, choose another path"
 )
-"""The hint where a write was to be resumed, and no unfinished write is found."""
+"""The hint for a resumed write without an unfinished one."""
 
 OTHER_UNFINISHED = (
-    "a write of something else into it is unfinished: give what was given then to go on with that, "
-    "or start anew with mode='w' and without resume"
+    "it has an unfinished write of something else: pass the same arguments as that one to resume "
+    "it, or start again with mode='w' and without resume"
 )
-"""The hint where the unfinished write is another one."""
+"""The hint for a different unfinished write."""
 
 
 _RECORD = f"{DIGESTS}/finished.json"
-"""A small file with the number, the bytes and the newest time of all others."""
+"""A small file with the number, the total size and the latest time of all others."""
 
 _LARGEST = 1 << 12
 
 
 def remember(mark: WriteMarker) -> None:
-    """Record that a write has ended, so that resuming it once more finds nothing to do."""
+    """Record that a write has finished, so that resuming it again finds nothing to do."""
     if (found := _survey(mark)) is not None:
         facts = {"token": mark.token, **found}
         mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
 
 
 def is_finished(mark: WriteMarker) -> bool:
-    """Return whether a write has ended, and nothing below its node has changed since.
+    """Return whether a write has finished, and nothing below its node has changed since.
 
-    It is False if the store does not know when files were written.
+    It is False if the store has no times of files.
     """
     record = mark.store.head(join(mark.path, _RECORD), _LARGEST)
     facts = None
@@ -54,7 +54,7 @@ def is_finished(mark: WriteMarker) -> bool:
 def _survey(mark: WriteMarker) -> dict[str, float] | None:
     """Return facts that change with every change below a node; None if times are unknown.
 
-    Records of the arrays in a group do not count: they are written together.
+    Records of the arrays in a group are ignored: they are written together.
     """
     count, size, newest = 0, 0, 0.0
     for found in mark.store.list_info(mark.path):

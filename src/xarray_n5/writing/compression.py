@@ -1,4 +1,4 @@
-"""Replace compressions that a format does not have."""
+"""Replace compressions that a format does not support."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def with_fallback(
     form: Format, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, where: str
 ) -> ArrayMetadata:
-    """Complete an array's metadata, with gzip if the format does not have its compression.
+    """Complete an array's metadata, with gzip if the format does not support its compression.
 
     Raises
     ------
     MetadataError
-        If the format cannot hold the array at all.
+        If the format cannot store the array.
     """
     try:
         found = completed(form, metadata, layout, where)

@@ -1,4 +1,4 @@
-"""Digests of an array's chunks, kept in small files beside them."""
+"""Digests of an array's chunks, stored in small files beside them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from xarray_n5.writing.write import Write
 
 _ALL = "all.npz"
-"""The file that gathers all digests when nobody else writes."""
+"""The file that collects all digests if no other write is running."""
 
 
 _NUMBER = 8
 """The bytes of a number."""
 
 _HEADER = 1 << 12
-"""The most bytes of a header."""
+"""The maximum size of a header in bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Digests:
-    """The digests of an array's chunks, as far as they are known."""
+    """The known digests of an array's chunks."""
 
     values: np.ndarray
     """The XXH3 of each chunk, uint64, on the chunk grid."""
@@ -44,10 +44,10 @@ class Digests:
 
 
 def read_digests(target: ChunkIO) -> Digests | None:
-    """Return the digests that are kept beside an array, or None.
+    """Return the digests that are stored beside an array, or None.
 
-    Those of chunks at the array's ends that have grown since are unknown. A file that does not
-    hold digests of this array is ignored with a warning.
+    Those of chunks at the array's former ends are unknown. A file without digests of this array is
+    ignored with a warning.
     """
     names = _names(target)
     parts = [part for name in names if (part := _read(target, name)) is not None]
@@ -61,15 +61,15 @@ def read_digests(target: ChunkIO) -> Digests | None:
 
 
 def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
-    """Keep the digests of chunks that were written, if requested or if others are kept.
+    """Store the digests of chunks that were written, if requested or if others are stored.
 
-    Each write has a file of its own; a write that is `alone` gathers all of them in one.
+    Each write has its own file; a write that is `alone` merges all of them into one.
     """
     target = write.target.refreshed()
     names = _names(target)
     if not names and not write.checksums:
         return
-    receipts = receipts.chosen(~np.isnan(receipts.seconds))  # of others nothing was seen
+    receipts = receipts.chosen(~np.isnan(receipts.seconds))  # others were not written now
     shape = target.metadata.shape
     if not alone:
         name, now = f"{write.marker.token}.npz", time.time_ns()
@@ -91,7 +91,7 @@ def _add(
     digests: np.ndarray,
     shape: Sequence[int],
 ) -> None:
-    """Add digests of chunks of an array that had another shape, perhaps."""
+    """Add digests of chunks of an array that may have had another shape."""
     grid = target.metadata.grid
     inside = np.ones(len(indices), bool)
     same = np.ones(len(indices), bool)
@@ -127,7 +127,7 @@ def _read(target: ChunkIO, name: str) -> dict[str, np.ndarray] | None:
 
 
 def _parse(data: bytes, target: ChunkIO) -> dict[str, np.ndarray]:
-    """Return the columns of a file of digests; nothing unpacks to more than the grid has chunks."""
+    """Return the columns of a file of digests, each limited by the number of chunks in the grid."""
     grid = target.metadata.grid
     ndim, count = len(grid.shape), grid.size
     with zipfile.ZipFile(io.BytesIO(data)) as file:
@@ -150,7 +150,7 @@ def _parse(data: bytes, target: ChunkIO) -> dict[str, np.ndarray]:
 def _column(file: zipfile.ZipFile, name: str, kinds: str, most: int) -> np.ndarray:
     """Return an array of at most so many numbers, whose size is checked before it is unpacked."""
     info = file.getinfo(f"{name}.npy")
-    # An array that was larger had more chunks, but its file is not compressed.
+    # A larger array had more chunks, but its file is not compressed.
     limit = max(most * _NUMBER, info.compress_size) + _HEADER
     if info.file_size > limit:
         raise ValueError(f"{name!r} has {info.file_size} bytes, expected at most {limit}")
@@ -158,12 +158,12 @@ def _column(file: zipfile.ZipFile, name: str, kinds: str, most: int) -> np.ndarr
         raw = io.BytesIO(member.read(limit))
     read = np.lib.format.read_magic(raw)
     if read != (1, 0):
-        raise ValueError(f"{name!r} is of version {read} of numpy's format, expected (1, 0)")
+        raise ValueError(f"{name!r} has NumPy format version {read}, expected (1, 0)")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(raw)
     if dtype.kind not in kinds:
-        raise ValueError(f"{name!r} holds {dtype}, expected whole numbers")
+        raise ValueError(f"{name!r} has type {dtype}, expected whole numbers")
     if math.prod(shape) * dtype.itemsize != raw.getbuffer().nbytes - raw.tell():
-        raise ValueError(f"{name!r} does not hold an array of shape {shape}")
+        raise ValueError(f"{name!r} is not an array of shape {shape}")
     flat = np.frombuffer(raw.getbuffer(), dtype, offset=raw.tell())
     return flat.reshape(shape, order="F" if fortran else "C")
 

@@ -1,4 +1,4 @@
-"""Locations of files that objects of known packages read; none of these is imported here."""
+"""Locations of files that objects of known packages read; these packages are not imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Certainty: TypeAlias = Literal["node", "file", "string"]
 
 _LONGEST = 4096
-"""The most characters of a string that may be a path."""
+"""The maximum length of a string that may be a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Read:
     """A location that tasks may read."""
 
     location: str
-    """A real path or a URL, of a node or of the file around it."""
+    """A path without links or a URL, of a node or of the file around it."""
     certainty: Certainty = "node"
-    """Whether it is known to be that of the array, or of a file or group that holds it, or only a
-    string that may mean anything."""
+    """Whether it is known to be that of the array, or of a file or group with it, or is only a
+    string with any meaning."""
 
     def meets(self, target: str) -> bool:
-        """Return whether what is read is lost where the node at `target` is replaced."""
+        """Return whether data that is read is lost if the node at `target` is replaced."""
         inside = self.location == target or self.location.startswith(f"{target}/")
         return inside or (self.certainty == "file" and target.startswith(f"{self.location}/"))
 
 
 def location_of(place: object) -> str:
-    """Return the location of a node, of which a store says `place`.
+    """Return the location of a node, given the `place` that a store reports.
 
     >>> location_of(("local", "/data/a.n5/em"))
     '/data/a.n5/em'
@@ -57,7 +57,7 @@ def location_of(place: object) -> str:
 
 
 def read_by(item: Any) -> list[Read] | None:
-    """Return what an object reads; None where it must be looked into."""
+    """Return the locations that an object reads; None if it must be visited."""
     if isinstance(item, Array):
         return [Read(location_of(io_of(item).identity))]
     kind = type(item)
@@ -81,7 +81,7 @@ def _zarr(item: Any, name: str) -> list[Read] | None:
 
 
 def _root_of(store: Any) -> str | None:
-    """Return the location of a store of zarr; None where that is not known."""
+    """Return the location of a zarr store; None if it is unknown."""
     if (fs := getattr(store, "fs", None)) is not None:
         return _on_filesystem(fs, str(store.path))
     for name in ("root", "path"):
@@ -104,7 +104,7 @@ def _h5py(item: Any, name: str) -> list[Read] | None:
     file = _local(os.fsdecode(item.file.filename))
     if name != "Dataset":
         return [Read(file, "file")]
-    # A node has several names where there are links: its address tells it from others.
+    # Links give a node several names, but it has one address.
     return [Read(f"{file}/{sys.modules['h5py'].h5o.get_info(item.id).addr}")]
 
 
@@ -161,7 +161,7 @@ def _z5py(item: Any, name: str) -> list[Read] | None:
 
 
 def _distributed(item: Any, name: str) -> list[Read] | None:
-    """Return nothing of a future whose result is there: nothing is read for it any more."""
+    """Return nothing for a finished future: its inputs are not read any more."""
     return [] if name == "Future" and item.status == "finished" else None
 
 
@@ -175,7 +175,7 @@ _PROBES: dict[str, Any] = {
     "z5py": _z5py,
     "distributed": _distributed,
 }
-"""What objects read, by the packages of their types; None where they must be looked into."""
+"""The locations that objects read, by packages of their types; None if they must be visited."""
 
 
 def mapped_by(array: np.ndarray) -> list[Read]:
@@ -188,7 +188,7 @@ def mapped_by(array: np.ndarray) -> list[Read]:
 
 
 def meant_by(text: str, wanted: frozenset[str]) -> list[Read]:
-    """Return the path that a string may be, where its last part is one of those `wanted`."""
+    """Return the path that a string may be, if its last part is among `wanted`."""
     if len(text) > _LONGEST or text.rstrip("/").rpartition("/")[2] not in wanted:
         return []
     protocol, found, path = text.partition("://")
@@ -198,9 +198,9 @@ def meant_by(text: str, wanted: frozenset[str]) -> list[Read]:
 
 
 def read_by_globals(function: types.FunctionType, wanted: frozenset[str]) -> list[Read]:
-    """Return what the names that a function uses of its module mean, if that reads anything.
+    """Return the objects that the global names in a function refer to, if they read anything.
 
-    A function of a module is pickled by its name alone: what it refers to is not visited.
+    Functions of a module are pickled by name: the objects that they refer to are not visited.
     """
     found: list[Read] = []
     for name in function.__code__.co_names:

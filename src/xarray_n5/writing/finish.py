@@ -1,4 +1,4 @@
-"""The end of a write: its report, digests, and the removal of its marker."""
+"""Finish a write: its report, its digests, and the removal of its marker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
-    """Keep digests, remove what killed tasks left, then the marker, and return the report."""
+    """Store digests, remove the rests of killed tasks, then the marker, and return the report."""
     several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], len(write.shape), ""), *several])
     mine = write.marker
@@ -46,7 +46,7 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
 
 
 def end(write: Write) -> None:
-    """Remove a write's marker; of a repair's, the chunks that have been repaired."""
+    """Remove a write's marker; of a repair, only the repaired chunks."""
     if write.marker.token == REPAIRED:
         _end_repair(write.marker, write)
     else:
@@ -54,7 +54,7 @@ def end(write: Write) -> None:
 
 
 def _end_repair(marker: WriteMarker, write: Write) -> None:
-    """Remove chunks from the list of a repair; its marker goes with the last of them."""
+    """Remove chunks from the list of a repair; with the last of them, remove its marker."""
     facts = marker.facts()
     if facts is None:
         return
@@ -68,8 +68,8 @@ def _end_repair(marker: WriteMarker, write: Write) -> None:
 def _sweep(write: Write, *, alone: bool) -> None:
     """Remove the temporary files that killed tasks of this write left.
 
-    Those of documents, digests and the hint may belong to another write that begins or ends at
-    this moment: they are removed only if this one is `alone` and writes the whole array.
+    Those of documents, digests and the hint may belong to another write that is just starting or
+    finishing: they are only removed if this one is `alone` and writes the whole array.
     """
     store, path, io = write.marker.store, write.marker.path, write.target
     left = []

@@ -1,4 +1,4 @@
-"""Turn what users write into Dask arrays whose blocks share no stored chunk."""
+"""Convert users' data to Dask arrays whose blocks do not share stored chunks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from xarray_n5.writing.chunk_table import dims_or_numbers
 
 
 def blocks_of(arr: Any) -> da.Array:
-    """Return anything that becomes a Dask array as one.
+    """Convert anything array-like to a Dask array.
 
     Raises
     ------
     ValueError
-        If the size of a block is not known.
+        If the size of a block is unknown.
     MetadataError
         If there are objects that are not strings, or masked values.
     """
@@ -35,29 +35,30 @@ def blocks_of(arr: Any) -> da.Array:
 
 
 def _unmasked(arr: Any) -> Any:
-    """Return values without a mask; raise if it masks any, since masks are not stored."""
+    """Return values without a mask; raise if it masks any, since masks cannot be stored."""
     found = _plain(arr)
     if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
         raise MetadataError(
-            "the array is masked, and a mask is not stored: fill it with "
+            "the array is masked, and masks cannot be stored; fill it with "
             "dask.array.ma.filled(x, value)"
         )
     if not isinstance(found, np.ma.MaskedArray):
         return arr
     if np.ma.is_masked(found):
         raise MetadataError(
-            "the array has masked values, and a mask is not stored: fill them with x.filled(value)"
+            "the array has masked values, and masks cannot be stored; fill them with "
+            "x.filled(value)"
         )
     return found.data
 
 
 def _plain(arr: Any) -> Any:
-    """Return the data of a DataArray; everything else as it is."""
+    """Return the data of a DataArray; other objects unchanged."""
     return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
 
 
 def _as_dask(arr: Any) -> da.Array:
-    """Return an array as a Dask array; strings, whose size is unknown, in one block."""
+    """Return an array as a Dask array; strings, whose size varies, in one block."""
     if isinstance(arr, da.Array) or not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
         return cast("da.Array", da.asarray(arr))
     try:
@@ -77,7 +78,7 @@ def names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
 def aligned_blocks(
     source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
 ) -> da.Array:
-    """Return `source` rechunked so that no two blocks share a stored chunk."""
+    """Return `source` rechunked so that blocks do not share stored chunks."""
     blocks = tuple(
         align(sizes, side, first, axis=axis, strict=strict)
         for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))

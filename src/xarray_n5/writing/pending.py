@@ -1,4 +1,4 @@
-"""The chunks that an interrupted write has not written yet, block by block."""
+"""The pending chunks of an interrupted write, block by block."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Pending(ArrayBlockwiseDep):
-    """Which of its chunks are still to be written, for each block of an array.
+    """The pending chunks of each block of an array.
 
     Parameters
     ----------
     source
-        Blocks that share no chunks.
+        Blocks that do not share chunks.
     write
-        Where and how they are written.
+        The target and the options of the write.
     before
-        The receipts of what has been written already.
+        The receipts of chunks that have been written.
     """
 
     def __init__(self, source: da.Array, write: Write, before: Receipts) -> None:
@@ -51,7 +51,7 @@ class Pending(ArrayBlockwiseDep):
         return self.missing[tuple(slice(firsts[i], firsts[i + 1]) for i, firsts in spans)]
 
     def blocks(self) -> list[tuple[int, ...]]:
-        """Return the indices of blocks with chunks that are still to be written."""
+        """Return the indices of blocks with pending chunks."""
         if not self.missing.size:
             return []
         counts = self.missing.astype(np.int64)
@@ -62,12 +62,12 @@ class Pending(ArrayBlockwiseDep):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The chunks of one block that an interrupted run has written."""
+    """The progress of an interrupted run within one block."""
 
     first: Index
     """The block's first chunk."""
     left: np.ndarray
-    """Which of its chunks are still to be written."""
+    """Which of its chunks are pending."""
 
     def __contains__(self, index: object) -> bool:
         place = zip(cast("Index", index), self.first, strict=True)

@@ -1,4 +1,4 @@
-"""Plan the write of one array: everything is checked, and nothing is written."""
+"""Plan the write of one array: run all checks without writing."""
 
 from __future__ import annotations
 
@@ -41,38 +41,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """The write of one array, checked; or, once :meth:`begin` returned it, begun."""
+    """The checked write of one array; after :meth:`begin`, it has started."""
 
     request: WriteRequest
     source: da.Array
-    """The blocks, no two of which share a stored chunk."""
+    """The blocks, which do not share stored chunks."""
     target: Array
-    """The array that is written, as it will be."""
+    """The array to write, as it will be."""
     write: Write
     array: ArrayPlan | None = None
-    """The array that is created or changed first; None where it stays as it is."""
+    """The array to create or change first; None if it exists unchanged."""
     before: Receipts | None = None
-    """What an earlier, interrupted run has written."""
+    """The receipts of an earlier, interrupted run."""
     resumed: bool = False
     ended: bool = False
-    """Whether this very write has ended before, and nothing changed since."""
+    """Whether this very write has finished before, and nothing has changed since."""
 
     @property
     def remaining(self) -> int:
-        """The number of chunks that are still to be written."""
+        """The number of pending chunks."""
         return math.prod(map(len, self.write.box)) - (
             0 if self.before is None else len(self.before)
         )
 
     def begin(self, whole: WriteMarker | None = None, *, marked: bool = True) -> WritePlan:
-        """Leave the marker, then create the array.
+        """Create the marker, then the array.
 
         Parameters
         ----------
         whole
             The marker of the transaction that the write is part of.
         marked
-            Whether the write has an end, at which its marker is removed.
+            Whether the write has a finish that removes its marker.
         """
         request, write = self.request, replace(self.write, whole=whole)
         options = request.options
@@ -94,12 +94,12 @@ class WritePlan:
 
 
 def plan_write(request: WriteRequest) -> WritePlan:
-    """Check a write as far as that is possible before anything is written.
+    """Run all checks of a write that are possible before anything is written.
 
     Raises
     ------
     AlignmentError, MetadataError, NodeExistsError, ResumeError, ValueError
-        As :func:`xarray_n5.to_n5` says.
+        As in :func:`xarray_n5.to_n5`.
     """
     request = _with_chunks(request)
     options, source = request.options, request.source
@@ -140,7 +140,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
 
 
 def _with_chunks(request: WriteRequest) -> WriteRequest:
-    """Return a request with chunks "auto" where neither blocks nor an array say which."""
+    """Return a request with chunks "auto" if neither blocks nor an array determine them."""
     given = request.chunks is not None or request.shards is not None
     if given or request.region is not None or not request.in_memory:
         return request
@@ -154,7 +154,7 @@ def _exists(request: WriteRequest) -> bool:
 
 
 def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) -> WritePlan:
-    """Return the plan of a write that has ended; raise where the array is not known to be its."""
+    """Return the plan of a finished write; raise if the array may not be its result."""
     write = _write(request, target, token, aligned, (0,) * aligned.ndim, fresh=True)
     if not is_finished(write.marker):
         _refuse_ended(request, target)
@@ -169,13 +169,13 @@ def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) 
 
 
 def _refuse_ended(request: WriteRequest, target: Array) -> NoReturn:
-    """Raise where an array exists, and no write of it is unfinished."""
+    """Raise if an array exists without an unfinished write."""
     source, container = request.source, request.options.container
     found = f"an array, {target.shape} {target.dtype}"
     hint = NOT_UNFINISHED
     if (target.shape, target.dtype) != (source.shape, as_dtype(source.dtype, target.url)):
         hint = (
-            f"nothing of it is unfinished, and it is another than {source.shape} {source.dtype}: "
+            f"no write of it is unfinished, and the new array is {source.shape} {source.dtype}; "
             "choose another path, or replace it with mode='w'"
         )
     raise NodeExistsError(container.url, request.path, found, hint)
@@ -204,7 +204,7 @@ def _plan_array(
 def _token(
     request: WriteRequest, sides: object, start: tuple[int, ...], target: Array | None
 ) -> str:
-    """Return the string that distinguishes this write from every other into the array."""
+    """Return a string that distinguishes this write from all other writes to the array."""
     options, source = request.options, request.source
     compression = resolve(request.compression)
     if target is not None and request.keeps_array:
@@ -217,7 +217,7 @@ def _token(
 
 
 def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
-    """Return the array that the write goes into, if it exists, and where in it the write starts."""
+    """Return the array to write to, if it exists, and the start of the write in it."""
     options = request.options
     if request.region is None:
         mode = "a" if options.resume else request.mode
@@ -245,7 +245,7 @@ def _write(
         shape=source.shape,
         marker=WriteMarker(store=options.store, path=request.path, token=token),
         fresh=fresh,
-        # Where a stored chunk is no evidence that this write stored it, records are.
+        # If a stored chunk is not evidence that this write stored it, records are.
         journal=not fresh or options.checksums or not options.write_empty_chunks,
         checksums=options.checksums,
         deferred=request.deferred,
@@ -254,7 +254,7 @@ def _write(
 
 
 def _check_same(request: WriteRequest, target: Array) -> None:
-    """Raise where the array is not the one that the interrupted write was creating."""
+    """Raise if the array is not the one that the interrupted write was creating."""
     wanted = ArrayMetadata(
         shape=target.shape if request.region is not None else request.source.shape,
         chunks=target.grid.chunks,
@@ -267,7 +267,7 @@ def _check_same(request: WriteRequest, target: Array) -> None:
 def _sides(
     request: WriteRequest, target: Array | None
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of a stored file, and that of the chunks in it, if it is a shard.
+    """Return the shape of a stored file, and that of the chunks in it if it is a shard.
 
     These are as requested, those of the array, or those of Dask's blocks.
     """
@@ -283,7 +283,7 @@ def _sides(
 
 
 def _chunks(request: WriteRequest, target: Array | None) -> Any:
-    """Return the chunks that are requested, or that shards are made of: a shape, or "auto"."""
+    """Return the requested chunks, or those that shards consist of: a shape, or "auto"."""
     if request.chunks is not None:
         return request.chunks
     if target is not None and request.keeps_array:
@@ -296,17 +296,17 @@ def _blocks(source: da.Array) -> tuple[int, ...]:
 
 
 def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
-    """Return where `region` starts in `target`, having checked that `source` fits into it."""
+    """Return the start of `region` in `target`, after checking that `source` fits into it."""
     selection = normalize(region, target.shape)
     plain = all(item.step in {None, 1} for item in region)
     if not plain or selection.shape != source.shape:
         raise ValueError(
-            f"the region {region} of {target.url}, whose shape is {target.shape}, covers "
-            f"{selection.shape}, not the {source.shape} of the array; resize or select "
-            "to fit, with steps of 1"
+            f"expected a region of shape {source.shape}, the shape of the array; {region} of "
+            f"{target.url}, whose shape is {target.shape}, has shape {selection.shape}; resize or "
+            "select to fit, with steps of 1"
         )
     if target.dtype != as_dtype(source.dtype, target.url):
         raise MetadataError(
-            f"{target.url} holds {target.dtype}, not {source.dtype}; convert with astype()"
+            f"{target.url} has type {target.dtype}, got {source.dtype}; convert with astype()"
         )
     return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from xarray_n5.writing.plan import WritePlan
 
 _TOPIC = "xarray-n5-written"
-"""The topic of the events by which a cluster's workers report what they have written."""
+"""The topic of the events by which a cluster's workers report written chunks."""
 
 _WIDTH = 30
 """The characters of a full bar."""
 
 _INTERVAL = 0.1
-"""The least number of seconds between two updates."""
+"""The minimum number of seconds between two updates."""
 
 _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
 
@@ -36,7 +36,7 @@ _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", defaul
 @suggest_keywords
 @dataclass(slots=True, eq=False, repr=False)
 class ProgressBar:
-    """Show how many chunks are written, and how fast, while xarray-n5 computes a write.
+    """Show the number of written chunks, and the speed, while xarray-n5 computes a write.
 
     Works with threads, with processes and with a distributed client, for every function that
     computes a write itself: :func:`to_n5`, ``ds.n5.to_n5``, :func:`copy` and :func:`pyramid`. What
@@ -117,13 +117,13 @@ class ProgressBar:
             self._stack.callback(self._client.unsubscribe_topic, _TOPIC)
 
     def _after_task(self, key: Any, result: Any, *_: object) -> None:
-        """Count what a task of a local scheduler wrote."""
+        """Count the chunks of a task of a local scheduler."""
         name = str(key[0] if isinstance(key, tuple) else key)
         if any(token in name for token in self._tokens) and name.startswith("write_n5-"):
             self._advance(*_counts(result))
 
     def _on_event(self, event: tuple[float, Any]) -> None:
-        """Count what a task of a cluster wrote."""
+        """Count the chunks of a task of a cluster."""
         token, chunks, nbytes = event[1]
         if token in self._tokens:
             self._advance(chunks, nbytes)
@@ -157,7 +157,7 @@ def expect(plans: Iterable[WritePlan]) -> None:
 
 
 def report_written(token: str, receipts: Receipts) -> None:
-    """Report from a worker of a cluster what a task of the write `token` has written."""
+    """Report the chunks of a task of the write `token` from a worker of a cluster."""
     if "distributed.worker" not in sys.modules:
         return
     from distributed import get_worker
@@ -170,5 +170,5 @@ def _counts(result: Any) -> tuple[int, int]:
     """Return the numbers of chunks and bytes that a task wrote."""
     if isinstance(result, Receipts):
         return len(result), int(result.sizes.sum())
-    # The task of a single block also ends the write, and returns its report.
+    # The task of a single block also finishes the write, and returns its report.
     return int(result.attrs["chunks"]), int(result["bytes"].sum())

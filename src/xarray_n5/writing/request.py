@@ -1,4 +1,4 @@
-"""What users ask of a write: where it goes, what is stored, and how."""
+"""Requests of users to write: the location, the data and the options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PartialChunks: TypeAlias = Literal["error", "merge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The container of a write, opened once, and the options that all of its arrays share."""
+    """The container of a write, opened once, and the options of all its arrays."""
 
     container: Container
     root: str = ""
@@ -50,16 +50,17 @@ class WriteOptions:
     resume: bool | str = False
     checksums: bool = False
     deferred: bool = False
-    """Whether Dask arrays are computed later; everything else is written at once."""
+    """Whether Dask arrays are computed later; other data is written immediately."""
     consolidated: bool | None = None
-    """Whether a group gets consolidated metadata; None to do as xarray's Zarr engine does."""
+    """Whether a group gets consolidated metadata; None to follow xarray's Zarr engine."""
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
         check_option("partial_chunks", self.partial_chunks, "error", "merge")
         if self.consolidated and not self.format.consolidates:
             raise ValueError(
-                f"consolidated=True is for Zarr v2; {self.format.name} has no consolidated metadata"
+                f"consolidated=True is for Zarr v2; {self.format.name} does not support "
+                "consolidated metadata"
             )
 
     @classmethod
@@ -79,7 +80,7 @@ class WriteOptions:
         Raises
         ------
         OneWriterError
-            If tasks would be computed now, by several processes, into a file with one writer.
+            If tasks would be computed now, in several processes, for a file with one writer.
         """
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
@@ -103,7 +104,7 @@ class WriteOptions:
 
     @property
     def opening(self) -> dict[str, Any]:
-        """The options with which the arrays are opened."""
+        """The options with which arrays are opened."""
         return {
             "write_empty_chunks": self.write_empty_chunks,
             "edge_chunks": self.edge_chunks,
@@ -124,7 +125,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """One array to be written; complete when made."""
+    """One array to write; it is complete when created."""
 
     source: da.Array
     path: str
@@ -133,7 +134,7 @@ class WriteRequest:
     mode: Mode = "w-"
     region: tuple[slice, ...] | None = None
     target: Array | None = None
-    """The array that a region is part of, where it is open, as it will be when the write begins."""
+    """The open array that has the region, as it will be when the write begins."""
     chunks: Sequence[int] | int | Literal["auto"] | None = None
     shards: Sequence[int] | int | Literal["auto"] | None = None
     compression: str | Mapping[str, Any] | Compression | None = "gzip"
@@ -144,18 +145,18 @@ class WriteRequest:
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
     in_memory: bool = False
-    """Whether the source was not a Dask array, so that its blocks mean nothing."""
+    """Whether the source was not a Dask array, so that its blocks are arbitrary."""
     deferred: bool = False
     """Whether the blocks are computed later."""
     appends: bool = False
-    """Whether only new parts of the array are written, so that the source may read the others."""
+    """Whether only new parts of the array are written; the source may read the others."""
 
     def __post_init__(self) -> None:
         fixed = ("chunks", "shards", "attributes", "axes", "dialect", "layout")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.region is not None and given:
             raise ValueError(
-                f"a region is written into an array as it is; {given} cannot change it"
+                f"a region is part of an existing array, which {given} cannot change; omit it"
             )
 
     @classmethod
@@ -169,14 +170,14 @@ class WriteRequest:
         axes: Iterable[Axis | str | None] | Geometry | None = None,
         **wanted: Any,
     ) -> Self:
-        """Return a request to write anything that becomes a Dask array.
+        """Return a request to write anything array-like.
 
         Raises
         ------
         MetadataError
             If its values are masked, or objects that are not strings.
         ValueError
-            If its shape is unknown, or `region` is not slices.
+            If its shape is unknown, or `region` does not consist of slices.
         """
         if axes is None and region is None and isinstance(arr, xr.DataArray):
             axes = geometry_from(arr)
@@ -194,7 +195,7 @@ class WriteRequest:
 
     @property
     def keeps_array(self) -> bool:
-        """Whether an array that exists stays, with other values."""
+        """Whether an existing array keeps its metadata and gets new values."""
         return self.region is not None or self.mode in {"a", "r+"}
 
 
@@ -203,5 +204,5 @@ def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
         return None
     slices = (region,) if isinstance(region, slice) else tuple(region)
     if not all(isinstance(item, slice) for item in slices):
-        raise ValueError(f"expected one slice for each axis as the region, got {region!r}")
+        raise ValueError(f"region is {region!r}; expected one slice for each axis")
     return slices

@@ -1,4 +1,4 @@
-"""Resume interrupted writes: find what they have written already."""
+"""Resume interrupted writes: find the chunks that they have written."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _EARLIER = "an earlier run"
 
 
 def resume(write: Write) -> tuple[Write, Receipts] | None:
-    """Return a write as it began and the receipts of what it has written; None if it never began.
+    """Return an interrupted write and its receipts; None if it never started.
 
     Raises
     ------
     ResumeError
-        If another write into the same chunks has begun, and not ended.
+        If another write to the same chunks is unfinished.
     """
     facts = write.marker.facts()
     if facts is not None:
         resumed = write.marker.new_attempt(facts)
-        # If the marker cannot be understood, all chunks are written again.
+        # If the marker is invalid, all chunks are written again.
         fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", True))
         write = replace(write, marker=resumed, fresh=fresh, journal=journal)
         again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
@@ -51,7 +51,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
             began = f"{said.get('began')} at {said.get('by')}"
             raise ResumeError(write.marker.store.url, write.marker.path, began)
     if planned is not None:
-        # No task of it has run: chunks that are stored are not its own.
+        # None of its tasks has run: stored chunks are not its own.
         fresh, journal = bool(planned.get("fresh")), bool(planned.get("journal", write.journal))
         marker = write.marker.as_found(planned)
         write = replace(write, marker=marker, fresh=fresh, journal=journal)
@@ -67,7 +67,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
 
 
 def renew(write: Write, *, deferred: bool) -> None:
-    """Begin a new attempt at a write, so that tasks of earlier ones stop; a repair has one attempt.
+    """Begin a new attempt at a write, which stops earlier tasks; a repair has one attempt.
 
     A planned write begins, unless it is `deferred` again.
     """
@@ -81,9 +81,9 @@ def renew(write: Write, *, deferred: bool) -> None:
 
 
 def forget_overlapped(write: Write) -> None:
-    """Let other unfinished writes write again the chunks that this one is about to write.
+    """Make other unfinished writes write again the chunks that this one is about to write.
 
-    Planned writes of such chunks are revoked: they would replace what is written now.
+    Planned writes of such chunks are revoked: they would replace the new ones.
     """
     mine = write.marker
     begun, planned = find_markers(mine.store, mine.path, tidy=True, but=mine)
@@ -112,7 +112,7 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
 
 
 def _done_before(write: Write) -> Receipts:
-    """Return receipts of what an interrupted write has written, by its records or the chunks."""
+    """Return receipts for the chunks of an interrupted write, by its records or the chunks."""
     ndim = len(write.shape)
     stored = [index for index in write.target.stored_indices() if index in write]
     if not write.journal:
@@ -121,7 +121,7 @@ def _done_before(write: Write) -> Receipts:
     parts = [Receipts.of([], ndim, "")]
     for _, record in write.marker.records():
         part = Receipts.from_json(record, ndim)
-        # What has gone since is to be written again.
+        # Chunks that have disappeared since are written again.
         rows = [
             not size or tuple(index) in there
             for index, size in zip(part.indices.tolist(), part.sizes.tolist(), strict=True)
@@ -131,12 +131,12 @@ def _done_before(write: Write) -> Receipts:
 
 
 def all_done(write: Write, *, but: Iterable[Index] = ()) -> Receipts:
-    """Return receipts of all chunks of a write, `but` some."""
+    """Return receipts for all chunks of a write, except some."""
     left = set(but)
     return _unrecorded((index for index in product(*write.box) if index not in left), write)
 
 
 def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
-    """Return receipts of chunks that are stored, and of which no record was kept."""
+    """Return receipts for chunks that are stored without a record."""
     rows = [(index, 0, 0, math.nan) for index in indices]
     return Receipts.of(rows, len(write.shape), _EARLIER)

@@ -1,4 +1,4 @@
-"""Whether tasks of a Dask graph read what they are about to replace, as far as objects show."""
+"""Detect tasks of a Dask graph that read data which they are about to replace."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from xarray_n5.writing.file_reads import Read
 
 _HARMLESS = (weakref.ref, types.GeneratorType)
-"""Objects that cannot be pickled, and from which no array reads."""
+"""Objects that cannot be pickled, and never read arrays."""
 
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
-"""Objects that pickle names."""
+"""Objects that are pickled by name."""
 
 _LOCKS = frozenset({"lock", "RLock", "_local", "Condition", "Event", "Semaphore"})
 
@@ -39,18 +39,18 @@ def check_independent(
     groups: Collection[object] = (),
     exists: Callable[[], bool] | None = None,
 ) -> None:
-    """Raise where `source` is to be read from an array that is replaced or changed.
+    """Raise if `source` reads from an array that is replaced or changed.
 
     Parameters
     ----------
     source
-        What is to be written.
+        The data to write.
     places
-        Those of the arrays that are replaced or changed, as their stores name them.
+        The locations of the arrays that are replaced or changed, as their stores report them.
     groups
-        Those of groups of which all arrays are replaced.
+        The locations of groups whose arrays are all replaced.
     exists
-        Whether there is anything at those places; by default there is.
+        Whether anything exists at those locations; by default it does.
 
     Raises
     ------
@@ -68,23 +68,23 @@ def check_independent(
             what = "an array that the new one is computed from"
             raise NodeExistsError(met.removeprefix("remote://"), "", what, _ADVICE)
     if found.hidden and targets and (exists is None or exists()):
-        what = f"and tasks may read it: {found.hidden[0]} does not say which files it reads"
+        what = f"and tasks may read it: the files that {found.hidden[0]} reads are unknown"
         raise NodeExistsError(targets[0].removeprefix("remote://"), "", what, _ADVICE)
 
 
 _ADVICE = (
-    "what is still to be read would be gone: write to another path, or compute the new values "
+    "the write would destroy its own input: write to another path, or compute the new values "
     "first (x.compute() of an array, ds.load() of a Dataset)"
 )
 
 
 def check_one_process(url: str, *sources: da.Array) -> None:
-    """Raise where blocks would be computed, and written, by other processes than this one.
+    """Raise if blocks would be computed, and written, by other processes than this one.
 
     Raises
     ------
     OneWriterError
-        If the scheduler in use has other processes: those of a cluster, or of a pool.
+        If the current scheduler has other processes: those of a cluster, or of a pool.
     """
     get: Any = get_scheduler(collections=list(sources))
     cluster: Any = getattr(get, "__self__", None)
@@ -102,11 +102,11 @@ def _process() -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is known of the files that a graph reads."""
+    """The files that a graph reads."""
 
     reads: tuple[Read, ...]
     hidden: tuple[str, ...]
-    """The types of objects that may read files and do not say which."""
+    """The types of objects that may read unknown files."""
 
 
 def reads_of(graph: object, names: Iterable[str] = ()) -> Findings:
@@ -117,7 +117,7 @@ def reads_of(graph: object, names: Iterable[str] = ()) -> Findings:
     graph
         The graph, which is visited as if it were pickled.
     names
-        The last parts of paths for which strings are looked through.
+        The last parts of paths to look for in strings.
     """
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         visitor = _Visitor(nowhere, frozenset(names))
@@ -130,7 +130,7 @@ def reads_of(graph: object, names: Iterable[str] = ()) -> Findings:
 
 
 class _Visitor(cloudpickle.Pickler):  # type: ignore[misc]
-    """Visit every object that a graph holds; what it writes goes nowhere."""
+    """Visit every object in a graph; the pickle is discarded."""
 
     def __init__(self, nowhere: Any, wanted: frozenset[str]) -> None:
         super().__init__(nowhere, protocol=5, buffer_callback=lambda _: None)
@@ -139,8 +139,8 @@ class _Visitor(cloudpickle.Pickler):  # type: ignore[misc]
         self.hidden: list[str] = []
 
     def persistent_id(self, item: object) -> str | None:
-        """Return a name for what need not be looked into."""
-        # Numbers are not looked into: that would copy them.
+        """Return a name for objects that need not be visited."""
+        # Numbers are not visited: that would copy them.
         if isinstance(item, np.ndarray) and not item.dtype.hasobject:
             self.reads += mapped_by(item)
             return "numbers"
@@ -154,7 +154,7 @@ class _Visitor(cloudpickle.Pickler):  # type: ignore[misc]
         return None
 
     def reducer_override(self, item: Any) -> Any:
-        """Return how an object is pickled; one that cannot be is looked into as far as it goes."""
+        """Return how an object is pickled; others are visited by their attributes."""
         found = super().reducer_override(item)
         plain = isinstance(item, _BY_NAME) or type(item) in self.dispatch_table
         if found is not NotImplemented or plain:
@@ -169,7 +169,7 @@ class _Visitor(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _nothing(state: object) -> None:
-    """Stand for an object that cannot be pickled."""
+    """Replace an object that cannot be pickled."""
 
 
 def _state(item: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tasks of a write: each block becomes whole chunks, and a receipt for each."""
+"""The tasks of a write: each block becomes whole chunks, with a receipt for each."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from xarray_n5.writing.write import Write
 
 _TRUSTED = 2.0
-"""The seconds for which a task on an object store trusts a marker that it has read."""
+"""The seconds for which a task on an object store relies on a marker that it has read."""
 
 
 def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> DelayedReport:
-    """Return what computes the blocks that are still to be written, and writes them.
+    """Return a computation that writes the pending blocks.
 
     Parameters
     ----------
     source
-        Blocks that share no chunks.
+        Blocks that do not share chunks.
     write
-        Where and how they are written.
+        The target and the options of the write.
     before
         The receipts of an interrupted run; None if there was none.
     """
-    # A name of its own: a scheduler must not take an earlier write's results for this one's.
+    # A unique name: a scheduler must not use an earlier write's results for this one.
     name = f"{write.marker.token}-{uuid.uuid4().hex[:8]}"
     left = None if before is None or not len(before) else Pending(source, write, before)
     blocks: Any = source.map_blocks(
@@ -71,7 +71,7 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
 def write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
 ) -> Receipts:
-    """Write a block, or those of its chunks that are `left`; return their receipts."""
+    """Write a block, or its chunks that are `left`; return their receipts."""
     with write.marker.running():
         begin_planned(write)
         check = _MarkerCheck(write.marker, time.monotonic() + _TRUSTED)
@@ -97,11 +97,11 @@ def write_block(
 
 @dataclass(slots=True)
 class _MarkerCheck:
-    """Raise if the write has ended or failed; tasks call it before they store each chunk."""
+    """Raise if the write has finished or failed; called before each chunk is stored."""
 
     marker: WriteMarker
     again: float
-    """When the marker is to be read again, on object stores."""
+    """The time when the marker is read again, on object stores."""
 
     def __call__(self) -> None:
         now = time.monotonic()
@@ -112,7 +112,7 @@ class _MarkerCheck:
 
 
 def run(lazy: DelayedReport, writes: Iterable[Write]) -> Any:
-    """Compute writes; if that fails, stop the rest of their tasks before raising."""
+    """Compute writes; if that fails, stop their remaining tasks before raising."""
     try:
         (found,) = compute(lazy)
     except BaseException:
@@ -123,7 +123,7 @@ def run(lazy: DelayedReport, writes: Iterable[Write]) -> Any:
 
 
 def write_when_read(source: da.Array, target: ChunkIO, start: tuple[int, ...]) -> da.Array:
-    """Return an array each of whose blocks is written when it is computed."""
+    """Return an array whose blocks are written when they are computed."""
     writing: Any = source.map_blocks(
         cast("Any", write_and_return),
         target,
@@ -157,9 +157,9 @@ def _shifted(where: tuple[slice, ...], start: tuple[int, ...]) -> tuple[slice, .
 
 
 def _current(target: ChunkIO, box: tuple[slice, ...]) -> ChunkIO:
-    """Return the array as it is now if `box` has chunks that its end cuts: it may have grown.
+    """Return the array as it is now if `box` has chunks clipped by its end: it may have grown.
 
-    Such a chunk would be written as far as the array once reached, and lose the rest.
+    Such a chunk would be clipped to the former end, and lose the rest.
     """
     ends = zip(box, target.metadata.shape, target.metadata.chunks, strict=True)
     cut = any(where.stop == size and size % side for where, size, side in ends)

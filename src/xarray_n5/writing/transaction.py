@@ -1,4 +1,4 @@
-"""Writes that begin and end together: all of their arrays, or an array alone."""
+"""Writes that begin and finish together: several arrays, or one."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ Report = xr.Dataset
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Planned writes beneath one marker, which says when all of them have ended."""
+    """Planned writes under one marker, which records when all of them have finished."""
 
     plans: Mapping[str, WritePlan]
     """The writes, by their names in the report."""
     marker: WriteMarker
     """The marker of the group that the arrays are in."""
     ends: Sequence[WriteMarker] = ()
-    """The markers that an interrupted end has left, of writes all of whose chunks are written."""
+    """The markers of finished writes that an interrupted finish has left."""
     remembered: bool = False
-    """Whether resuming it once more, when it has ended, is to find nothing to do."""
+    """Whether resuming it again after its finish finds nothing to do."""
     closing: Callable[[], None] | None = None
-    """What is done when all data are written, before the marker is removed: it may be done twice,
-    and is sent with the tasks."""
+    """The action after all data are written, before the marker is removed: it may be repeated, and
+    is sent with the tasks."""
 
     def begin(self) -> Transaction:
-        """Leave the markers of the writes and create their arrays."""
+        """Create the markers of the writes and their arrays."""
         return replace(self, plans=begin_all(self.plans, self.marker))
 
     @property
     def _markers(self) -> list[tuple[WriteMarker, bool]]:
-        """The markers of the writes, and whether records may lie beside them."""
+        """The markers of the writes, and whether they may have records."""
         begun = [(plan.write.marker, plan.write.journal) for plan in self.plans.values()]
         return [*((marker, True) for marker in self.ends), *begun]
 
     def compute(self) -> xr.DataTree:
-        """Compute the writes and end them here, where no lost worker can have ended them."""
+        """Compute the writes and finish them here, so that a lost worker cannot have done so."""
         expect(self.plans.values())
         reports = self._run(self._lazy(_unchanged))
         return self._finish(reports)
 
     def compute_in_turn(self) -> xr.DataTree:
-        """Compute the writes level by level, where each reads what the one before wrote."""
+        """Compute the writes level by level, where each reads the result of the one before."""
         expect(self.plans.values())
         stages: dict[str, dict[str, WritePlan]] = {}
         for name, plan in self.plans.items():
@@ -72,7 +72,7 @@ class Transaction:
         return self._finish(reports)
 
     def _finish(self, reports: Mapping[str, Report]) -> xr.DataTree:
-        """End the writes, and remember that if wanted."""
+        """Finish the writes, and record that if wanted."""
         tree = _end(reports, self.marker, self._markers, closing=self.closing)
         for marker in (
             (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
@@ -81,7 +81,7 @@ class Transaction:
         return tree
 
     def delayed(self) -> DelayedReport:
-        """Write what is in memory, and return what computes the other writes and ends them."""
+        """Write data in memory, and return a computation of the other writes that finishes them."""
         now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
         later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
         if not self.plans:
@@ -106,7 +106,7 @@ class Transaction:
         return rest._lazy(last)  # noqa: SLF001
 
     def _compute_part(self) -> dict[str, Report]:
-        """Compute and end these writes; whoever resumes the others finds these named."""
+        """Compute and finish these writes; the report of a resumed write has the same names."""
         expect(self.plans.values())
         reports: dict[str, Report] = self._run(self._lazy(_unchanged))
         written = [marker.path for marker, _ in self._markers]
@@ -134,14 +134,14 @@ def begin_all(
 def resume_end(
     marker: WriteMarker, facts: Mapping[str, Any], closing: Callable[[], None] | None = None
 ) -> Transaction:
-    """Return what is left of a transaction whose end was interrupted, and begin it."""
+    """Begin the rest of a transaction whose finish was interrupted, and return it."""
     marker.begin(facts)
     ends = [replace(marker, path=path, token=token) for path, token in facts.get("parts", ())]
     return Transaction({}, marker, ends, closing=closing)
 
 
 def compute_alone(plan: WritePlan) -> Report:
-    """Compute one write that has begun and is part of no transaction, and end it here."""
+    """Compute a write that has begun and is not part of a transaction, and finish it here."""
     expect([plan])
     write = replace(plan.write, part=True)
     report: Report = run(write_lazily(plan.source, write, plan.before), [write])
@@ -150,14 +150,14 @@ def compute_alone(plan: WritePlan) -> Report:
 
 
 def compute_each(transactions: Sequence[tuple[str, Transaction]]) -> DelayedReport:
-    """Return what computes transactions by the paths of their groups; each ends by itself."""
+    """Return a computation of transactions by the paths of groups; each finishes by itself."""
     paths = [path for path, _ in transactions]
     joined = partial(join_reports, paths)
     return reduce_all([each.delayed() for _, each in transactions], joined, _name())
 
 
 def join_reports(paths: Sequence[str], reports: Sequence[xr.DataTree]) -> xr.DataTree:
-    """Return the reports of several transactions as one, by the paths of their groups."""
+    """Merge the reports of several transactions by the paths of their groups."""
     return xr.DataTree.from_dict(
         {
             join(path, node.path.strip("/")): node.to_dataset()
@@ -195,7 +195,7 @@ def _end(
     before: Mapping[str, Report] | None = None,
     closing: Callable[[], None] | None = None,
 ) -> xr.DataTree:
-    """End writes: from the moment when their marker says that all is done, they have ended."""
+    """Finish writes: once their marker records that nothing is pending, they have finished."""
     marker.check()
     marker.done({"parts": [[each.path, each.token] for each, _ in markers]})
     if closing is not None:

@@ -1,4 +1,4 @@
-"""One write into an array, as its tasks know it."""
+"""One write to an array, as its tasks see it."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Everything that tasks need to write their blocks, and the last one to end the write."""
+    """Everything that tasks need to write their blocks, and the last one to finish the write."""
 
     target: ChunkIO
     """The array, without its attributes."""
     start: tuple[int, ...]
-    """The element of it at which the source starts."""
+    """The element of the array at which the source starts."""
     shape: tuple[int, ...]
     """The shape of the source."""
     marker: WriteMarker
     """The marker of the write."""
     fresh: bool = True
-    """Whether the array was created by this write, so that all stored chunks are its own."""
+    """Whether this write created the array, so that all stored chunks are its own."""
     journal: bool = False
-    """Whether tasks keep records of what they wrote, since stored chunks are no evidence of it."""
+    """Whether tasks record written chunks, since stored chunks are no evidence."""
     resumed: bool = False
-    """Whether stored chunks have been written by this write already."""
+    """Whether stored chunks are evidence that this write has written them."""
     only: frozenset[Index] | None = None
     """The only chunks to write, in a repair; None for all."""
     again: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Boxes of the grid, from and to along each axis, that others have written since it began."""
     checksums: bool = False
-    """Whether digests of the chunks are kept beside the array."""
+    """Whether digests of the chunks are stored beside the array."""
     part: bool = False
-    """Whether this is one of several writes, which end together."""
+    """Whether this is one of several writes that finish together."""
     deferred: bool = False
     """Whether it is computed later."""
     planned: bool = False
-    """Whether it is only planned until its first task runs."""
+    """Whether it remains planned until its first task runs."""
     whole: WriteMarker | None = None
-    """The marker of the Dataset or the tree that it is part of."""
+    """The marker of its Dataset or tree."""
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
 
@@ -62,7 +62,7 @@ class Write:
         return tuple(map(touched, self.start, self.shape, self.target.metadata.chunks))
 
     def facts(self) -> dict[str, Any]:
-        """Return what the marker says of the write."""
+        """Return the marker's facts about the write."""
         return {
             "start": self.start,
             "shape": self.shape,
@@ -73,7 +73,7 @@ class Write:
         }
 
     def leave_mark(self) -> None:
-        """Leave the marker of a write that begins, or is planned."""
+        """Create the marker of a write that begins, or is planned."""
         leave = self.marker.plan if self.planned else self.marker.begin
         leave(self.facts())
 
@@ -103,12 +103,12 @@ class Write:
 
 
 def begin_planned(write: Write) -> None:
-    """Begin a write that is only planned; raise if it has ended or was replaced.
+    """Begin a write that is only planned; raise if it has finished or was replaced.
 
     Raises
     ------
     ContainerNotVisibleError, StaleTaskError
-        As :meth:`WriteMarker.check`.
+        As in :meth:`WriteMarker.check`.
     """
     try:
         write.marker.check()

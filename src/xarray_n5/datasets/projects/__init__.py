@@ -1,1 +1,1 @@
-"""Projects of BigDataViewer and BigStitcher as Datasets: opened by their XML."""
+"""BigDataViewer and BigStitcher projects as Datasets, opened by their XML."""

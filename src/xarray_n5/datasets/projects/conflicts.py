@@ -1,4 +1,4 @@
-"""Whether views may be written into a container and its project: what is there, and differs."""
+"""The overwrite policy of projects: existing views, and how they differ from new ones."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Existing:
-    """What is in a container already."""
+    """The existing content of a container."""
 
     how: WriteOptions
     target: ProjectTarget
     names: Sequence[str]
     """The names of the nodes in its root."""
     setups: Mapping[int, Attributes]
-    """The attributes of the setups that are written into, those that exist."""
+    """The attributes of the existing setups that are written to."""
     timepoints: Mapping[int, frozenset[int]]
     """The time points that are stored for each of them."""
 
     @classmethod
     def of(cls, how: WriteOptions, added: Project, target: ProjectTarget) -> Existing:
-        """Return what is there, which is listed once for each setup."""
+        """Return the existing content, with one listing per setup."""
         container = how.container
         names = list(container.children("")) if container.exists(container.node("")) else []
         wanted = [number for number in added.setups if f"setup{number}" in names]
@@ -60,12 +60,12 @@ class Existing:
         return cls(how=how, target=target, names=names, setups=found, timepoints=times)
 
     def check(self, *, resumes: bool) -> None:
-        """Raise NodeExistsError if nothing may exist, and something does."""
+        """Raise NodeExistsError if something exists that the mode does not allow."""
         how = self.how
         if how.mode == "r+":
             raise ValueError(
-                "mode='r+' changes values only, and no project: use mode='a' with project=, or "
-                "omit project="
+                "mode='r+' only changes values, which projects do not support: use mode='a' with "
+                "project=, or omit project="
             )
         if how.mode != "w-" or resumes:
             return
@@ -96,9 +96,9 @@ class Existing:
 
 
 def check_setups(existing: Existing, images: Sequence[ViewImage], target: ProjectTarget) -> None:
-    """Raise if a setup differs from the one of its id that stays.
+    """Raise if a setup differs from the remaining one with its id.
 
-    In mode "w" a setup may be another one, if all its views are replaced.
+    In mode "w" a setup may differ, if all its views are replaced.
 
     Raises
     ------
@@ -128,28 +128,28 @@ def check_setups(existing: Existing, images: Sequence[ViewImage], target: Projec
 
 
 def _difference(before: ViewSetup | None, setup: ViewSetup) -> str | None:
-    """Return how a setup of a project differs from another one of its id."""
+    """Return how a setup of a project differs from another one with its id."""
     if before is None:
         return None
     if before.size is not None and before.size != setup.size:
-        return f"a setup of the size {before.size}, not {setup.size}"
+        return f"a setup of size {before.size}; the new one has {setup.size}"
     one, other = before.voxel_size, setup.voxel_size
     if one is not None and other is not None and not np.allclose(one, other, rtol=_SAME, atol=0):
-        return f"a setup with the voxel size {one} {before.unit}, not {other} {setup.unit}"
+        return f"a setup with voxel size {one} {before.unit}; the new one has {other} {setup.unit}"
     for kind, number in setup.attributes.items():
         if before.attributes.get(kind, number) != number:
-            return f"a setup of the {kind} {before.attributes[kind]}, not {number}"
+            return f"a setup of {kind} {before.attributes[kind]}; the new one has {number}"
     return None
 
 
 def _stored_difference(attributes: Attributes, image: ViewImage) -> str | None:
-    """Return how the stored views of a setup differ from those that are written."""
+    """Return how the stored views of a setup differ from the new ones."""
     dtype = attributes.get("dataType")
     own = image.described.levels[0].dtype.name
     if dtype is not None and dtype != own:
-        return f"a setup of the type {dtype}, not {own}"
+        return f"a setup of type {dtype}; the new one has {own}"
     factors = [list(each[::-1]) for each in image.factors]
     listed = attributes.get("downsamplingFactors")
     if lists_levels(attributes) and listed != factors:
-        return f"a setup with the factors {listed} (x, y, z), not {factors}"
+        return f"a setup with factors {listed} (x, y, z); the new one has {factors}"
     return None

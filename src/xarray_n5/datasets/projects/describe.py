@@ -1,4 +1,4 @@
-"""From Datasets to the views of a project: setups, their attributes, time points, registrations."""
+"""Describe Datasets as views of a project: setups, their attributes, time points, registrations."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ALIASES = {"c": "channel", "time": "t"}
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """Views that are to be written, and what an XML says of them."""
+    """Views to write, and their description for an XML."""
 
     project: Project
     views: Mapping[View, Mapping[str, int]]
-    """The positions of the views that are there along the dimensions before z."""
+    """The positions of the existing views along the dimensions before z."""
     levels: Sequence[xr.DataArray]
     """The image's levels, the dimensions of views first."""
 
@@ -47,7 +47,7 @@ class Described:
 def describe(
     name: str, levels: Sequence[xr.Dataset], before: Project | None, taken: Mapping[int, ViewSetup]
 ) -> Described:
-    """Return the views that the levels of an image hold.
+    """Return the views in the levels of an image.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def describe(
     before
         The project that the views are added to.
     taken
-        The setups of other images, whose ids are taken.
+        The setups of other images, whose ids are in use.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _named(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _with_values(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a Dataset whose coordinates are in memory, read at once."""
+    """Return a Dataset with its coordinates in memory, read in one batch."""
     facts = [name for name in dataset.data_vars if name in _BESIDE]
     return dataset.assign_coords(dataset.set_coords(facts).coords.to_dataset().compute().coords)
 
@@ -118,9 +118,9 @@ def _image(dataset: xr.Dataset, where: str) -> xr.DataArray:
     names = [name for name in dataset.data_vars if name not in _BESIDE]
     if len(names) != 1:
         raise MetadataError(
-            f"a project has one image, {where!r} has {len(names)} variables: "
-            f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]], or join channels "
-            "along the dimension 'channel' with xarray.concat"
+            f"expected one image for a project, but {where!r} has {len(names)} variables: "
+            f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]], or join "
+            "channels along the dimension 'channel' with xarray.concat"
         )
     return dataset[names[0]]
 
@@ -133,7 +133,7 @@ def _check_dims(array: xr.DataArray, dims: Sequence[str]) -> None:
     if lacking or unknown or both:
         raise MetadataError(
             f"the image has the dimensions {', '.join(map(str, array.dims))}; expected z, y, x, "
-            "and before them any of t, channel, tile, angle, illumination, or t and setup: rename "
+            "preceded by any of t, channel, tile, angle, illumination, or by t and setup: rename "
             "dimensions with rename, add missing ones with expand_dims"
         )
 
@@ -147,8 +147,8 @@ def _timepoints(dataset: xr.Dataset, dims: Sequence[str]) -> list[int]:
     if ids is not None:
         return ids
     warn(
-        "the coordinate 't' is not distinct whole numbers from 0 on, which time points of a "
-        f"project are: they are numbered 0 to {values.size - 1}"
+        "the coordinate 't' does not have unique whole numbers of at least 0, which a project "
+        f"requires: its time points are numbered 0 to {values.size - 1}"
     )
     return list(range(values.size))
 

@@ -1,4 +1,4 @@
-"""Find projects: recognise their XML by what it says, and read it."""
+"""Find projects: recognise their XML by its content, and parse it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".xml"
 
 _ENDING = re.compile(r"\.xml(?:~\d+)?$", re.IGNORECASE)
-"""The end of a project's name; BigStitcher numbers its backups: ``dataset.xml~1``."""
+"""The suffix of a project's name; BigStitcher numbers its backups: ``dataset.xml~1``."""
 
 _OF_PATHS = ("follow_links",)
 """Options of local paths; others are for the container."""
@@ -60,13 +60,13 @@ def find_project(
 ) -> ProjectFile | None:
     """Return the project at a location, or None if there is none.
 
-    A local file is recognised by its beginning, whatever its name. With `by_name`, others are read
-    only if their name ends with ``.xml``: so no request is made for a container.
+    A local file is recognised by its beginning, whatever its name. With `by_name`, others are only
+    read if their name ends with ``.xml``, so that no request is made for a container.
 
     Raises
     ------
     MetadataError
-        If it is a project, but its XML cannot be read.
+        If it is a project with an invalid XML.
     """
     store = _file_at(url, storage_options, by_name=by_name)
     if store is None:
@@ -87,7 +87,7 @@ def find_project(
 def _file_at(
     url: object, storage_options: Mapping[str, Any] | None, *, by_name: bool
 ) -> Store | None:
-    """Return the store of what may be a project's XML."""
+    """Return the store of a possible project XML."""
     if isinstance(url, CONTAINERS):
         return None
     follow = {k: v for k, v in (storage_options or {}).items() if k in _OF_PATHS}

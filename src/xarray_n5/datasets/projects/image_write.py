@@ -1,4 +1,4 @@
-"""An image of a project that is to be written: its views, their levels, and where they go."""
+"""An image to write to a project: its views, their levels, and their location."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from xarray_n5.writing.request import WriteRequest
 
 Requests: TypeAlias = "Callable[[View, int, str, Array | None], WriteRequest]"
-"""What returns the write of a view's level at a path, by its finer level, which is planned."""
+"""Returns the write of a view's level at a path, given its finer level, which is planned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewImage:
-    """An image of a project, which is to be written."""
+    """An image to write to a project."""
 
     described: Described
     factors: Sequence[tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""Join the views of a project to images: all of them, those of a setup, or each alone."""
+"""Join the views of a project to images: all views, those of a setup, or each separately."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.bdv.project import Project
 
 PROJECT = "project"
-"""The encoding of coordinates that holds the project that they were opened from."""
+"""The encoding of coordinates with the project that they were opened from."""
 
 _SHOWN = 4
-"""How many views a warning names."""
+"""The maximum number of views that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Level:
     image: Image
     coords: Mapping[str, xr.Variable]
     in_world: bool
-    """Whether the coordinates of z, y and x are places; otherwise they are distances in a view."""
+    """Whether the coordinates of z, y and x are world positions, or distances in a view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def images_of(
     """Return the images that views form, by name, and level by level.
 
     Views of one shape, type, voxel size and factors are one image, called "". Otherwise each setup
-    is one, or each view of a setup whose views differ, called by the paths of BigDataViewer.
+    is one, or each view of a setup whose views differ, named by the paths of BigDataViewer.
     """
     _warn_missing(project, stored, selection, where)
     signatures = {view: _signature(project, stored, view) for view in stored.views}
@@ -92,14 +92,14 @@ def _by(views: Sequence[View], key: Callable[[View], int]) -> dict[int, list[Vie
 
 
 def _signature(project: Project, stored: Stored, view: View) -> object:
-    """Return what views of one image have in common."""
+    """Return the properties that views of one image share."""
     setup = project.setups[view.setup]
     levels = [
         (level, views[view].shape, views[view].metadata.dtype.str, stored.factors[level, view])
         for level, views in stored.levels.items()
         if view in views
     ]
-    # Levels that other views lack are left out, not a reason to be another image.
+    # Levels that other views lack are omitted, rather than a reason to form another image.
     return tuple(levels[:1]), setup.voxel_size, setup.unit
 
 
@@ -123,7 +123,7 @@ def _levels(
             broken = {v: e for v, e in stored.broken.items() if v in outer.positions}
             factors = stored.factors[level, views[0]]
             if factors is None:
-                warn(f"{where}: level s{level} has no factors, and gets no coordinates")
+                warn(f"{where}: level s{level} has no factors, and so no coordinates")
             found[level] = _level(project, outer, own, broken, factors)
         elif own:
             lacking = [view for view in views if view not in own]
@@ -161,7 +161,7 @@ def _level(
 
 
 def _missing(outer: Outer, stored: Collection[View]) -> dict[str, xr.Variable]:
-    """Return which views are not stored, if there are any."""
+    """Return the views that are not stored as a coordinate, if there are any."""
     absent = [at for view, at in outer.positions.items() if view not in stored]
     if not absent:
         return {}
@@ -177,7 +177,7 @@ def _describe(
     view: View,
     factors: tuple[float, ...] | None,
 ) -> None:
-    """Add what only a project knows to its coordinates, so that it can be stored again."""
+    """Add facts that only a project has to its coordinates, so that it can be stored again."""
     setup, found = project.setups[view.setup], coords["setup"].copy(deep=False)
     if setup.voxel_size is not None and factors is not None:
         sizes = zip(setup.voxel_size, factors, strict=True)
@@ -191,7 +191,7 @@ def _describe(
 
 
 def _warn_missing(project: Project, stored: Stored, selection: Selection, where: str) -> None:
-    """Warn of views that are not there, once for all of them."""
+    """Warn about missing views, once for all of them."""
     there = {*stored.views, *stored.broken}
     count = len(selection.timepoints) * len(selection.setups)
     if len(there) == count:

@@ -1,8 +1,8 @@
-"""Open the container that a project's XML points at.
+"""Open the container that a project's XML refers to.
 
-A path relative to the XML is followed wherever it leads from there; an absolute path or a URI is
-opened as if the user named it. A project on a server cannot lead to files of this machine, and
-neither can it say by which right something is opened.
+A path relative to the XML is followed wherever it leads; an absolute path or a URI is opened as if
+the user named it. A project on a server cannot refer to local files, and cannot select the
+credentials with which something is opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores import Store
 
 _RIGHTS = frozenset({"anon", "key", "secret", "token", "profile", "session", "username"})
-"""Options of s3fs that say by which right a bucket is read."""
+"""Options of s3fs that select the credentials for a bucket."""
 
 _OF_PATHS = frozenset({"follow_links", "follow_external"})
 
@@ -49,7 +49,7 @@ def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = 
     Raises
     ------
     MetadataError
-        If the loader is not one that is read, or leads to where it must not lead.
+        If the loader is not supported, or refers to a location that is not allowed.
     """
     loader = file.project.loader
     if loader is None:
@@ -60,7 +60,7 @@ def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = 
     try:
         store = _store_of(file, loader, options)
     except (OSError, ValueError, ImportError) as error:
-        error.add_note(f"the project {file.url!r} names the container {str(loader.place)!r}")
+        error.add_note(f"the project {file.url!r} refers to the container {str(loader.place)!r}")
         raise
     if loader.kind != "hdf5":
         cached = CachedStore(store)
@@ -72,13 +72,13 @@ def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = 
     if container is None:
         raise MetadataError(
             f"{file.url}: the project's container {store.url!r} is not an HDF5 file on a local "
-            "disk: copy it beside the XML"
+            "disk; copy it next to the XML"
         )
     return container
 
 
 def _zarr_in(store: Store, loader: Loader) -> KeyedFormat:
-    """Return the version of Zarr that the first image, or the root, has documents of."""
+    """Return the version of Zarr for which the first image, or the root, has documents."""
     first = next((view.path.strip("/") for view in loader.views.values()), "")
     forms = [form for form in keyed_formats() if form.name.startswith("zarr")]
     keys = {
@@ -100,7 +100,7 @@ def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Sto
 
 
 def _options_of(bucket: Bucket, file: ProjectFile, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options for a bucket: nobody's rights, unless the user says by which."""
+    """Return the options for a bucket: anonymous, unless the user selects credentials."""
     given = {key: value for key, value in options.items() if key not in _OF_PATHS}
     if not file.is_local and not file.url.startswith("s3"):
         given = {}
@@ -132,7 +132,7 @@ def _relative(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store
     if found is None:
         raise MetadataError(
             f"{file.url}: the project's container {place.target!r} is not below the directory of "
-            "the XML"
+            "the XML; move it there"
         )
     if "%" in place.target and not (found.is_folder("") or found.exists("")):
         plain = directory.child(unquote(join(*inner))) if directory else None
@@ -158,7 +158,7 @@ def _absolute(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store
 
 
 def _is_same_server(one: str, other: str) -> bool:
-    """Return whether what opens one URL may be shown to the server of another."""
+    """Return whether the credentials for one URL may be sent to the server of another."""
     first, second = urlsplit(one), urlsplit(other)
     if first.scheme != second.scheme:
         return False

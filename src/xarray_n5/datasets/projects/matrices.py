@@ -1,4 +1,4 @@
-"""From Datasets to registrations: the transforms of views that lead to where their samples lie."""
+"""Convert Datasets to registrations: the transforms of views to the positions of their samples."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where the samples of a Dataset lie, and how long a unit of the world is."""
+    """The positions of a Dataset's samples, and the size of a unit of the world."""
 
     dataset: xr.Dataset
     voxel_size: tuple[float, ...] | None
-    """Along z, y, x."""
+    """The voxel size along z, y, x."""
     unit: str | None
     """The unit of the voxel size."""
     matrices: xr.DataArray
-    """The matrices from samples to places, in the unit of the world."""
+    """The matrices from samples to positions, in the unit of the world."""
     world: tuple[float, ...]
-    """How long a unit of the world is along z, y, x."""
+    """The size of a unit of the world along z, y, x."""
     calibrated: bool
     """Whether the first step of a registration is a calibration."""
 
     @classmethod
     def of(cls, dataset: xr.Dataset, before: Project | None) -> Placement:
-        """Return where the samples of a Dataset lie.
+        """Return the positions of a Dataset's samples.
 
         Parameters
         ----------
         dataset
             The base level of an image.
         before
-            The project that the views are added to, whose world is theirs.
+            The project that the views are added to, whose world they share.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Placement:
         )
 
     def registration(self, view: View, position: Mapping[str, int]) -> Registration | None:
-        """Return the registration of a view; None if its matrix is not known."""
+        """Return the registration of a view; None if its matrix is unknown."""
         rows = _at(self.matrices, position)
         if not np.isfinite(rows).all():
             return None
@@ -105,7 +105,7 @@ class Placement:
         return Registration(self._steps(in_xyz))
 
     def _steps(self, total: np.ndarray) -> tuple[Transform, ...]:
-        """Return a matrix as BigStitcher's steps: what it moved, and the calibration before."""
+        """Return a matrix as BigStitcher's steps: the movement, and the calibration before it."""
         if not self.calibrated or self.voxel_size is None:
             return (Transform("registration", as_tuples(total)),)
         scales = _quotient(np.array(self.voxel_size), np.array(self.world))[::-1]
@@ -140,7 +140,7 @@ def _voxel_size(
 
 
 def _axes(dataset: xr.Dataset) -> list[Axis | None]:
-    """Return the axes z, y, x by their coordinates; None where there is none.
+    """Return the axes z, y, x by their coordinates; None for those without any.
 
     Raises
     ------
@@ -153,11 +153,11 @@ def _axes(dataset: xr.Dataset) -> list[Axis | None]:
             found.append(None)
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it is raised here
+            warnings.simplefilter("ignore")  # raised as an error here
             (axis,) = geometry_from(dataset[name]).axes
         if axis.labels is not None or not (axis.placed or dataset[name].dtype.kind in "iu"):
             raise MetadataError(
-                f"the coordinate {name!r} is not evenly spaced: the voxels of a project have one "
+                f"the coordinate {name!r} is not evenly spaced, but voxels of a project have one "
                 f"size; resample the image, or drop the coordinate with drop_vars({name!r})"
             )
         found.append(axis)
@@ -167,7 +167,7 @@ def _axes(dataset: xr.Dataset) -> list[Axis | None]:
 def _matrices(
     dataset: xr.Dataset, axes: Sequence[Axis | None], unit: str | None
 ) -> tuple[xr.DataArray, str | None]:
-    """Return the matrices from samples to places, and the unit of places."""
+    """Return the matrices from samples to positions, and the unit of positions."""
     if "affine" in dataset.variables:
         affine = dataset["affine"].reset_coords(drop=True)
         if "axis" in affine.dims and "axis" in dataset.coords:
@@ -184,8 +184,8 @@ def _matrices(
         axis is not None and dataset[axis.name].encoding.get(FRAME) for axis in axes
     ) and not all(f"origin_{name}" in dataset.variables for name in AXES):
         raise MetadataError(
-            "the coordinates are distances in a view, whose place was in 'affine', a coordinate of "
-            "the Dataset that was opened: keep it, or set other coordinates"
+            "the coordinates are distances in a view, whose position was in 'affine', a "
+            "coordinate of the Dataset that was opened; keep it, or set other coordinates"
         )
     scales = [1.0 if axis is None else axis.step * _converted(axis.unit, unit) for axis in axes]
     whole = xr.DataArray(np.eye(NDIM, NDIM + 1) * [*scales, 1.0], dims=("axis", "column"))
@@ -205,7 +205,7 @@ def _matrices(
 
 
 def _converted(unit: str | None, other: str | None) -> float:
-    """Return one unit in another one.
+    """Return the factor that converts one unit to another.
 
     Raises
     ------
@@ -217,21 +217,21 @@ def _converted(unit: str | None, other: str | None) -> float:
     found = ratio(unit, other)
     if found is None:
         raise MetadataError(
-            f"lengths are in {unit!r} and in {other!r}, which cannot be converted: a project has "
-            "one unit"
+            f"cannot convert lengths in {unit!r} and in {other!r} to the one unit of a project; "
+            "convert the coordinates"
         )
     return found
 
 
 def _at(several: xr.DataArray, position: Mapping[str, int]) -> np.ndarray:
-    """Return the matrix of a view, which those without its dimensions share."""
+    """Return the matrix of a view; one without its dimensions applies to all views."""
     one = several.isel({dim: n for dim, n in position.items() if dim in several.dims})
     found: np.ndarray = np.asarray(one.transpose("axis", "column").values, np.float64)
     return found
 
 
 def _quotient(numbers: np.ndarray, divisors: np.ndarray) -> np.ndarray:
-    """Return quotients that give the numbers again when they are multiplied, if there are any."""
+    """Return quotients that restore the numbers when they are multiplied, if there are any."""
     found: np.ndarray = np.divide(numbers, divisors)
     for end in (np.inf, -np.inf):
         other = np.nextafter(found, end)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Container
 
 MOST_VIEWS = 1 << 18
-"""How many views may be opened at once."""
+"""The maximum number of views that are opened at once."""
 
 _MOST = 1 << 28
-"""How many samples of a whole tree get coordinates: 2 GiB of them."""
+"""The maximum number of samples of a tree with coordinates: 2 GiB of them."""
 
 _GROUP = re.compile(r"(?:setup(?P<setup>\d+))?/?(?:timepoint(?P<timepoint>\d+))?/?(?P<level>s\d+)?")
 
@@ -56,14 +56,14 @@ class OpenProject:
         options: DatasetOptions,
         group: str = "",
     ) -> OpenProject:
-        """Return an open project; nothing but the XML is read yet.
+        """Return an open project; only the XML is read yet.
 
         `group` is a path as in BigDataViewer's N5, such as ``setup0/timepoint0/s0``, or the
-        beginning or the end of one: as the options `setup`, `timepoint` and `level`.
+        beginning or the end of one, equivalent to the options `setup`, `timepoint` and `level`.
         """
         if options.dialect not in {None, "bdv"}:
             raise ValueError(
-                f"dialect={options.dialect!r} is not for projects: the XML has the axes"
+                f"dialect={options.dialect!r} does not apply to projects: the XML has the axes"
             )
         if options.setups is not None:
             check_option("setups", options.setups, "grid", "flat")
@@ -100,7 +100,7 @@ class OpenProject:
         MetadataError
             If there are too many of them.
         NodeNotFoundError
-            If there is none.
+            If there are none.
         """
         project = self.file.project
         count = len(selection.timepoints) * len(selection.setups)
@@ -119,18 +119,18 @@ class OpenProject:
         for error in found.broken.values():
             raise error
         if selection.single_timepoint and len(project.timepoints) > 1:
-            return Stored()  # another time point may show its shape
+            return Stored()  # another time point may have its shape
         named = f"; the XML lists {count - len(wanted)} as missing" if count > len(wanted) else ""
         hint = f"none of the {count} views of {self.file.url!r} is stored there{named}"
         raise NodeNotFoundError(self.container.url, "", "view", hint)
 
     def images(self, level: int | None = None) -> dict[str, dict[int, Level]]:
-        """Return the images that are opened, level by level; of one level alone if it is given."""
+        """Return the images to open, level by level; only one level if it is specified."""
         selection, project = self.selection, self.file.project
         stored = self.find(selection, level)
         if stored.views:
             return images_of(project, stored, selection, self.file.url)
-        # Views that are missing have the shape of another time point.
+        # Missing views have the shape of another time point.
         whole = replace(selection, timepoints=tuple(project.timepoints), single_timepoint=False)
         return images_of(project, self.find(whole, level), whole, self.file.url)
 
@@ -187,12 +187,12 @@ def open_project(
         names = ", ".join(images)
         by = "setup= and timepoint=" if any("/" in name for name in images) else "setup="
         raise ValueError(
-            f"the views of {file.url!r} differ in shape, type or voxel size ({names}): open one "
+            f"the views of {file.url!r} differ in shape, type or voxel size ({names}); open one "
             f"with {by}, or all of them with xarray.open_datatree"
         )
     levels = images[""]
     if number is not None and number not in levels:
-        levels = opened.images()[""]  # for an error that names all of them
+        levels = opened.images()[""]  # for an error with the names of all levels
     return opened.dataset(levels, _level(levels, opened), **how)
 
 
@@ -223,8 +223,8 @@ def open_project_groups(
 def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variable:
     """Return a coordinate with the user's names of dimensions.
 
-    Views are blocks of their own when Dask reads it, as they are of the image: blocks that differ
-    between variables are an error in xarray. It is stored as one chunk, though.
+    Each view is a block when Dask reads it, as in the image: xarray requires the same blocks for
+    all variables. It is stored as one chunk, though.
     """
     outer = {str(dim) for dim in variable.dims} & renamed.keys()
     encoding = {
@@ -238,14 +238,14 @@ def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variabl
 
 
 def _at_timepoint(dataset: xr.Dataset, timepoint: int | None) -> xr.Dataset:
-    """Return a Dataset at the time point that was selected, if it still has several."""
+    """Return a Dataset at the selected time point, if it still has several."""
     if timepoint is None or "t" not in dataset.dims:
         return dataset
     return dataset.sel(t=timepoint)
 
 
 def _with_group(options: DatasetOptions, group: str) -> DatasetOptions:
-    """Return options with what a path selects."""
+    """Return options with the selection in a path."""
     match = _GROUP.fullmatch(group.strip("/"))
     if match is None:
         raise ValueError(
@@ -254,13 +254,13 @@ def _with_group(options: DatasetOptions, group: str) -> DatasetOptions:
     chosen: dict[str, Any] = {key: text for key, text in match.groupdict().items() if text}
     for key, text in chosen.items():
         if getattr(options, key) is not None:
-            raise ValueError(f"group={group!r} and {key}= exclude each other; give one of them")
+            raise ValueError(f"group={group!r} and {key}= exclude each other; pass one of them")
         chosen[key] = text if key == "level" else int(text)
     return replace(options, **chosen)
 
 
 def _number(level: object) -> int | None:
-    """Return the number of the only level to look for, or None if others must be known, too."""
+    """Return the number of the only level to find, or None if others are needed, too."""
     if isinstance(level, str) and (match := _NAME.fullmatch(level)):
         return int(match[1])
     known = isinstance(level, int) and not isinstance(level, bool)

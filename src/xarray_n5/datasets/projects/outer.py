@@ -1,4 +1,4 @@
-"""The dimensions before z, y and x: time points, and setups by their attributes or in a row."""
+"""The dimensions before z, y and x: time points, and setups as a grid or in a row."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 Arrangement = Literal["grid", "flat"]
 
 _WIDE = 1 << 20
-"""How many characters an array of names may have; longer ones are an array of objects."""
+"""The maximum number of characters in an array of names; more are an array of objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The outer dimensions of an image, and where each view is along them."""
+    """The outer dimensions of an image, and the position of each view along them."""
 
     dims: tuple[str, ...]
     numbers: tuple[tuple[int, ...], ...]
@@ -67,14 +67,14 @@ def arrange(
     Raises
     ------
     ValueError
-        If a grid is wanted, and the setups do not form one.
+        If a grid is required, and the setups do not form one.
     """
     found = [project.setups[number] for number in setups]
     kinds = _grid(found)
     if arrangement == "grid" and kinds is None and not single_setup:
         raise ValueError(
             f"the {len(found)} setups do not form a grid of channels, tiles, angles and "
-            "illuminations: use setups='flat'"
+            "illuminations; use setups='flat'"
         )
     dims: dict[str, tuple[int, ...]] = {}
     coords: dict[str, xr.Variable] = {}
@@ -170,6 +170,6 @@ def _along(
 
 
 def _strings(names: Sequence[str]) -> np.ndarray:
-    """Return an array of strings; of objects where one long name would fill memory."""
+    """Return an array of strings; of objects if one long name would exhaust memory."""
     width = max(map(len, names), default=0)
     return np.array(names, object if width * len(names) > _WIDE else None)

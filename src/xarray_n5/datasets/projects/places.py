@@ -1,4 +1,4 @@
-"""Where views lie: coordinates of z, y and x, origins of views, and their affine matrices."""
+"""The positions of views: coordinates of z, y and x, origins, and affine matrices."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ COLUMNS = (*AXES, "1")
 """The columns of matrices: of samples along z, y, x, and the constants."""
 
 DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
-"""Attributes of matrices: the names of the coordinates of the level's samples, those of sample 0,
-and their steps, by which samples of a crop are known."""
+"""Attributes of matrices: the names of the coordinates of the level's samples, the first
+coordinate, and the steps, which identify the samples of a crop."""
 
 FRAME = "frame"
-"""The key in the encoding of coordinates that are not places, but only distances in a view."""
+"""The encoding's key for coordinates that are distances in a view, not world positions."""
 
 WORLD = "world_scale"
-"""Attribute of matrices: how long a unit of BigDataViewer's world is along z, y, x."""
+"""Attribute of matrices: the size of a unit of BigDataViewer's world along z, y, x."""
 
 VOXEL, VOXEL_UNIT = "voxel_size", "voxel_unit"
 """Attributes of the coordinate of setups: the size of the level's voxels along z, y, x."""
 
 _SAME = 1e-9
-"""The relative difference of numbers that are equal within rounding."""
+"""The relative difference up to which numbers are equal, for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Places:
     axes: tuple[Axis, ...]
     coords: Mapping[str, xr.Variable]
     source: str
-    """What the axes are taken from."""
+    """The source of the axes."""
     in_world: bool
-    """Whether coordinates are places; otherwise they are distances in a view."""
+    """Whether coordinates are world positions, or distances in a view."""
 
 
 def places_of(
@@ -63,18 +63,18 @@ def places_of(
     factors: tuple[float, ...] | None,
     setup: ViewSetup,
 ) -> Places:
-    """Return where the samples of an image's level lie.
+    """Return the positions of an image's samples at a level.
 
     The coordinates are those of the world, in physical units, if all views share one scale and
-    offset; if they share the scale alone, coordinates begin at 0, and origins tell where views are;
-    otherwise they are samples times the voxel size. The matrices say it exactly in any case.
+    offset; if they only share the scale, coordinates begin at 0, and origins position the views;
+    otherwise they are samples times the voxel size. The matrices are always exact.
 
     Parameters
     ----------
     project, outer
         The project, and the image's other dimensions.
     stored
-        The views that are there, by which it is decided.
+        The existing views, which determine the kind of coordinates.
     factors
         The factors of the level along z, y, x.
     setup
@@ -161,7 +161,7 @@ def _matrices(
         affine[outer.positions[view]] = _in_c_order(rows)
     if any(factor != 1 for factor in factors):
         affine = affine @ level
-    facts = {"long_name": "from samples of this level to places", "world_unit": world.basis}
+    facts = {"long_name": "from samples of this level to positions", "world_unit": world.basis}
     facts |= {WORLD: list(world.scale[::-1])}
     unit = written_unit(world.unit)
     facts |= {"units": unit} if unit else {}
@@ -171,7 +171,7 @@ def _matrices(
 def _origins(
     known: Mapping[View, np.ndarray], outer: Outer, unit: str | None
 ) -> dict[str, xr.Variable]:
-    """Return the place of sample 0 of the base level of each view."""
+    """Return the position of sample 0 of the base level of each view."""
     values = np.full((NDIM, *outer.shape), np.nan)
     for view, rows in known.items():
         for own, offset in zip(values, rows[::-1, NDIM], strict=True):
@@ -181,7 +181,7 @@ def _origins(
         least, most = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
         if np.array_equal(least, most, equal_nan=True):
             values, dims = least, dims[1:]
-    facts = {"long_name": "place of the view's first sample"} | ({"units": unit} if unit else {})
+    facts = {"long_name": "position of the view's first sample"} | ({"units": unit} if unit else {})
     return {
         f"origin_{axis}": xr.Variable(dims, own, facts)
         for axis, own in zip(AXES, values, strict=True)
@@ -189,5 +189,5 @@ def _origins(
 
 
 def _in_c_order(rows: np.ndarray) -> np.ndarray:
-    """Return a matrix for x, y, z as one for z, y, x."""
+    """Convert a matrix for x, y, z to one for z, y, x."""
     return np.concatenate([rows[::-1, -2::-1], rows[::-1, -1:]], axis=1)

@@ -1,6 +1,6 @@
-"""Write views as a project: all is checked, then data are written, the XML last of all.
+"""Write views as a project: after all checks, data are written, and the XML last.
 
-The layout is that of BigStitcher: groups as its N5ApiTools writes them (setupBdvDatasetsN5).
+The layout is that of BigStitcher, with groups as in its N5ApiTools (setupBdvDatasetsN5).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def write_views(
     target
         The XML.
     how
-        Where and how views are written.
+        The container and the options of the views.
     facts
-        What distinguishes this write from others.
+        Facts that distinguish this write from others.
 
     Raises
     ------
     MetadataError
-        If the container cannot hold a view, or a setup differs from that of the project.
+        If the container cannot store a view, or a setup differs from that of the project.
     NodeExistsError
         If something exists that the mode does not allow to replace.
     """
@@ -71,7 +71,7 @@ def write_views(
     for image in images:
         plans |= _plans(image, how, written)
     removed = existing.levels_beyond(images)
-    # Everything is checked.
+    # All checks have passed.
     create_group(how.container, "", mode="a")
     marker.begin({**provenance(), "written": written}, planned=began is not None)
     for path in removed:

@@ -1,4 +1,4 @@
-"""The images of a tree as projects have them: their levels, and how much coarser these are."""
+"""The images of a tree as in projects: their levels, and the factors of these."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def images_of_tree(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
         image, level = (match[1] or "", int(match[2])) if match else (path, 0)
         found.setdefault(image, {})[level] = (node.path, node.to_dataset())
     if not found:
-        raise MetadataError("the tree has no variables: a project needs an image")
+        raise MetadataError("the tree has no variables; expected an image for the project")
     return {image: dict(levels[n] for n in sorted(levels)) for image, levels in found.items()}
 
 
@@ -59,8 +59,8 @@ def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[i
     for before, after in pairwise(found):
         if after == before or any(a < b for a, b in zip(after, before, strict=True)):
             raise MetadataError(
-                f"the levels of {name!r} are {[list(each) for each in found]} times as coarse as "
-                "the first along z, y, x: each must be coarser than the level before it"
+                f"the levels of {name!r} have the factors {[list(each) for each in found]} over "
+                "the first along z, y, x; expected each to be coarser than the level before it"
             )
     return found
 
@@ -72,8 +72,8 @@ def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
         factor = _factor(base, levels[0].sizes[dim], _axis(level, dim), level.sizes[dim])
         if abs(factor - round(factor)) > _NEAR * factor or round(factor) < 1:
             raise MetadataError(
-                f"level {number} of {name!r} is {factor:g} times as coarse along {dim} as the "
-                "first: a project has whole numbers"
+                f"level {number} of {name!r} has the factor {factor:g} along {dim} over the "
+                "first; a project requires whole numbers"
             )
         found.append(round(factor))
         own = _axis(level, dim)
@@ -81,8 +81,8 @@ def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
             middle = base.offset + base.step * (round(factor) - 1) / 2
             if abs(own.offset - middle) > _NEAR * abs(base.step):
                 warn(
-                    f"level {number} of {name!r} begins at {dim} = {own.offset:g}; in a project "
-                    f"its samples lie in the middle of those that they cover, from {middle:g} on"
+                    f"level {number} of {name!r} begins at {dim} = {own.offset:g}; a project "
+                    f"centres samples on those that they cover, which begins at {middle:g}"
                 )
     return found
 
@@ -92,7 +92,7 @@ def _axis(level: xr.DataArray, dim: str) -> Axis | None:
     if dim not in level.coords:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that of the first level is checked
+        warnings.simplefilter("ignore")  # the first level's coordinate is checked
         (axis,) = geometry_from(level.coords[dim]).axes
     return axis if axis.placed else None
 
@@ -102,7 +102,7 @@ def _factor(base: Axis | None, size: int, axis: Axis | None, count: int) -> floa
         return size // max(count, 1)
     if count > 1:
         return axis.step / base.step
-    # The distance of a single sample is not known; it lies in the middle of those that it covers.
+    # A single sample has no step; it is in the middle of the samples that it covers.
     centred = 2 * (axis.offset - base.offset) / base.step + 1
     whole = centred >= 1 - _NEAR and abs(centred - round(centred)) <= _NEAR * abs(centred)
     return centred if whole else float(size)
@@ -119,6 +119,6 @@ def check_alike(
         if sizes != outer or array.dtype != first.dtype:
             raise MetadataError(
                 f"the level {path!r} of {name!r} is {array.dtype} of {dict(array.sizes)}, the "
-                f"first {first.dtype} of {dict(first.sizes)}: levels have one type, and the same "
-                "views"
+                f"first {first.dtype} of {dict(first.sizes)}; expected levels of one type, with "
+                "the same views"
             )

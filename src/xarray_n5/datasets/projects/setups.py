@@ -27,7 +27,7 @@ MOST_IDS = 1 << 31
 
 
 def whole(values: np.ndarray) -> list[int] | None:
-    """Return values as ids, if they are distinct whole numbers that an id can be."""
+    """Return values as ids, if they are unique whole numbers in the range of ids."""
     if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         return None
     ids = [int(value) for value in values]
@@ -41,8 +41,8 @@ def value_of(dataset: xr.Dataset, name: str, position: Mapping[str, int]) -> Any
     one = found.isel({dim: n for dim, n in position.items() if dim in found.dims})
     if one.dims:
         raise MetadataError(
-            f"the coordinate {name!r} has the dimensions {', '.join(map(str, found.dims))}: it "
-            "does not have one value for each view"
+            f"the coordinate {name!r} has the dimensions {', '.join(map(str, found.dims))}; "
+            "expected one value for each view"
         )
     return one.values[()]
 
@@ -54,7 +54,7 @@ class Entities:
         self.found: dict[str, dict[int, Entity]] = {}
 
     def add(self, kind: str, number: int, entity: Entity) -> None:
-        """Add an entity; raise MetadataError if it has another name already."""
+        """Add an entity; raise MetadataError if it already has another name."""
         before = self.found.setdefault(kind, {}).setdefault(number, entity)
         if before.name != entity.name:
             raise MetadataError(
@@ -96,7 +96,7 @@ class Setups:
                 while any(_is_same(attributes, other) for other in seen):
                     attributes["tile"] += 1  # another stack is another tile
             if not 0 <= number < MOST_IDS:
-                raise MetadataError(f"the setup {number} is not a whole number from 0 on")
+                raise MetadataError(f"the setup is {number}; expected a whole number of at least 0")
             seen.append(attributes)
             yield self._setup(number, attributes, position, own=own), position
 

@@ -1,4 +1,4 @@
-"""Find the arrays of a project's views: which are stored, at which levels, in few batches."""
+"""Find the stored arrays of a project's views, in few batches."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 _MANY = 1 << 12
-"""How many views may be looked for without a listing of what is there."""
+"""The maximum number of views that are requested without a listing."""
 
 _NDIM = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A view's level: an array, or a part of one that holds several views."""
+    """A view's level: an array, or a part of one with several views."""
 
     array: Array
     metadata: ArrayMetadata
@@ -50,9 +50,9 @@ class Stored:
     """The views that are stored."""
 
     levels: dict[int, dict[View, Part]] = field(default_factory=dict)
-    """The views of each level that was looked for, if any are there."""
+    """The views of each requested level, if any are stored."""
     broken: dict[View, Exception] = field(default_factory=dict)
-    """Why views cannot be read."""
+    """The errors of unreadable views."""
     factors: dict[tuple[int, View], tuple[float, ...] | None] = field(default_factory=dict)
     """The factors of each level and view along z, y, x; None if they are unknown."""
 
@@ -69,7 +69,7 @@ def find_views(
     options: OpenOptions,
     level: int | None = None,
 ) -> Stored:
-    """Return the arrays of views, those that exist.
+    """Return the existing arrays of views.
 
     Parameters
     ----------
@@ -78,11 +78,11 @@ def find_views(
     layout
         The paths of views in it.
     views
-        The views to look for.
+        The views to find.
     options
-        How arrays are opened.
+        The options with which arrays are opened.
     level
-        The only level to look for, beside the base level; all by default.
+        The only level to find, besides the base level; all by default.
     """
     views = _listed(container, layout, views)
     reader = _Reader(container, layout, views, options)
@@ -102,9 +102,9 @@ def find_views(
 
 
 def _listed(container: Container, layout: Layout, views: Sequence[View]) -> Sequence[View]:
-    """Return the views that may be stored, by a listing of each setup where there are many.
+    """Return the views that may be stored, by listing each setup if there are many.
 
-    So an XML that claims any number of time points costs no more than what is there.
+    An XML that lists any number of time points thus costs no more than the stored ones.
     """
     if len(views) <= _MANY or not layout.in_one_batch:
         return views
@@ -116,14 +116,14 @@ def _listed(container: Container, layout: Layout, views: Sequence[View]) -> Sequ
         else:
             named = {name: container.children(name) for name in container.children("")}
     except (OSError, N5Error):
-        return views  # a server that lists nothing
+        return views  # the server cannot list
     stored = {join(group, name) for group, names in named.items() for name in names}
     return [view for view in views if "/".join(layout.path(view, 0, {}).split("/")[:2]) in stored]
 
 
 @dataclass(slots=True)
 class _Reader:
-    """What reads metadata in batches, each once."""
+    """Reads metadata in batches, each once."""
 
     container: Container
     layout: Layout
@@ -134,7 +134,7 @@ class _Reader:
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def paths(self, levels: Iterable[int]) -> dict[str, list[tuple[int, View]]]:
-        """Return the paths of levels, and which views they hold."""
+        """Return the paths of levels, and the views in them."""
         paths: dict[str, list[tuple[int, View]]] = {}
         for level in levels:
             for view in self.views:
@@ -182,7 +182,7 @@ class _Reader:
         outer = metadata.shape[: len(indices)]
         if any(index >= size for index, size in zip(indices, outer, strict=True)):
             self.found.broken[view] = MetadataError(
-                f"{where}: the XML names the indices {indices}, the axes before z have {outer}"
+                f"{where}: the XML has the indices {indices}, but the axes before z have {outer}"
             )
             return
         if path not in self.arrays:
@@ -199,14 +199,14 @@ class _Reader:
         names = self.container.documents
         keys = [join(path, name) for path in groups for name in names]
         keys += [join(path, name) for path in arrays for name in (*names, UNFINISHED)]
-        with suppress(OSError):  # who reads them later reports it
+        with suppress(OSError):  # later reads raise it again
             self.container.store.get_many(keys)
 
     def _nodes(self, paths: Sequence[str]) -> list[Node | N5Error]:
         return self.container.nodes(paths, verify=False) if paths else []
 
     def complain(self) -> None:
-        """Warn of views that cannot be read: once for all of them."""
+        """Warn about unreadable views, once for all of them."""
         broken = self.found.broken
         for views in self.found.levels.values():
             for view in broken.keys() & views.keys():

@@ -1,4 +1,4 @@
-"""The XML that a project is written to: what it says now, and its update at the end."""
+"""The XML that a project is written to: its content, and its update at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProjectTarget:
-    """The XML of a project, and the container that it names or will name."""
+    """The XML of a project, and the container that it refers to."""
 
     folder: Store
     """The directory of the XML."""
@@ -35,9 +35,9 @@ class ProjectTarget:
     """The name of the XML in it."""
     url: str
     place: Place
-    """The container as a new XML names it."""
+    """The container's path in a new XML."""
     project: Project | None
-    """The project as it is; None if there is none yet."""
+    """The existing project; None if there is none yet."""
 
     @classmethod
     def at(
@@ -54,20 +54,20 @@ class ProjectTarget:
         """
         if how.format.name != "n5":
             raise MetadataError(
-                f"{how.container.url}: a project is written as N5, this is {how.format.name}: name "
-                "a container that ends with .n5, or omit project="
+                f"{how.container.url}: a project is written as N5, but this is {how.format.name}; "
+                "name a container that ends with .n5, or omit project="
             )
         if how.root:
             raise MetadataError(
-                f"{how.container.url}: the views of a project are at the root of its container, "
-                f"not in {how.root!r}"
+                f"{how.container.url}: the views of a project are at the root of its container; "
+                f"omit the group {how.root!r}"
             )
         remote = isinstance(project, str) and "://" in project
         store = open_store(project, storage_options if remote else None)
         folder = store.parent()
         if folder is None or not store.name or store.is_folder(""):
             raise MetadataError(
-                f"{store.url}: project= is the path of an XML file, not a directory"
+                f"{store.url}: project= is a directory; expected the path of an XML file"
             )
         if how.store.with_fsync() == how.store:  # it waits until data are on disk
             folder = folder.with_fsync()
@@ -75,7 +75,7 @@ class ProjectTarget:
         if place.target != place.target.strip():
             raise MetadataError(
                 f"{store.url}: programs ignore white space around the path of a container, as in "
-                f"{place.target!r}; name the container otherwise"
+                f"{place.target!r}; choose another name for the container"
             )
         document = folder.with_limit(MOST_BYTES).get(store.name)
         found = None if document is None else _read(document, store.url)
@@ -98,12 +98,12 @@ class ProjectTarget:
                 return
         raise MetadataError(
             f"{self.url}: the project's container is {self.project.container!r} "
-            f"({loader.format if loader else 'no loader'}), not {how.container.url!r}: write into "
-            "that one, or name another XML"
+            f"({loader.format if loader else 'no loader'}), expected {how.container.url!r}; write "
+            "to the project's container, or name another XML"
         )
 
     def update(self, added: Project) -> ProjectUpdate:
-        """Return the update of the XML; raise if it cannot be made."""
+        """Return the update of the XML; raise if it is impossible."""
         found = ProjectUpdate(self.folder, self.name, self.place, added)
         found.document(self.folder.with_limit(MOST_BYTES).get(self.name))
         return found
@@ -111,7 +111,7 @@ class ProjectTarget:
 
 @dataclass(frozen=True)
 class ProjectUpdate:
-    """The update of a project's XML, made when all data are written; made twice, it is the same."""
+    """The update of a project's XML after all data are written; it is idempotent."""
 
     folder: Store
     name: str
@@ -148,7 +148,7 @@ def _read(document: bytes, url: str) -> Project:
 
 
 def _place_of(folder: Store, container: Store) -> Place:
-    """Return how an XML names its container: relative to itself, if it is not above it."""
+    """Return the container's path for an XML: relative to it, if it is not above it."""
     store = container.uncached()
     if isinstance(folder, LocalStore) and isinstance(store, LocalStore):
         try:
@@ -157,7 +157,7 @@ def _place_of(folder: Store, container: Store) -> Place:
             path = os.pardir
         if path != os.pardir and not path.startswith(os.pardir + os.sep):
             place = Place(path.replace(os.sep, "/"), relative=True)
-            if not place.is_uri:  # as a name with a colon may look
+            if not place.is_uri:  # a name with a colon may look like one
                 return place
         return Place(store.root, relative=False)
     base, url = folder.url.rstrip("/") + "/", store.url

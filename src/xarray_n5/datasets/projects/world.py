@@ -1,4 +1,4 @@
-"""Lead positions of samples to places and back, by the affine matrices or the coordinates."""
+"""Transform samples to world positions and back, by affine matrices or coordinates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _FINE = 1024
-"""Positions of coarsened samples are multiples of one over this, within rounding."""
+"""Positions of coarsened samples are multiples of one over this, up to rounding."""
 
 _NEAR = 1e-6
 
 
 def to_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
-    """Return the places of samples; see :meth:`DatasetAccessor.to_world`."""
+    """Return the positions of samples; see :meth:`DatasetAccessor.to_world`."""
     matrices, positions = _matrices(dataset), _points(points)
     flat = positions.reshape(-1, len(AXES))
     linear, offset = matrices[..., :-1], matrices[..., -1]
@@ -28,14 +28,14 @@ def to_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
 
 
 def from_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
-    """Return the samples at places; see :meth:`DatasetAccessor.from_world`."""
+    """Return the samples at positions; see :meth:`DatasetAccessor.from_world`."""
     matrices, places = _matrices(dataset), _points(points)
     flat = places.reshape(-1, len(AXES))
     linear, offset = matrices[..., :-1], matrices[..., -1]
     try:
         found = np.linalg.solve(linear, np.swapaxes(flat - offset[..., None, :], -1, -2))
     except np.linalg.LinAlgError as error:
-        raise ValueError("the affine of a view cannot be inverted: it is flat") from error
+        raise ValueError("the affine of a view cannot be inverted: it is singular") from error
     return np.swapaxes(found, -1, -2).reshape(*matrices.shape[:-2], *places.shape)
 
 
@@ -47,7 +47,7 @@ def _points(points: ArrayLike) -> np.ndarray:
 
 
 def _matrices(dataset: xr.Dataset) -> np.ndarray:
-    """Return the matrices from samples of the Dataset to places, the dimensions of views first."""
+    """Return the matrices from samples of the Dataset to positions, the view's dimensions first."""
     if "affine" in dataset.variables:
         affine = dataset["affine"]
         if "axis" in affine.coords:
@@ -62,8 +62,8 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
     missing = [axis for axis in AXES if axis not in dataset.coords]
     if missing:
         raise ValueError(
-            f"there is no affine, and no coordinates {', '.join(missing)}: open it as a project, "
-            "or keep its coordinates"
+            f"there is no affine, and no coordinates {', '.join(missing)}; open the data as a "
+            "project, or keep its coordinates"
         )
     return _by_coordinates(dataset)
 
@@ -75,8 +75,8 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
         names = [f"origin_{axis}" for axis in AXES]
         if not all(name in dataset.coords for name in names):
             raise ValueError(
-                "the coordinates are distances in a view, whose place is in 'affine', a coordinate "
-                "of the Dataset that was opened: use its to_world or from_world"
+                "the coordinates are distances in a view, whose position is in 'affine', a "
+                "coordinate of the Dataset that was opened; use its to_world or from_world"
             )
         origins = [dataset[name] for name in names]
     shape = origins[0].shape if origins else ()
@@ -89,7 +89,7 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
 
 
 def within(dataset: xr.Dataset) -> np.ndarray:
-    """Return the matrix from samples of the Dataset to those of the level that it is a part of."""
+    """Return the matrix from samples of the Dataset to those of the level that it is part of."""
     found, facts = np.eye(len(AXES) + 1), dataset["affine"].attrs
     dims, starts, steps = (facts.get(key) for key in (DIMS, START, STEP))
     lists: Any = [each for each in (dims, starts, steps) if isinstance(each, list)]
@@ -104,7 +104,7 @@ def within(dataset: xr.Dataset) -> np.ndarray:
 
 
 def _line(values: np.ndarray) -> tuple[float, float]:
-    """Return the first coordinate, and the distance between two."""
+    """Return the first coordinate, and the step."""
     numbers = np.atleast_1d(np.asarray(values, np.float64))
     if numbers.size == 1:
         return float(numbers[0]), 1.0
@@ -112,6 +112,6 @@ def _line(values: np.ndarray) -> tuple[float, float]:
 
 
 def _exact(number: float) -> float:
-    """Return a number without rounding errors, if it is one that indexing can lead to."""
+    """Return a number without rounding errors, if it is one that indexing can produce."""
     near = round(number * _FINE) / _FINE
     return near if abs(near - number) <= _NEAR else number

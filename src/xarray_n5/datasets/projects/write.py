@@ -1,4 +1,4 @@
-"""Store Datasets and trees as projects: their views in a container, and the XML that says so."""
+"""Store Datasets and trees as projects: views in a container, and the XML that describes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xarray_n5.writing.transaction import Transaction
 
 _ENCODINGS = {"chunks", "compression"}
-"""The encodings of an image that users may give."""
+"""The encodings of an image that users may set."""
 
 
 def write_project(
@@ -53,7 +53,7 @@ def write_project(
     project
         The path or URL of the XML.
     how
-        Where and how views are written.
+        The container and the options of the views.
     encodings
         The encodings of variables by the paths of nodes; of a Dataset at "/".
     storage_options
@@ -81,7 +81,7 @@ def write_project(
 
 
 def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a Dataset whose images are read when they are written, if they were opened lazily."""
+    """Return a Dataset whose images are read when they are written, if they are lazy."""
     found = {}
     for name, array in dataset.data_vars.items():
         sides = array.encoding.get("preferred_chunks")
@@ -106,7 +106,7 @@ def _image(
 
 @dataclass(frozen=True)
 class Storage:
-    """How the views of a level are stored: their chunks along z, y, x, and the compression."""
+    """The storage of a level's views: their chunks along z, y, x, and the compression."""
 
     chunks: Any
     compression: Any
@@ -114,7 +114,7 @@ class Storage:
 
     @classmethod
     def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> Storage:
-        """Return the user's choice, or how the image was stored where it was opened from."""
+        """Return the user's choice, or the storage that the image was opened from."""
         shape = tuple(array.sizes[axis] for axis in AXES)
         known = array.encoding
         chunks = chosen.get("chunks")
@@ -173,7 +173,7 @@ def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -
     found: dict[str, Any] = {}
     for name, own in (encodings.get(path) or {}).items():
         if name not in dataset.data_vars:
-            raise KeyError(f"the encoding is for {name!r}, none of {list(dataset.data_vars)}")
+            raise KeyError(f"the encoding has {name!r}; expected some of {list(dataset.data_vars)}")
         refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
         found |= own
     return found

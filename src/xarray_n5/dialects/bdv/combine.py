@@ -1,4 +1,4 @@
-"""Join views to those of a project: what its XML says then, with all else byte for byte."""
+"""Add views to a project's XML, keeping everything else byte for byte."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def updated(document: bytes, added: Project) -> bytes:
     again = read_project(found)
     for name in ("setups", "timepoints", "missing", "registrations"):
         if _plain(getattr(again, name)) != _plain(getattr(after, name)):
-            raise ValueError(f"its {name} cannot be updated; export the project anew")
+            raise ValueError(f"its {name} cannot be updated; export the project again")
     return found
 
 
@@ -137,7 +137,7 @@ class _Update:
         self.edits.inside(span, texts)
 
     def _set(self, parent: Span, element: Element) -> None:
-        """Set a child of an element, if it is another one."""
+        """Set a child of an element, if it differs."""
         found = parent.first(element.tag)
         if found is None:
             self.edits.inside(parent, [elements.text_of(element)])
@@ -148,7 +148,7 @@ class _Update:
             self.edits.replace(found, elements.text_of(element))
 
     def timepoints(self) -> None:
-        """Replace the time points, if there are others."""
+        """Replace the time points, if they differ."""
         if tuple(self.before.timepoints) == tuple(self.after.timepoints):
             return
         text = elements.text_of(elements.timepoints_element(self.after.timepoints))

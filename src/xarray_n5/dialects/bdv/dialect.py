@@ -1,6 +1,6 @@
 """Views of BigDataViewer: ``setupS/timepointT/sL``, in HDF5 ``tT/sS/L/cells``, and the XML file.
 
-The XML is beside the container. Lists are in N5 order, always x, y, z. Attributes hold the levels'
+The XML is beside the container. Lists are in N5 order, always x, y, z. Attributes have the levels'
 factors; only the XML has units, voxel sizes and registrations. Source: bigdataviewer-core's
 N5ImageLoader and Hdf5ImageLoader.
 """

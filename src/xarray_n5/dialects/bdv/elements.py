@@ -22,7 +22,7 @@ _VERSION = "0.2"
 """The version of spim_data's XML."""
 
 _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML cannot hold."""
+"""Characters that XML cannot represent."""
 
 
 def text_of(element: Element) -> str:
@@ -83,7 +83,7 @@ def setup_element(setup: ViewSetup) -> Element:
 
 
 def size_elements(setup: ViewSetup) -> list[Element]:
-    """Return ``size`` and ``voxelSize``, as far as they are known."""
+    """Return ``size`` and ``voxelSize``, if they are known."""
     found = []
     if setup.size is not None:
         size = Element("size")
@@ -166,9 +166,9 @@ def registration_element(view: View, registration: Registration) -> Element:
 
 
 def checked(text: str) -> str:
-    """Return text that XML can hold; raise ValueError otherwise."""
+    """Return a string that XML can represent; raise ValueError otherwise."""
     if found := _INVALID.search(text):
-        raise ValueError(f"XML cannot hold the character {found[0]!r} of {text[:80]!r}")
+        raise ValueError(f"XML cannot represent the character {found[0]!r} of {text[:80]!r}")
     return text
 
 

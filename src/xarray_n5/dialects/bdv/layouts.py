@@ -1,4 +1,4 @@
-"""Where containers of each kind keep the views of a project, and what they say of levels."""
+"""The paths of a project's views in containers of each kind, and the metadata of levels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import ArrayMetadata, Attributes
 
 MOST_LEVELS = 32
-"""How many levels a pyramid may have."""
+"""The maximum number of levels of a pyramid."""
 
 _NDIM = 3
 
@@ -34,9 +34,9 @@ class Layout(Protocol):
         """Return the path of the group that describes a view's levels, or None."""
 
     def level_count(self, groups: Mapping[str, Attributes]) -> int | None:
-        """Return how many levels there are by the groups' attributes, or None if they say nothing.
+        """Return the number of levels from the groups' attributes, or None if they have none.
 
-        There are no more; views may have fewer.
+        It is a maximum; views may have fewer.
         """
 
     def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:
@@ -94,7 +94,7 @@ class Hdf5Layout:
         """Return None: no group has attributes."""
 
     def level_count(self, groups: Mapping[str, Attributes]) -> None:
-        """Return None: levels are looked for, which costs nothing in a file."""
+        """Return None: levels are looked up, which costs nothing in a file."""
 
     def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
         """Return the path of a view's level."""
@@ -141,7 +141,7 @@ class ZarrLayout:
         return join(group, name)
 
     def part(self, view: View, ndim: int) -> tuple[int, ...]:
-        """Return the indices of time and channels; without any, axes before z must be single."""
+        """Return the indices of time and channels; without them, axes before z must have size 1."""
         views = self.project.loader.views if self.project.loader else {}
         count = ndim - _NDIM
         if count < 0:
@@ -152,7 +152,7 @@ class ZarrLayout:
             setups, times = list(self.project.setups), list(self.project.timepoints)
             indices = (times.index(view.timepoint), setups.index(view.setup))
         if any(indices[: max(len(indices) - count, 0)]):
-            raise ValueError(f"it has {ndim} axes, but the XML names the indices {indices}")
+            raise ValueError(f"it has {ndim} axes, but the XML has the indices {indices}")
         return ((0,) * (count - len(indices)) + indices)[-count:] if count else ()
 
     def factors(
@@ -182,7 +182,7 @@ def groups_of(layout: Layout, views: Iterable[View]) -> list[str]:
 
 
 def _listed(attributes: Attributes) -> int | None:
-    """Return how many levels a setup lists, or None."""
+    """Return the number of levels that a setup lists, or None."""
     if not lists_levels(attributes):
         return None
     return min(len(attributes["downsamplingFactors"]), MOST_LEVELS)
@@ -197,7 +197,7 @@ def _only_space(ndim: int) -> tuple[int, ...]:
 def _by_dialect(
     path: str, level: int, array: ArrayMetadata, setup: Attributes
 ) -> tuple[float, ...] | None:
-    """Return the factors that attributes of a level, or of its setup, have in N5 order."""
+    """Return the factors in attributes of a level, or of its setup, in N5 order."""
     node = ArrayContext(
         attributes=array.attributes, shape=array.shape, path=path, parents=({}, setup)
     )

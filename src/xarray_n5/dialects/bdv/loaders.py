@@ -1,4 +1,4 @@
-"""Loaders of projects: in which container the views are, and where in it.
+"""Loaders of projects: the container of the views, and their paths in it.
 
 Source: BigDataViewer's XmlIoN5ImageLoader and XmlIoHdf5ImageLoader, BigStitcher's
 XmlIoAllenOMEZarrLoader, MoBIE's loaders for N5 and OME-Zarr on S3.
@@ -32,7 +32,7 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
         "ome.zarr.s3": "zarr",
     }
 )
-"""The formats of loaders that are read, and the kind of the container."""
+"""The supported formats of loaders, and the kind of the container."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """The beginning of a URI; one letter is a drive of Windows."""
@@ -66,7 +66,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A place in a bucket of an object store that speaks S3."""
+    """A location in a bucket of an S3-compatible object store."""
 
     name: str
     key: str
@@ -95,12 +95,12 @@ class ZarrView:
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """What a project says of its container."""
+    """The container of a project, as its loader describes it."""
 
     format: str
     version: str | None = None
     kind: Kind | None = None
-    """The container's kind; None where the loader is not one of those that are read."""
+    """The container's kind; None if the loader is not supported."""
     place: Place | Bucket | None = None
     views: Mapping[View, ZarrView] = field(default_factory=dict)
     """The views of an OME-Zarr container; empty if its root is the only image."""
@@ -109,14 +109,14 @@ class Loader:
     def problem(self) -> str | None:
         """Why the loader's views cannot be opened; None if they can."""
         if self.kind is not None:
-            return None if self.place is not None else "the XML does not say where the container is"
+            return None if self.place is not None else "the XML has no location of the container"
         if self.format.startswith("spimreconstruction."):
             return (
                 f"its loader is {self.format!r}: the views are raw tiles of the microscope, which "
                 "are not chunked; resave them as N5 or OME-Zarr in BigStitcher first"
             )
         known = ", ".join(_KINDS)
-        return f"its loader is {self.format!r}; those that are read are {known}"
+        return f"its loader {self.format!r} is not supported; expected one of {known}"
 
 
 def read_loader(element: Element) -> Loader:
@@ -125,7 +125,7 @@ def read_loader(element: Element) -> Loader:
     Raises
     ------
     ValueError
-        If it has numbers or names that make no sense.
+        If it has invalid numbers or names.
     """
     name, version = element.get("format") or "", element.get("version")
     kind = _KINDS.get(name)

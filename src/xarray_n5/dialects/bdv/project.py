@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 KINDS = ("channel", "tile", "angle", "illumination")
-"""The attributes of setups that BigStitcher knows, in the order of dimensions."""
+"""The attributes of setups that BigStitcher supports, in the order of dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Entity:
     id: int
     name: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    """All else, as it is written: a tile's ``location``, an angle's ``axis`` and ``degrees``."""
+    """All other members: a tile's ``location``, an angle's ``axis`` and ``degrees``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewSetup:
-    """What the views of one setup share, at all time points. Sizes are in C order."""
+    """The properties that the views of a setup share at all time points. Sizes are in C order."""
 
     id: int
     name: str | None = None
@@ -54,7 +54,7 @@ class ViewSetup:
     unit: str | None = None
     """The unit of the voxel size."""
     attributes: Mapping[str, int] = field(default_factory=dict)
-    """The id of the setup's channel, tile, angle and illumination, as far as they are given."""
+    """The ids of the setup's channel, tile, angle and illumination, if present."""
 
 
 HERE = Place(".", relative=True)
@@ -63,11 +63,11 @@ HERE = Place(".", relative=True)
 
 @dataclass(frozen=True)
 class Project:
-    """All that an XML file says."""
+    """The content of an XML file."""
 
     loader: Loader | None = None
     base_path: Place = HERE
-    """What relative paths are relative to; itself relative to the XML's directory."""
+    """The base of relative paths; itself relative to the XML's directory."""
     setups: Mapping[int, ViewSetup] = field(default_factory=dict)
     """The setups by their ids, sorted."""
     entities: Mapping[str, Mapping[int, Entity]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Project:
     timepoints: Sequence[int] = ()
     """The ids of the time points, sorted."""
     missing: frozenset[View] = frozenset()
-    """Views that the microscope, or the program, left out."""
+    """Views that the microscope, or the program, omitted."""
     registrations: Mapping[View, Registration] = field(default_factory=dict, repr=False)
     document: bytes = field(default=b"", repr=False)
     """The XML."""
@@ -83,12 +83,12 @@ class Project:
     """The sections of the XML, by their bytes."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Project:
-        """Return the project itself: it never changes, and Datasets that are copied refer to it."""
+        """Return the project itself: it is immutable, and copied Datasets share it."""
         return self
 
     @cached_property
     def world(self) -> World:
-        """How long a unit of the world is: what all views agree upon, or else unknown."""
+        """The size of a unit of the world, if all views agree, otherwise unknown."""
         found: World | None = None
         for view, registration in self.registrations.items():
             setup = self.setups.get(view.setup)
@@ -102,7 +102,7 @@ class Project:
         return World() if found is None else found
 
     def name_of(self, kind: str, number: int) -> str:
-        """Return the name of an entity; its id where it has none."""
+        """Return the name of an entity; its id if it has no name."""
         entity = self.entities.get(kind, {}).get(number)
         return entity.name if entity is not None and entity.name else str(number)
 
@@ -210,7 +210,7 @@ def _setups(sequence: Element) -> Iterator[ViewSetup]:
 def _size(text: str) -> tuple[int, ...]:
     numbers = [whole("the size of a setup", each) for each in text.split()]
     if len(numbers) != NDIM:
-        raise ValueError(f"the size {text[:80]!r} of a setup is not {NDIM} numbers")
+        raise ValueError(f"the size {text[:80]!r} of a setup; expected {NDIM} numbers")
     return tuple(numbers[::-1])
 
 
@@ -219,7 +219,7 @@ def _voxel_size(text: str | None) -> tuple[float, ...] | None:
         return None
     numbers = finite_numbers("voxelSize", text)
     if len(numbers) != NDIM or min(numbers) <= 0:
-        raise ValueError(f"the voxelSize {text[:80]!r} is not three positive numbers")
+        raise ValueError(f"the voxelSize {text[:80]!r}; expected three positive numbers")
     return tuple(numbers[::-1])
 
 

@@ -1,9 +1,9 @@
-"""Registrations of views: their transforms, and how long a unit of the world is.
+"""Registrations of views: their transforms, and the size of a unit of the world.
 
-A view's transforms lead from its samples to BigDataViewer's world; the first listed is applied
-last. The world has no unit of its own. BigStitcher's first step, "calibration", scales samples to
-``voxelSize / u``, where `u` is the smallest voxel size of all setups; BigDataViewer's exports,
-pybdv and MoBIE scale them to ``voxelSize``. Both state how long a unit of the world is: `u`, or 1.
+A view's transforms map its samples to BigDataViewer's world; the first listed is applied last. The
+world has no unit of its own. BigStitcher's first step, "calibration", scales samples to ``voxelSize
+/ u``, where `u` is the smallest voxel size of all setups; BigDataViewer's exports, pybdv and MoBIE
+scale them to ``voxelSize``. Both determine the size of a unit of the world: `u`, or 1.
 
 Source: spim_data's ViewRegistration; BigStitcher's DatasetCreationUtils.createViewRegistrations and
 TransformationTools.computeCalibration, which divides the voxel size by the scaling of the model.
@@ -38,7 +38,7 @@ CALIBRATION = "calibration"
 """The name of BigStitcher's first step."""
 
 _SAME = 1e-6
-"""The relative difference of numbers that are meant to be equal."""
+"""The relative difference up to which numbers are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class Registration:
 
     @property
     def calibration(self) -> tuple[float, ...] | None:
-        """How much the transform that is applied first scales x, y, z; None if none does.
+        """The factors by which the first applied transform scales x, y, z; None without any.
 
-        Rotations and translations do not scale, and are skipped, unless one is called so: the
-        calibration of voxels that are cubes is the identity.
+        Rotations and translations do not scale, and are skipped, unless their name is that of the
+        calibration, which is the identity for cubic voxels.
         """
         for each in reversed(self.transforms):
             scales = _scales(each.rows)
@@ -87,7 +87,7 @@ class Registration:
 
 @lru_cache(maxsize=1024)
 def _scales(rows: Rows) -> tuple[float, ...] | None:
-    """Return how much a matrix scales x, y, z, or None if it does not; most views share one."""
+    """Return the factors by which a matrix scales x, y, z, or None; most views share one."""
     with np.errstate(all="ignore"):
         scales = np.linalg.norm(np.array(rows)[:, :NDIM], axis=0)
     return None if np.allclose(scales, 1.0, rtol=_SAME) else tuple(scales.tolist())
@@ -95,26 +95,26 @@ def _scales(rows: Rows) -> tuple[float, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How long a unit of BigDataViewer's world is along x, y, z, in the unit of the voxel size."""
+    """The size of a unit of BigDataViewer's world along x, y, z, in the unit of the voxel size."""
 
     scale: tuple[float, ...] = (1.0,) * NDIM
     unit: str | None = None
     basis: Basis = "unknown"
-    """What says so. "calibration": the first step scales to the voxel size divided by it.
-    "voxels": no step scales, so that a unit is a voxel. "assumed": the first step scales
-    otherwise, as registrations in physical units do, so it is taken for 1. "unknown": voxel sizes
-    are absent, or those of views do not agree; there is no unit.
+    """The source of the size. "calibration": the first step scales to the voxel size divided by it.
+    "voxels": no step scales, so a unit is a voxel. "assumed": the first step scales differently, as
+    registrations in physical units do, so the size is 1. "unknown": voxel sizes are missing, or
+    those of views do not agree; there is no unit.
     """
 
     def physical(self, rows: np.ndarray) -> np.ndarray:
-        """Return a matrix that leads to the world as one that leads to physical places."""
+        """Convert a matrix to the world to one to physical positions."""
         if self.scale == (1.0,) * NDIM:
             return rows
         scaled: np.ndarray = np.array(self.scale)[:, None] * rows
         return scaled
 
     def agrees(self, other: World) -> bool:
-        """Return whether another view's world is the same."""
+        """Return whether another view has the same world."""
         if self == other:
             return True
         alike = np.allclose(self.scale, other.scale, rtol=_SAME, atol=0)
@@ -125,7 +125,7 @@ class World:
 def world_of(
     registration: Registration, voxel_size: Sequence[float] | None, unit: str | None
 ) -> World:
-    """Return how long a unit of the world is, by one view: see :class:`World`.
+    """Return the size of a unit of the world by one view: see :class:`World`.
 
     Parameters
     ----------
@@ -149,11 +149,11 @@ def world_of(
 
 @lru_cache(maxsize=1024)
 def _world(scales: tuple[float, ...], sizes: tuple[float, ...], unit: str | None) -> World:
-    """Return how long a unit of the world is, by how much voxels of a size are scaled."""
+    """Return the size of a unit of the world, from the scaling of voxels of a size."""
     if min(scales) > 0:
         ratios = np.array(sizes) / np.array(scales)
         if np.allclose(ratios, ratios[0], rtol=_SAME, atol=0):
-            # Exactly 1, or exactly the size of a voxel, where rounding alone is in the way.
+            # Exactly 1, or exactly the size of a voxel, if only rounding differs.
             exact = (n for n in (1.0, *sizes) if abs(n - ratios[0]) <= _SAME * n)
             return World((next(exact, float(ratios[0])),) * NDIM, unit, "calibration")
     return World((1.0,) * NDIM, unit, "assumed")
@@ -171,6 +171,6 @@ def _transform(element: Element) -> Transform:
         raise ValueError(f"a ViewTransform has the type {kind!r}; expected an affine")
     numbers = finite_numbers("affine", text)
     if len(numbers) != NDIM * (NDIM + 1):
-        raise ValueError(f"the affine {text[:80]!r} is not {NDIM * (NDIM + 1)} numbers")
+        raise ValueError(f"the affine {text[:80]!r}; expected {NDIM * (NDIM + 1)} numbers")
     name = element.findtext("Name") or element.findtext("name")
     return Transform(name, as_tuples(np.reshape(numbers, (NDIM, NDIM + 1))))

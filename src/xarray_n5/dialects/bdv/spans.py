@@ -1,4 +1,4 @@
-"""The elements of a project's XML by the bytes that hold them, so that others stay as they are."""
+"""Locate the elements of a project's XML in its bytes, to replace some and keep all others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Span:
         return next(self.all(path), None)
 
     def value(self, path: str) -> str | None:
-        """Return the text of a descendant, without white space around it."""
+        """Return the string in a descendant, without surrounding white space."""
         found = self.first(path)
         return None if found is None else found.text.strip()
 
@@ -56,7 +56,7 @@ def spans_of(document: bytes) -> Span:
     Raises
     ------
     ValueError
-        If bytes cannot be replaced in it, because its encoding is not like ASCII.
+        If parts cannot be replaced, because its encoding is not like ASCII.
     """
     from xml.parsers import expat
 
@@ -82,7 +82,7 @@ class _Reader:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > _SECTION and len(self._open) < _SECTION:
-            return  # in a section that is not known
+            return  # in an unknown section
         start = self._parser.CurrentByteIndex
         found = TAG.match(self._document, start)
         span = Span(tag, attributes, start, found.end() if found else start)
@@ -113,7 +113,7 @@ class _Reader:
 
 @dataclass(slots=True)
 class Edits:
-    """Changes of a document, which are applied at once: all else stays byte for byte."""
+    """Changes of a document, which are applied together: all else is kept byte for byte."""
 
     document: bytes
     changes: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -171,7 +171,7 @@ class Edits:
 
 
 def _lines(text: str, indent: bytes) -> bytes:
-    """Return text whose lines are indented, by tabs where the document is."""
+    """Return a string whose lines are indented, by tabs if the document is."""
     data = text.encode("ascii", "xmlcharrefreplace")
     if b"\t" in indent:
         data = re.sub(rb"(?m)^ +", lambda blank: b"\t" * (len(blank[0]) // 2), data)

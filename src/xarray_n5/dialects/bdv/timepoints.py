@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 MOST = 1 << 20
-"""How many time points a project may have."""
+"""The maximum number of time points of a project."""
 
 _ENTRY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
@@ -23,12 +23,12 @@ _ENTRY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 def read_timepoints(element: Element | None) -> Sequence[int]:
     """Return the ids of the time points, sorted; none if there is no element.
 
-    A range of any length takes no memory.
+    A range of any length uses little memory.
 
     Raises
     ------
     ValueError
-        If they cannot be read, or are more than a project may have.
+        If they are invalid, or more than the maximum.
     """
     if element is None:
         return ()
@@ -56,7 +56,9 @@ def read_pattern(pattern: str) -> tuple[int, ...]:
     for entry in (pattern or "0").replace(" ", "").split(","):
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise ValueError(f"the pattern of time points {pattern[:80]!r} cannot be read")
+            raise ValueError(
+                f"invalid pattern of time points {pattern[:80]!r}; expected one like '1,5,10-20:2'"
+            )
         first = whole("a time point", match[1])
         last = first if match[2] is None else whole("a time point", match[2])
         step = 1 if match[3] is None else whole("the step of time points", match[3], least=1)

@@ -17,13 +17,13 @@ ROOT = "SpimData"
 """The name of a project's root element."""
 
 LOOK = 4096
-"""How many bytes at a file's start show whether it is a project."""
+"""The number of bytes at a file's start that show whether it is a project."""
 
 KNOWN = frozenset({"BasePath", "SequenceDescription", "ViewRegistrations"})
-"""The sections that are read; others are BigStitcher's own, or of other programs."""
+"""The sections that are parsed; others are BigStitcher's own, or of other programs."""
 
 _DEPTH = 64
-"""How deep elements may be nested."""
+"""The maximum depth of elements."""
 
 _START = re.compile(
     rb"\s*(?:<\?xml[^>]*\?>)?(?:\s|<!--.*?-->|<\?.*?\?>)*<SpimData[\s/>]",
@@ -47,7 +47,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The root with the sections that are read, and where all sections are."""
+    """The root with the parsed sections, and the positions of all sections."""
 
     root: Element
     sections: tuple[Section, ...]
@@ -68,13 +68,13 @@ def looks_like_project(start: bytes) -> bool:
 
 
 def parse(document: bytes) -> Parsed:
-    """Return the sections of a project's XML that are read.
+    """Return the parsed sections of a project's XML.
 
     Raises
     ------
     ValueError
-        If it is not XML or not a project, is too large or too deep, or has a document type, which
-        projects never have: so there are no entities, neither in the document nor outside it.
+        If it is not XML or not a project, is too large or too deep, or has a document type. Without
+        one, there are no entities, neither in the document nor outside it.
     """
     from xml.parsers import expat
 
@@ -102,7 +102,7 @@ def _refuse_document_type(*_: object) -> None:
 
 
 class _Builder:
-    """What builds the elements of known sections; of others, it keeps the positions alone."""
+    """Builds the elements of known sections; of others, it keeps only the positions."""
 
     def __init__(self, document: bytes) -> None:
         from xml.etree.ElementTree import TreeBuilder
@@ -121,7 +121,7 @@ class _Builder:
         if self._depth == 1 and tag != ROOT:
             raise ValueError(f"its root is <{tag}>, expected <{ROOT}>")
         if self._depth > _DEPTH:
-            raise ValueError(f"its elements are nested more than {_DEPTH} deep")
+            raise ValueError(f"its elements are nested more than {_DEPTH} levels deep")
         if self._depth == 2:  # noqa: PLR2004 - a section
             self._tag, self._start = tag, self.parser.CurrentByteIndex
             self._skipping = tag not in KNOWN
@@ -151,12 +151,12 @@ class _Builder:
 
 
 def whole(what: str, text: str | None, *, least: int = 0) -> int:
-    """Return a whole number that fits into 31 bits, as in Java.
+    """Return a whole number of up to 31 bits, as in Java.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If it is not one.
     """
     found = re.fullmatch(r"\s*([+-]?\d{1,10})\s*", text or "")
     number = int(found[1]) if found else -1
@@ -167,7 +167,7 @@ def whole(what: str, text: str | None, *, least: int = 0) -> int:
 
 
 def finite_numbers(what: str, text: str) -> list[float]:
-    """Return the numbers in a text.
+    """Return the numbers in a string.
 
     Raises
     ------
@@ -181,6 +181,6 @@ def finite_numbers(what: str, text: str) -> list[float]:
 
 
 def child_text(element: Element, path: str) -> str | None:
-    """Return the text of a descendant without white space around it; None if there is none."""
+    """Return the string in a descendant without surrounding white space; None if there is none."""
     found = element.findtext(path)
     return (found.strip() or None) if found is not None else None

@@ -1,7 +1,7 @@
-"""Attributes of HDF5 objects as JSON values, and back, as n5-hdf5 keeps them.
+"""Attributes of HDF5 objects as JSON values, and back, in the encoding of n5-hdf5.
 
-Numbers, strings, and lists of one or two axes of them are attributes of HDF5 itself; all others are
-in one string, ``N5_JSON_ROOT``. A string that is a JSON object or list is read as such.
+Numbers, strings, and lists of one or two axes of these are native attributes; all others are in one
+string, ``N5_JSON_ROOT``. A string with a JSON object or list is parsed.
 Source: n5-hdf5 2.2.1; 1.4.2 stores each object as a string of its own.
 """
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = "N5_JSON_ROOT"
-"""The attribute that holds what HDF5 has no type for."""
+"""The attribute for values without an HDF5 type."""
 
 VERSION = "n5"
-"""The attribute with n5-hdf5's version on the root of a file that it wrote."""
+"""The attribute with n5-hdf5's version, on the root of its files."""
 
 _MAX_AXES = 2
-"""The number of axes of a list that n5-hdf5 reads."""
+"""The maximum number of axes of a list that n5-hdf5 reads."""
 
 _MAX_BYTES = 64_000
-"""The size of an attribute."""
+"""The maximum size of an attribute."""
 
 
 def read_attributes(node: Any) -> dict[str, Any]:
-    """Return a node's attributes as JSON values, without those that have no such value."""
+    """Return a node's attributes as JSON values, without those that cannot be."""
     found: dict[str, Any] = {}
     inner: Any = {}
     hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
@@ -54,7 +54,7 @@ def read_attributes(node: Any) -> dict[str, Any]:
         try:
             value = _as_json(value_of(node, key))
         except FAILURES:
-            continue  # references, structures, types that numpy does not have, damaged ones
+            continue  # references, structures, types without a NumPy equivalent, damaged ones
         if key == ROOT and isinstance(value, dict):
             inner = value
         else:
@@ -81,7 +81,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _parsed(string: str) -> Any:
-    """Return the JSON object or list that a string holds; otherwise the string itself."""
+    """Parse a string that holds a JSON object or list; return others unchanged."""
     if string[:1] in {"{", "["}:
         try:
             return parse_json(string, "")
@@ -91,12 +91,12 @@ def _parsed(string: str) -> Any:
 
 
 def write_attributes(node: Any, wanted: Mapping[str, Any], where: str) -> None:
-    """Replace a node's attributes; unchanged ones, and those without a JSON value, stay exactly.
+    """Replace a node's attributes; unchanged ones, and those without a JSON value, are kept.
 
     Raises
     ------
     MetadataError
-        If HDF5 cannot hold an attribute, or reserves its name; `where` names the node.
+        If HDF5 cannot store an attribute, or reserves its name; `where` names the node.
     """
     before, names = read_attributes(node), set(node.attrs)
     names -= {VERSION} if node.name == "/" else set()
@@ -128,7 +128,7 @@ def _same(one: Any, other: Any) -> bool:
 def split_attributes(
     attributes: Mapping[str, Any], where: str, ndim: int | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the attributes that HDF5 has types for, as such, and the others.
+    """Return the attributes with native HDF5 types, and the others.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def split_attributes(
     Raises
     ------
     MetadataError
-        If they are too large, or HDF5 or netCDF reserve a name.
+        If they are too large, or a name is reserved by HDF5 or netCDF.
     """
     check_reserved(attributes, where, ndim)
     native: dict[str, Any] = {}
@@ -161,13 +161,13 @@ def split_attributes(
 def _check_size(rest: Mapping[str, Any], where: str) -> None:
     if len(text := json.dumps(rest)) > _MAX_BYTES:
         raise MetadataError(
-            f"{where}: the attributes {sorted(rest)} take {len(text)} bytes as JSON, and HDF5 has "
-            f"room for {_MAX_BYTES}; keep them elsewhere"
+            f"{where}: the attributes {sorted(rest)} are {len(text)} bytes of JSON, but HDF5 "
+            f"stores at most {_MAX_BYTES}; store large attributes as arrays"
         )
     if is_deep(rest):
         raise MetadataError(
-            f"{where}: the attributes {sorted(rest)} are nested more than {MOST_NESTED} deep; "
-            "write them less deep"
+            f"{where}: the attributes {sorted(rest)} are nested more than {MOST_NESTED} levels "
+            "deep; flatten them"
         )
 
 
@@ -180,7 +180,7 @@ def _size(value: Any) -> int:
 
 
 def _native(value: Any) -> Any:
-    """Return what HDF5 stores and reads as the same value; None if there is no such type."""
+    """Return a value that HDF5 stores and reads back equal; None if there is no such type."""
     if isinstance(value, str):
         return value if _is_plain(value) and _parsed(value) is value else None
     try:
@@ -195,7 +195,7 @@ def _native(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether HDF5 can hold a string: UTF-8 without NUL, which would end it."""
+    """Return whether HDF5 can store a string: UTF-8 without NUL, which would end it."""
     try:
         return isinstance(value, str) and "\0" not in value and value.encode() is not None
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Levels of BigDataViewer's HDF5 files, whose factors are in a dataset of their own.
+"""Levels of BigDataViewer's HDF5 files, whose factors are in a separate dataset.
 
 Source: bigdataviewer-core, Hdf5ImageLoader.
 """
@@ -21,7 +21,7 @@ _TABLE = 2
 
 
 def level_factors(find: Callable[[str], Any], path: str) -> dict[str, list[float]]:
-    """Return the attribute with a level's factors in the order x, y, z; empty for other nodes.
+    """Return the attribute with a level's factors in the order x, y, z; nothing for other nodes.
 
     `find` returns the node at a path.
     """
@@ -37,7 +37,7 @@ def is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) -> 
 
 
 def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:
-    """Return the number of a level and the dataset with the factors of all; None otherwise."""
+    """Return the number of a level and the dataset with the factors of all, or None."""
     found = _LEVEL.fullmatch(path)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Where the chunks of an HDF5 dataset are; elements where only HDF5 can decode them."""
+"""Locate the chunks of an HDF5 dataset; return elements if only HDF5 can decode them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.grid import ChunkGrid, Index
 
 _FEW = 8
-"""The number of chunks that are looked up one by one before the locations of all are listed."""
+"""The number of chunks that are located one by one before all of them are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class ChunkTable:
     """The locations of all stored chunks."""
 
     numbers: np.ndarray
-    """The chunks' numbers in C order, sorted."""
+    """The sorted indices of the chunks, flattened in C order."""
     rows: np.ndarray
-    """Offset, size and filter mask of each."""
+    """The offset, size and filter mask of each chunk."""
 
     @classmethod
     def of(cls, dataset: Any, grid: ChunkGrid) -> ChunkTable:
-        """Return the table of an h5py dataset."""
+        """Return the locations of all chunks of an h5py dataset."""
         starts, rows = array("q"), array("q")
 
         def add(chunk: Any) -> None:
@@ -60,7 +60,7 @@ class ChunkTable:
 
 
 class ChunkIndex:
-    """The chunks of one dataset, which is opened only for what is not known yet."""
+    """The chunks of one dataset, which is opened only for unknown locations."""
 
     def __init__(self, layout: ChunkLayout, opened: Callable[[], Any]) -> None:
         self.layout = layout
@@ -69,7 +69,7 @@ class ChunkIndex:
         self._lookups = 0
 
     def find(self, index: Index) -> ChunkLocation | bytes | None:
-        """Return where a chunk is, or the stored chunk itself; None if it is not stored.
+        """Return the location of a chunk, or the stored chunk itself; None if it is not stored.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class ChunkIndex:
         return self._table
 
     def _lookup(self, index: Index) -> bytes | None:
-        """Return a stored chunk through HDF5, which takes logarithmic time, for the first few."""
+        """Return a chunk through HDF5, in logarithmic time, for the first few."""
         self._lookups += 1
         if self.layout.listed and (self._table is not None or self._lookups > _FEW):
             return None
@@ -153,9 +153,9 @@ class ChunkIndex:
         return with_mask(mask, data) if data else None
 
     def _is_bare(self, index: Index, mask: int, size: int) -> bool:
-        """Return whether a chunk may have skipped its filters although its mask denies it.
+        """Return whether a chunk may have skipped its filters although its mask says otherwise.
 
-        H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS does that at an array's ends.
+        H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS does that at the ends of arrays.
         """
         layout = self.layout
         if mask or not layout.filters or size != layout.chunk_bytes:
@@ -177,8 +177,8 @@ class ChunkIndex:
     def _check_size(self, size: int) -> None:
         if size > self.layout.max_stored:
             raise ValueError(
-                f"the chunk has {size} bytes in the file, its elements have "
-                f"{self.layout.chunk_bytes}: the file is damaged"
+                f"expected a chunk of at most {self.layout.chunk_bytes} bytes, found {size}: the "
+                "file is damaged"
             )
 
     def _check_inflated(self, index: Index) -> None:
@@ -202,7 +202,7 @@ class ChunkIndex:
         except zlib.error as error:
             raise ValueError(str(error)) from error
         if stream.unconsumed_tail:
-            raise ValueError(f"the compressed stream holds more than {layout.max_stored} bytes")
+            raise ValueError(f"the compressed stream has more than {layout.max_stored} bytes")
 
 
 def _encode_strings(elements: np.ndarray) -> bytes:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from xarray_n5.model.grid import Index
 
 _RUN = 1 << 20
-"""The number of elements that are read together from a dataset without chunks."""
+"""The number of elements in a chunk that is chosen for a dataset without chunks."""
 
 _OVERHEAD = 1 << 16
-"""The number of bytes that filters may add to a chunk, besides doubling its elements."""
+"""The number of bytes that filters may add to a chunk, beyond doubling its elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLocation:
-    """Where in a file a chunk's bytes are."""
+    """The location of a chunk's bytes in a file."""
 
     file: str
     offset: int
@@ -43,7 +43,7 @@ class ChunkLocation:
         """Return the stored chunk: one open, one read, without HDF5."""
         with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123 - the fastest
             missing = self.offset + self.size - os.fstat(file.fileno()).st_size
-            if missing > 0:  # before memory is allocated for what a damaged file claims
+            if missing > 0:  # before memory is allocated for the size that a damaged file states
                 raise EOFError(
                     f"the file ends {missing} bytes before the chunk does, which has {self.size} "
                     f"bytes at {self.offset}"
@@ -66,7 +66,7 @@ class ChunkLocation:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLayout:
-    """What is known of a dataset's chunks once it is closed."""
+    """The facts about a dataset's chunks that are kept when it is closed."""
 
     grid: ChunkGrid
     """The grid of chunks; chosen here for datasets without chunks."""
@@ -76,11 +76,11 @@ class ChunkLayout:
     direct: bool
     """Whether chunks are decoded without HDF5."""
     file: str
-    """The file that holds the bytes."""
+    """The file with the bytes."""
     filters: tuple[int, ...]
     """HDF5's numbers of the filters, in the order of encoding."""
     offset: int | None
-    """Where the elements of a dataset without chunks begin; None if none are stored."""
+    """The offset of the elements of a dataset without chunks; None if none are stored."""
     listed: bool
     """Whether HDF5 lists the locations of chunks correctly."""
 
@@ -106,7 +106,7 @@ class ChunkLayout:
 
     @property
     def max_stored(self) -> int:
-        """The largest size of a chunk in the file; a larger one is damaged."""
+        """The maximum size of a chunk in the file; a larger one is damaged."""
         return 2 * self.chunk_bytes + _OVERHEAD
 
     def start(self, index: Index) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def _is_listed(dataset: Any) -> bool:
 
 
 def _runs(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return chunks for a dataset without chunks, each of which is one run of bytes.
+    """Return chunks for a dataset without chunks, each of which is contiguous in the file.
 
     >>> _runs((50, 1000, 1000))
     (1, 1000, 1000)

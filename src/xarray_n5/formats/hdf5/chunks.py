@@ -1,4 +1,4 @@
-"""Read and write chunks of HDF5 datasets; HDF5 locates them, and they are read outside its lock."""
+"""Read and write chunks of HDF5 datasets: HDF5 locates them, and they are read outside its lock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read(file: str, path: str, index: Index, *, follow: bool) -> bytes | None:
     """Return a stored chunk; None if it is not stored."""
     found, stamp = find(file, path, index, follow=follow)
     while isinstance(found, ChunkLocation):
-        # Another thread may write meanwhile, and so move the chunk.
+        # Another thread may write meanwhile, which moves the chunk.
         try:
             data = found.read()
         except (EOFError, ValueError) as error:
@@ -50,7 +50,7 @@ def read(file: str, path: str, index: Index, *, follow: bool) -> bytes | None:
 def find(
     file: str, path: str, index: Index, *, follow: bool
 ) -> tuple[ChunkLocation | bytes | None, object]:
-    """Return where a chunk is, or the stored chunk itself, and the file's stamp."""
+    """Return the location of a chunk, or the stored chunk itself, and the file's stamp."""
     with files.reading(file, follow=follow) as known:
         chunks = known.chunks(path) if known else None
         if known is None or chunks is None:
@@ -60,12 +60,12 @@ def find(
         except FAILURES as error:
             if isinstance(error, N5Error):
                 raise
-            why = f"HDF5 cannot read it ({error}); hdf5plugin has filters that HDF5 has not"
+            why = f"HDF5 cannot read it ({error}); hdf5plugin has further filters"
             raise ChunkError("decode", file, join(path, name(index)), why) from error
 
 
 def write(dataset: Any, index: Index, chunk: Buffer) -> None:
-    """Store a chunk: its bytes, or through HDF5 elements that no filter was applied to."""
+    """Store a chunk: its bytes, or its unfiltered elements, through HDF5."""
     layout = ChunkLayout.of(dataset)
     mask, payload = split_mask(chunk)
     if layout.direct and layout.chunked and mask != NO_FILTERS:

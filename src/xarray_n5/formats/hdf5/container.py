@@ -1,7 +1,7 @@
 """An HDF5 file as a container: its groups and datasets as metadata, its chunks by index.
 
-A chunk's bytes are its filter mask and what is in the file (see ``filters``). They are read outside
-HDF5's lock; only their location is looked up inside it.
+A chunk's bytes are its filter mask and its bytes in the file (see ``filters``). They are read
+outside HDF5's lock; only their location is looked up inside it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Hdf5Container:
     follow_external: bool = False
     """Whether external links, external storage and virtual datasets are read."""
     owner: str = field(default_factory=_this_process, compare=False)
-    """The host and process that may write."""
+    """The host and process that may write, and no other."""
     format: ClassVar[Hdf5] = Hdf5()
     batch: ClassVar[int] = 1
     documents: ClassVar[frozenset[str]] = frozenset()
@@ -115,10 +115,10 @@ class Hdf5Container:
         """Return the bytes of a file beside this one."""
         return LocalStore(os.path.dirname(self.file)).get(name)  # noqa: PTH120
 
-    # What a single file does not need
+    # Operations that a single file does not need
 
     def _itself(self) -> Self:
-        """Return the container itself: what is known of a file is kept until it changes."""
+        """Return the container itself: facts about a file are kept until it changes."""
         return self
 
     cached = uncached = fresh = _itself
@@ -131,7 +131,7 @@ class Hdf5Container:
     # Nodes
 
     def node(self, path: str) -> Node:
-        """Return the node at `path`: a group without attributes where there is none."""
+        """Return the node at `path`: a group without attributes if there is none."""
         with self._reading() as file:
             found = nodes.read(file, path, self.where(path)) if file else None
         return Node(path=path, metadata=found or GroupMetadata(), described=found is not None)
@@ -156,7 +156,7 @@ class Hdf5Container:
         return tuple(name for name in self._members(path) if not name.startswith("."))
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
-        """Return the first node in a group, which must stay where one is created."""
+        """Return the first node in a group, which prevents a new node there."""
         return next(iter(self._members(path)), None)
 
     def _members(self, path: str) -> list[str]:
@@ -177,7 +177,7 @@ class Hdf5Container:
         return NodeNotFoundError(self.url, node.path, kind, hint)
 
     def matches(self, node: Node, constraints: Attributes) -> None:
-        """Raise where a member that `constraints` name is absent or different."""
+        """Raise if a member that `constraints` name is absent or different."""
         nodes.check_members(node.metadata, constraints, self.where(node.path))
 
     # Changes of nodes
@@ -197,7 +197,7 @@ class Hdf5Container:
     def change_attributes(
         self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
     ) -> Attributes:
-        """Replace a node's user attributes by what `change` makes of them; return those."""
+        """Replace a node's user attributes by the result of `change`; return those."""
         with self._changing(path, kind) as (file, node):
             return nodes.change_attributes(file, path, node, change, self.where(path))
 
@@ -230,7 +230,7 @@ class Hdf5Container:
             yield from (f"{name}/{key}" for key in self.walk(join(path, name)))
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
-        """Return a chunk's filter mask and bytes, or None where it is not stored."""
+        """Return a chunk's filter mask and bytes, or None if it is not stored."""
         return chunks.read(self.file, path, index, follow=self.follow_external)
 
     def get_chunks(

@@ -1,7 +1,7 @@
 """HDF5 files, opened by path and closed again within one operation; one lock for all.
 
-No handle is kept, pickled or inherited by a fork, so other programs may write in between. What is
-known of a file is kept until it changes. Chunks are read and decompressed outside the lock.
+No handle is kept, pickled or inherited by a fork, so other programs may write in between. Facts
+about a file are kept until it changes. Chunks are read and decompressed outside the lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _N5_VERSION = "1.0.0"
 """The version on the root of new files, which all versions of n5-hdf5 accept."""
 
 _MAX_FILES = 32
-"""The number of files that are remembered."""
+"""The number of files whose facts are kept."""
 
 
 class FileCache:
@@ -52,7 +52,7 @@ _abandoned: list[FileCache] = []
 
 
 def _leave_to_parent() -> None:
-    """Start anew in a forked process; what is open or locked stays the parent's."""
+    """Start afresh in a forked process; what is open or locked stays the parent's."""
     global _cache  # noqa: PLW0603 - the only state of a process
     _abandoned.append(_cache)
     _cache = FileCache()
@@ -64,7 +64,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(slots=True)
 class CachedFile:
-    """A file and what is known of its datasets; it is opened when more is needed."""
+    """A file and the facts about its datasets; it is opened when more are needed."""
 
     path: str
     stamp: object
@@ -73,7 +73,7 @@ class CachedFile:
     users: int = 0
     _handle: Any = None
     _datasets: dict[str, tuple[ChunkIndex | None, object]] = field(default_factory=dict)
-    """Each dataset by its path, and the stamp of the other file that it is in."""
+    """Each dataset by path, and the stamp of the other file that it is in."""
 
     @property
     def file(self) -> Any:
@@ -158,8 +158,8 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
 def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
     """Yield an h5py file for writing, alone in this process, and close it again.
 
-    So a file is whole between two writes, and others may read it then. A new one is created in
-    `folder` and appears under its name with its first content.
+    Between two writes the file is complete, and others may read it. A new file is created in
+    `folder`, and appears under its name with its first content.
     """
     cache = _cache
     with cache.lock:
@@ -170,7 +170,7 @@ def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
             check_stub(path)
         with (
             created(path, folder) if new else open_to_write(path) as file,
-            _failures(f"{path}: HDF5 cannot change it so"),
+            _failures(f"{path}: HDF5 cannot make this change"),
         ):
             if new:
                 file.attrs[VERSION] = _N5_VERSION
@@ -183,7 +183,7 @@ def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _failures(what: str, then: str = "") -> Iterator[None]:
-    """Convert what HDF5 raises; errors of this package and of the system stay as they are."""
+    """Convert HDF5's errors; those of this package and of the system are not changed."""
     try:
         yield
     except FAILURES as error:

@@ -1,4 +1,4 @@
-"""HDF5's filters: a chunk's bytes to elements and back, without HDF5.
+"""HDF5's filters: decode and encode chunks without HDF5.
 
 A stored chunk is its filter mask, four bytes, and the bytes in the file. Bit i of the mask is set
 if filter i was skipped.
@@ -35,7 +35,7 @@ NO_FILTERS = 0xFFFFFFFF
 """The mask of a chunk that skipped all filters, however many there are."""
 
 DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
-"""HDF5's numbers of filters."""
+"""HDF5's numbers of the filters."""
 
 DECODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
 """The filters that are decoded here."""
@@ -46,18 +46,18 @@ _BLOSC_VALUES = 7
 _BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 Filters = tuple[tuple[int, tuple[int, ...]], ...]
-"""HDF5's numbers of filters with their parameters, in the order of encoding."""
+"""HDF5's filter numbers with their parameters, in the order of encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a dataset's chunks are stored."""
+    """The storage of a dataset's chunks."""
 
     dtype: np.dtype[Any]
     """The type of a stored element, in its byte order."""
     filters: Filters = ()
     direct: bool = True
-    """Whether chunks are filtered here; else HDF5 does it, and elements are exchanged with it."""
+    """Whether chunks are filtered here; otherwise HDF5 filters them, and returns elements."""
 
 
 def filters_of(dataset: Any) -> Filters:
@@ -83,15 +83,15 @@ def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> 
             return (*shuffle, (DEFLATE, (level if level >= 0 else _DEFAULT_LEVEL,)))
         case Blosc():
             code = _BLOSC_NAMES.index(compression.cname)
-            # -1 leaves the choice to Blosc, which HDF5's filter does not.
+            # -1 leaves the choice to Blosc, which HDF5's filter does not support.
             default = _SHUFFLE_BITS if dtype.itemsize == 1 else _SHUFFLE_BYTES
             by = compression.shuffle if compression.shuffle >= 0 else default
             return ((BLOSC, (2, 2, dtype.itemsize, nbytes, compression.clevel, by, code)),)
         case Zstd(level=level):
             return (*shuffle, (ZSTD, (max(level, 1),)))
     raise MetadataError(
-        f"HDF5 has no filter for {compression.name!r}; use 'gzip', which all read, 'blosc' or "
-        "'zstd', for which others need hdf5plugin, or None"
+        f"HDF5 has no filter for {compression.name!r}; use 'gzip' (supported by all readers), "
+        "'blosc' or 'zstd' (other readers need hdf5plugin), or None"
     )
 
 
@@ -139,18 +139,18 @@ def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
     plain = payload if mask == NO_FILTERS else _unfiltered(layout.filters, mask, payload, expected)
     if len(plain) < expected:
         raise EOFError(
-            f"the chunk holds {len(plain)} bytes, {expected} were expected: it is cut off, or the "
+            f"expected {expected} bytes in the chunk, got {len(plain)}: it is truncated, or the "
             "file is damaged"
         )
     if len(plain) > expected:
-        raise ValueError(f"the chunk holds {len(plain)} bytes, {expected} were expected")
+        raise ValueError(f"expected {expected} bytes in the chunk, got {len(plain)}")
     return np.frombuffer(plain, layout.dtype).reshape(metadata.chunks)
 
 
 def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int) -> memoryview:
     used = [each for position, each in enumerate(filters) if not mask >> position & 1]
     for position in reversed(range(len(used))):
-        # Each checksum that precedes a compression adds four bytes to what was compressed.
+        # Each checksum before a compression adds four bytes to its input.
         size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:position])
         payload = bytes_of(_codec(*used[position]).decode(payload, size))
     return payload
@@ -183,7 +183,7 @@ def _codec(number: int, values: tuple[int, ...]) -> Compression:
 
 
 def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-    """Return a chunk's shape; raise ``EOFError`` if so few bytes cannot hold a chunk."""
+    """Return a chunk's shape; raise ``EOFError`` if the size is too small for a chunk."""
     layout: Layout = metadata.layout
     mask, payload = split_mask(head)
     expected, least = math.prod(metadata.chunks) * layout.dtype.itemsize, 0
@@ -192,5 +192,5 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     elif len(layout.filters) == 1 and layout.filters[0][0] == BLOSC and not mask:
         least = Blosc().stored_size(bytes(payload), expected)
     if size < MASK_BYTES + least:
-        raise EOFError(f"the chunk has {size - MASK_BYTES} bytes, at least {least} are needed")
+        raise EOFError(f"expected at least {least} bytes in the chunk, got {size - MASK_BYTES}")
     return metadata.chunks

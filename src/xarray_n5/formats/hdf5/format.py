@@ -1,4 +1,4 @@
-"""HDF5 as n5-hdf5 uses it: datasets are arrays in numpy's order, groups are groups.
+"""HDF5 as n5-hdf5 uses it: datasets are arrays in NumPy's axis order, groups are groups.
 
 Source: n5-hdf5 1.4.2 and 2.2.1, and the HDF5 file format specification.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _MAX_CHUNK_BYTES = (1 << 32) - 1
 
 _NUMBERS = frozenset({"?", *"bhilqBHILQefdFD"})
-"""numpy's codes of the number types that are written; platforms have several for one type."""
+"""NumPy's codes of the number types that can be written; platforms have several for one type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hdf5:
-    """The facts of HDF5, and the bytes of its chunks."""
+    """The rules of HDF5, and the encoding of its chunks."""
 
     name: ClassVar[str] = "hdf5"
     documents: ClassVar[tuple[str, ...]] = ()
@@ -49,14 +49,14 @@ class Hdf5:
     peek = staticmethod(filters.peek)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
-        """Return nothing: `compression` alone chooses HDF5's filters."""
+        """Return an empty layout: in HDF5, `compression` alone selects filters."""
         return {}
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return a new array's metadata with its layout: little-endian, in whole chunks."""
         if layout:
             raise MetadataError(
-                f"layout={dict(layout)} is for Zarr; in HDF5, `compression` alone chooses filters"
+                f"layout={dict(layout)} is for Zarr; in HDF5, `compression` alone selects filters"
             )
         dtype, shaped = metadata.dtype.newbyteorder("<"), bool(metadata.shape)
         nbytes = math.prod(metadata.chunks) * dtype.itemsize
@@ -64,7 +64,7 @@ class Hdf5:
         return replace(metadata, layout=Layout(dtype, chosen, direct=shaped))
 
     def check(self, metadata: Metadata, where: str) -> None:
-        """Raise where HDF5 cannot hold a new node; `where` names it."""
+        """Raise if HDF5 cannot store a new node; `where` names it."""
         array = metadata if isinstance(metadata, ArrayMetadata) else None
         check_json(metadata.attributes, where)
         split_attributes(metadata.attributes, where, len(array.shape) if array else None)
@@ -73,19 +73,19 @@ class Hdf5:
         dtype = array.layout.dtype
         if dtype.char not in _NUMBERS and dtype.kind != "S":
             raise MetadataError(
-                f"{where}: {dtype} is not written into HDF5; convert it to numbers, or to "
-                "bytes of a fixed length ('S')"
+                f"{where}: HDF5 cannot store elements of type {dtype}; convert them to numbers, "
+                "or to bytes of a fixed length ('S')"
             )
         size = math.prod(array.chunks) * dtype.itemsize
         if size > _MAX_CHUNK_BYTES:
             raise MetadataError(
-                f"{where}: chunks of {array.chunks} have {size} bytes, and HDF5's have at most "
-                f"{_MAX_CHUNK_BYTES}; choose smaller ones"
+                f"{where}: chunks of {array.chunks} have {size} bytes, but HDF5 chunks hold at "
+                f"most {_MAX_CHUNK_BYTES}; choose smaller chunks"
             )
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Raise: the locations of chunks are known from the file alone."""
+        """Raise: the locations of chunks are only known from the file."""
         raise MetadataError(
-            f"{where}: the locations of an HDF5 file's chunks are known from the file alone; open "
-            f"it without assume_metadata (given were {sorted(constraints)})"
+            f"{where}: the chunks of an HDF5 file can only be located with the file's metadata; "
+            f"open it without assume_metadata (got {sorted(constraints)})"
         )

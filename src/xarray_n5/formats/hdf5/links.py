@@ -1,4 +1,4 @@
-"""Links in an HDF5 file: which node a path leads to, and that it is in the file.
+"""Resolve links in an HDF5 file, and refuse those that leave the file.
 
 External links, external storage and virtual datasets are refused unless the user opts in to read
 them; nothing is ever written, or deleted, through them.
@@ -20,10 +20,10 @@ FOLLOW = "follow_external"
 """The storage option that allows other files to be read."""
 
 _HIDDEN = frozenset({"__DATA_TYPES__"})
-"""Groups that JHDF5 keeps in every file for itself."""
+"""Groups that JHDF5 reserves in every file."""
 
 _MAX_SOFT_LINKS = 16
-"""How many soft links HDF5 follows on the way to one object."""
+"""The maximum number of soft links that HDF5 follows to an object."""
 
 _OPT_IN = f"if you trust the file, set the storage option {FOLLOW!r} to True to read it"
 
@@ -85,11 +85,13 @@ class _Walk:
             return self.walk(group, target)
         where = f"{os.fsdecode(self._file.filename)}: {self._path!r}"
         if kind != h5py.h5l.TYPE_EXTERNAL:
-            raise PathError(f"{where} is a link of a kind that only other programs can follow")
+            raise PathError(
+                f"{where} is a user-defined link, which cannot be followed; read it with h5py"
+            )
         other, target = (os.fsdecode(each) for each in group.links.get_val(name))
         raise PathError(
-            f"{where} leads to {target!r} in another file, {other!r}, through an external link, "
-            f"which is not followed; {_OPT_IN}, and open that file to write there"
+            f"{where} is an external link to {target!r} in {other!r}, which is not followed; "
+            f"{_OPT_IN}, and open that file to write to it"
         )
 
 
@@ -103,16 +105,16 @@ def outside(dataset: Any) -> str | None:
     for source in dataset.virtual_sources():
         if source.file_name != "." or not _is_plain(dataset.file, source.dset_name):
             return (
-                f"it is a virtual dataset of other files or other virtual datasets "
+                "it is a virtual dataset of other files or virtual datasets "
                 f"({source.dset_name!r} in {source.file_name!r}); {_OPT_IN}"
             )
     return None
 
 
 def _is_plain(file: Any, path: str) -> bool:
-    """Return whether a virtual dataset's source has its elements in the same file, or none."""
+    """Return whether the elements of a virtual dataset's source are in the same file, or absent."""
     if "%" in path:
-        return False  # HDF5 replaces it by a number
+        return False  # HDF5 replaces it with a number
     try:
         found = node_in(file, path)
     except PathError:
@@ -130,9 +132,9 @@ def check_inside(dataset: Any) -> None:
     """
     if dataset.external or dataset.is_virtual:
         raise PathError(
-            f"{os.fsdecode(dataset.file.filename)}: the elements of {dataset.name!r} are in other "
-            "files or datasets (external storage, or a virtual dataset), to which nothing is "
-            "written from here; write to these themselves"
+            f"{os.fsdecode(dataset.file.filename)}: cannot write to {dataset.name!r}, whose "
+            "elements are in other files or datasets (external storage, or a virtual dataset); "
+            "write to those instead"
         )
 
 
@@ -167,7 +169,7 @@ def _is_member(group: Any, name: str, above: set[tuple[int, int]], *, follow: bo
 
 
 def address_of(node: Any) -> tuple[int, int]:
-    """Return what identifies an object, by whichever links it is reached."""
+    """Return the identity of an object, which does not depend on the link that leads to it."""
     import h5py
 
     found = h5py.h5o.get_info(node.id)

@@ -1,4 +1,4 @@
-"""Groups and datasets of HDF5 as metadata of the model, and back."""
+"""Convert groups and datasets of HDF5 to metadata of the model, and back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _OPTIONAL = 1
-"""HDF5's flag of a filter that chunks may skip."""
+"""HDF5's flag of filters that chunks may skip."""
 
 _USE_H5PY = "read it with h5py"
 
@@ -35,7 +35,7 @@ def read(file: CachedFile, path: str, where: str) -> Metadata | None:
     Raises
     ------
     MetadataError
-        If a dataset's elements are in other files, or have no counterpart in numpy.
+        If a dataset's elements are in other files, or have no NumPy equivalent.
     PathError
         If the path leads to another file.
     """
@@ -59,7 +59,7 @@ def is_dataset(node: Any) -> bool:
 
 
 def _attributes(find: Callable[[str], Any], path: str, node: Any) -> dict[str, Any]:
-    """Return a node's attributes, with the factors that BigDataViewer keeps elsewhere."""
+    """Return a node's attributes, with factors that BigDataViewer stores elsewhere."""
     return {**level_factors(find, path), **read_attributes(node)}
 
 
@@ -86,7 +86,7 @@ def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
 
 
 def check_members(metadata: Metadata, constraints: Attributes, where: str) -> None:
-    """Raise where one of an array's facts differs from what `constraints` name."""
+    """Raise if the array differs from `constraints`."""
     members: dict[str, Any] = {}
     if isinstance(metadata, ArrayMetadata):
         members = {
@@ -105,7 +105,7 @@ def check_members(metadata: Metadata, constraints: Attributes, where: str) -> No
 def _unreadable(dataset: Any) -> str | None:
     """Return why a dataset's elements cannot be read; None if they can."""
     if dataset.shape is None:
-        return f"it holds nothing, not even a shape; {_USE_H5PY}"
+        return f"it is a null dataset, without elements and shape; {_USE_H5PY}"
     if dataset.dtype.hasobject:
         import h5py
 
@@ -117,7 +117,7 @@ def _unreadable(dataset: Any) -> str | None:
 
 
 def _may_skip_filters(dataset: Any) -> bool:
-    """Return whether chunks at the array's ends may have no filters; h5py does not know."""
+    """Return whether chunks at the array's ends may be unfiltered, which h5py does not report."""
     superblock, *_ = dataset.file.id.get_create_plist().get_version()
     return bool(superblock)
 
@@ -129,7 +129,7 @@ def _fill(dataset: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def create(file: Any, path: str, metadata: Metadata, where: str) -> None:
-    """Create a group or a dataset; an empty group at its path is replaced."""
+    """Create a group or a dataset, replacing an empty group at its path."""
     node = node_in(file, path)
     if isinstance(metadata, ArrayMetadata):
         if node is not None and not is_dataset(node) and not len(node):
@@ -173,7 +173,7 @@ def change_attributes(
     change: Callable[[Attributes], Attributes],
     where: str,
 ) -> dict[str, Any]:
-    """Replace a node's attributes by what `change` makes of them; return those."""
+    """Replace a node's attributes by the result of `change`; return those."""
 
     def find(path: str) -> Any:
         return node_in(file, path)
@@ -191,7 +191,7 @@ def resize(dataset: Any, shape: tuple[int, ...], where: str) -> None:
     Raises
     ------
     MetadataError
-        If it has a maximal shape that is smaller, or no chunks.
+        If its maximal shape is smaller, or it has no chunks.
     """
     if dataset.shape == shape:
         return
@@ -200,14 +200,14 @@ def resize(dataset: Any, shape: tuple[int, ...], where: str) -> None:
     fits = all(m is None or n <= m for n, m in zip(shape, most, strict=True))
     if dataset.chunks is None or not fits:
         raise MetadataError(
-            f"{where}: the dataset was made for shapes up to {most}, in one piece where it has "
-            "no chunks; copy it into a new array to have another shape"
+            f"{where}: the dataset cannot be resized: its maximal shape is {most}, and datasets "
+            "without chunks are fixed; copy it to a new array"
         )
     dataset.resize(shape)
 
 
 def delete(file: Any, path: str) -> None:
-    """Remove the node at a path with everything below it; of a link, the link; empty the root."""
+    """Remove the node at a path and everything below it; of a link, the link; empty the root."""
     if path:
         above, _, name = path.rpartition("/")
         del node_in(file, above)[name]

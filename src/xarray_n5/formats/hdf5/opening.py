@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _BOUNDS = ("earliest", "v110")
-"""The versions of HDF5 whose structures are written: HDF5 1.10 reads all of them."""
+"""The versions of HDF5 whose structures are written; HDF5 1.10 reads all of them."""
 
 _PATIENCE = 2.0
-"""How many seconds readers wait for another program's write; writers wait five times as long."""
+"""The seconds that readers wait for another program's write; writers wait five times as long."""
 
-_LEFT_OPEN = "it is being written, or its writer was stopped: `h5clear -s` mends the latter"
+_LEFT_OPEN = "it is being written, or its writer was stopped: in that case, run `h5clear -s`"
 
 
 def open_to_read(path: str) -> Any:
@@ -79,7 +79,7 @@ def created(path: str, folder: str) -> Iterator[Any]:
 
 def _rename(partial: str, path: str) -> None:
     """Rename a new file, unless another process has created one meanwhile."""
-    taken = OneWriterError(path, "another process has made it at the same time")
+    taken = OneWriterError(path, "another process has created it at the same time")
     if stamp_of(path) is not None:
         raise taken
     if os.path.exists(path):  # noqa: PTH110
@@ -94,7 +94,7 @@ def _rename(partial: str, path: str) -> None:
 
 
 def check_stub(path: str) -> None:
-    """Raise if a file that is only a stub is open elsewhere: its writer is alive."""
+    """Raise if a file that is only a stub is open elsewhere, because its writer is running."""
     if not os.path.exists(path):  # noqa: PTH110
         return
     h5py = import_h5py()
@@ -116,9 +116,9 @@ def sync(path: str) -> None:
 
 
 def flush_h5py(path: str) -> bool:
-    """Flush a file that this process holds open for writing; return whether it does.
+    """Flush a file that this process has open for writing; return whether it has.
 
-    Such a file may change at any moment without a new stamp.
+    Such a file may change at any time without a new stamp.
     """
     h5py = sys.modules.get("h5py")
     if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):

@@ -1,4 +1,4 @@
-"""Attributes that HDF5 and netCDF keep for themselves: dimension scales and names of axes.
+"""Attributes that HDF5 and netCDF reserve: dimension scales and names of axes.
 
 Source: the HDF5 dimension scale specification, and netCDF-4's file format.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MAX_BYTES = 1 << 24
-"""The size of the largest attribute that is read."""
+"""The maximum size of an attribute that is read."""
 
 SCALE = frozenset({"CLASS", "NAME", "REFERENCE_LIST"})
 """Attributes of HDF5 itself on dimension scales, the coordinates of other datasets."""
@@ -86,7 +86,7 @@ def labels_of(dataset: Any) -> list[str]:
 
 
 def _per_axis(dataset: Any, key: str) -> list[Any]:
-    """Return the items of an attribute that has one for each axis; none of any other."""
+    """Return the items of an attribute with one for each axis; nothing of other attributes."""
     found, shape = _optional(dataset, key), dataset.shape or ()
     return list(found) if isinstance(found, np.ndarray) and found.shape == (len(shape),) else []
 
@@ -106,11 +106,11 @@ def _scale_name(dataset: Any, references: Any) -> str:
 
 
 def check_reserved(attributes: Mapping[str, Any], where: str, ndim: int | None) -> None:
-    """Raise where an attribute would make HDF5 or netCDF misread its node."""
+    """Raise if an attribute would make HDF5 or netCDF misread its node."""
     for key, value in attributes.items():
         expected = None
         if key in {_SCALES, "REFERENCE_LIST"} | NETCDF:
-            expected = "nothing: HDF5 and netCDF write it themselves"
+            expected = "nothing (HDF5 and netCDF write it)"
         elif key == "CLASS" and (not isinstance(value, str) or value == "DIMENSION_SCALE"):
             expected = "a string other than 'DIMENSION_SCALE'"
         elif key == "NAME" and not isinstance(value, str):

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing
 
 _MARKER = re.compile(rf"(.*/)?(?:{re.escape(WRITING)}|{re.escape(PLANNED)})[^/]+(?=/)", re.DOTALL)
-"""The folder of a marker, at the beginning of a key in it."""
+"""The folder of a marker, as the first part of a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sidecar(Layer):
     """The directory of one file; it disappears with the last file in it.
 
-    What it holds of a former file of the same name is not listed, and removed by the first write.
+    Files that belong to a former file of the same name are not listed; the first write removes
+    them.
     """
 
     file: str
@@ -49,12 +50,12 @@ class Sidecar(Layer):
         return replace(self, fsync=True)
 
     def delete_tree(self, prefix: str, first: str) -> None:
-        """Remove a directory, and those around it that are empty then."""
+        """Remove a directory, and its parents that are empty then."""
         self.store.delete_tree(prefix, first)
         self._prune(prefix)
 
     def clear_folder(self, prefix: str) -> None:
-        """Remove an empty directory or a symbolic link, and what is empty around it then."""
+        """Remove an empty directory or a symbolic link, and its parents that are empty then."""
         self.store.clear_folder(prefix)
         self._prune(prefix)
 
@@ -70,7 +71,7 @@ class Sidecar(Layer):
         return self.store.list(prefix) if stamp_of(self.file) is not None else ((), ())
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Iterate over all files under `prefix`, and the HDF5 file: each write changes its time."""
+        """Iterate over files under `prefix`, with the HDF5 file's time: each write changes it."""
         yield from self.store.list_info(prefix)
         with contextlib.suppress(FileNotFoundError):
             found = os.stat(self.file)  # noqa: PTH116

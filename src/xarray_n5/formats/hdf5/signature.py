@@ -1,4 +1,4 @@
-"""Recognise HDF5 files by their first bytes, and notice when they change."""
+"""Recognise HDF5 files by their first bytes, and detect changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 _SUPERBLOCK, _NEWER_SUPERBLOCK = 96, 48
-"""The size of the superblock that a file begins with, in older and in newer versions."""
+"""The size of the superblock at the beginning of a file, in older and in newer versions."""
 
 _MAX_USER_BLOCK = 1 << 15
 
@@ -25,7 +25,7 @@ def find_file(location: object) -> str | None:
 
 
 def _is_hdf5(path: str) -> bool:
-    """Return whether a file is HDF5; if there is none, whether its name is that of one."""
+    """Return whether a file is HDF5; if it does not exist, whether it is named like one."""
     try:
         found = os.stat(path)  # noqa: PTH116
         if not stat.S_ISREG(found.st_mode):

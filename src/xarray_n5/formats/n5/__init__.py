@@ -1,1 +1,1 @@
-"""N5: documents, and chunks of three modes."""
+"""N5: documents, and chunks in three modes."""

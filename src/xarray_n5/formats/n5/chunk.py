@@ -1,8 +1,8 @@
-"""The bytes of an N5 chunk: a header, then compressed big-endian elements.
+"""Encode and decode N5 chunks: a header, then compressed big-endian elements.
 
 A header is ``mode, ndim`` (uint16), the chunk's dimensions (uint32 each) and, in mode 1, the
-number of elements (uint32), all big-endian (N5 README, item 9). The dimensions stand in reverse,
-so the elements behind them are a C-contiguous array as they are.
+number of elements (uint32), all big-endian (N5 README, item 9). The dimensions are in reverse
+order, so the elements after them are a C-contiguous array.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _ALIGNED = 16
 """The largest element is aligned in multiples of this."""
 
 _LARGER, _SMALL_BLOCK = 2, 1 << 20
-"""A compressed block may be larger than the dataset's: twice, or as large as 1 MiB. One that is
-not compressed takes no more memory than its file."""
+"""The limit on compressed blocks that are larger than the dataset's: twice their size, or 1 MiB.
+An uncompressed one needs no more memory than its file."""
 
 _FEW_LISTS, _ELEMENT, _RATIO = 1 << 22, 1 << 10, 32
-"""Lists, strings and label multisets have no size that metadata tell: those of a block have 4 MiB,
-1 KiB for each element, or 32 times the stored bytes, whichever is most."""
+"""The limit on lists, strings and label multisets, whose size metadata do not state: the largest of
+4 MiB for a block, 1 KiB for each element, and 32 times the stored bytes."""
 
 
 def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     """Return a chunk's elements as an array of the shape in its header.
 
-    The result is a view of the decoded bytes, in their order, read-only or not.
+    The result is a view of the decoded bytes, in the stored byte order, possibly read-only.
 
     Raises
     ------
     ValueError
-        If the bytes are not those of a whole chunk; `Varlength` if they are a list.
+        If the bytes are not a valid chunk; `Varlength` if they are a list.
     """
     if metadata.content is Content.NUMBERS:
         usual, size, dtype = _usual(metadata.chunks, metadata.dtype)
@@ -59,8 +59,8 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     _check_size(metadata, shape, count, payload.nbytes)
     if mode == _OBJECT or metadata.content is Content.OBJECTS:
         raise ValueError(
-            f"it holds {payload.nbytes} bytes of serialised Java objects, which are not decoded: "
-            "that could run code from the file"
+            f"it holds {payload.nbytes} bytes of serialised Java objects, which cannot be read: "
+            "decoding them could run code from the file"
         )
     decoders = {
         Content.NUMBERS: _numbers,
@@ -74,20 +74,20 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _usual(chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[bytes, int, np.dtype[Any]]:
-    """Return the header of a whole chunk, its bytes and the type of its elements."""
+    """Return the header of a valid chunk, its bytes and the type of its elements."""
     header = struct.pack(f">HH{len(chunks)}I", _DEFAULT, len(chunks), *chunks[::-1])
     return header, math.prod(chunks) * dtype.itemsize, dtype.newbyteorder(">")
 
 
 def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-    """Return the shape in a chunk's header, if its size allows for that.
+    """Return the shape in a chunk's header, if its size is consistent.
 
     Raises
     ------
     EOFError
-        If the file is too small for its header, or for the compression's.
+        If the file is too small for its header, or for the compression's header.
     ValueError
-        If the header is none.
+        If the header is invalid.
     """
     _, shape, count, start = _header(metadata, head)
     _check_size(metadata, shape, count, size - start)
@@ -100,12 +100,12 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     else:
         least = start + 1
     if size < least:
-        raise EOFError(f"the file has {size} bytes, its header tells {least} at least")
+        raise EOFError(f"expected a file of at least {least} bytes by its header, got {size}")
     return shape
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
-    """Return the bytes of a chunk that stores `block`, whose shape becomes the header's."""
+    """Return the bytes of a chunk with the elements and the shape of `block`."""
     header, size, dtype = _usual(block.shape, metadata.dtype)
     if isinstance(metadata.compression, Raw):
         # Copied once, to where the elements are big-endian and aligned behind the header.
@@ -119,18 +119,16 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
 
 
 def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
-    """Return the mode, the shape, the number of elements if given, and the payload's offset."""
+    """Return the mode, the shape, the number of elements if present, and the payload's offset."""
     if not data:
-        raise EOFError(
-            "the file is empty, as a writer leaves it that was stopped; delete it to read zeros"
-        )
+        raise EOFError("the file is empty: its writer was stopped; delete it to read zeros")
     try:
         mode, shape, count, start = _modern_header(data)
         problem = _problem(metadata, mode, shape)
         doubtful = not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=False))
     except struct.error:
         mode, shape, count, start = -1, (), None, 0
-        problem, doubtful = f"the header is cut off after {len(data)} bytes", True
+        problem, doubtful = f"the header is truncated after {len(data)} bytes", True
     if (problem or doubtful) and metadata.legacy and (old := _legacy_header(metadata, data)):
         return old
     if problem:
@@ -151,18 +149,18 @@ def _modern_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
 
 def _problem(metadata: ArrayMetadata, mode: int, shape: tuple[int, ...]) -> str | None:
     if mode not in {_DEFAULT, _VARLENGTH, _OBJECT}:
-        return f"the header says mode {mode}, which is none of N5's (0, 1, 2)"
+        return f"the header has mode {mode}; expected 0, 1 or 2"
     if mode != _OBJECT and len(shape) != len(metadata.shape):
-        return f"the header tells {len(shape)} dimensions, the dataset has {len(metadata.shape)}"
+        return f"the header has {len(shape)} dimensions; the dataset has {len(metadata.shape)}"
     return None
 
 
 def _legacy_header(
     metadata: ArrayMetadata, data: bytes
 ) -> tuple[int, tuple[int, ...], int | None, int] | None:
-    """Return the header of the README's first version: nothing but the dimensions.
+    """Return the header of the README's first version, which has only the dimensions.
 
-    No release ever wrote it, so it must fit in every way before it is believed.
+    No release ever wrote it, so it is only used if everything is consistent.
     """
     ndim = len(metadata.shape)
     if len(data) < 4 * ndim:
@@ -181,7 +179,7 @@ def _legacy_header(
 def _check_size(
     metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None, stored: int
 ) -> None:
-    """Refuse sizes that no chunk has, before anything is allocated for them."""
+    """Raise for sizes that no chunk has, before memory is allocated for them."""
     elements, itemsize = math.prod(metadata.chunks), metadata.dtype.itemsize
     promised = elements * itemsize
     plain = isinstance(metadata.compression, Raw)
@@ -189,12 +187,12 @@ def _check_size(
     size = math.prod(shape) * itemsize
     if size > max(promised, most):
         raise ValueError(
-            f"the header tells a block of shape {shape}, {size} bytes; the dataset's are {promised}"
+            f"the header has a block of shape {shape}, {size} bytes; the dataset's are {promised}"
         )
     if any(n > c for n, c in zip(shape, metadata.chunks, strict=False)):
         warn(
-            f"a stored block of shape {shape} is larger than the dataset's {metadata.chunks}; "
-            "what lies beyond them is not read"
+            f"a stored block of shape {shape} is larger than the dataset's blocks of "
+            f"{metadata.chunks}; the elements beyond are ignored"
         )
     if count is None or (count == math.prod(shape) and metadata.content is Content.NUMBERS):
         return
@@ -202,8 +200,8 @@ def _check_size(
     most = max(_LARGER * promised, _FEW_LISTS, _ELEMENT * elements, _RATIO * stored)
     if count * width > (_MOST_BYTES if plain else most):
         raise ValueError(
-            f"the header tells {count} elements of {width} bytes; a block of {stored} stored bytes "
-            f"holds {most} bytes at most"
+            f"the header has {count} elements of {width} bytes; a block of {stored} stored bytes "
+            f"has at most {most} bytes"
         )
 
 
@@ -211,8 +209,8 @@ def _decompress(metadata: ArrayMetadata, payload: memoryview, size: int) -> memo
     decoded = memoryview(metadata.compression.decode(payload, size)).cast("B")
     if decoded.nbytes < size:
         raise EOFError(
-            f"the payload holds {decoded.nbytes} bytes, {size} were expected: the chunk is cut "
-            "off, or its header or the dataset's dataType is wrong"
+            f"expected {size} bytes in the payload, got {decoded.nbytes}: the chunk is truncated, "
+            "or its header or the dataset's dataType is wrong"
         )
     return decoded
 
@@ -232,7 +230,7 @@ def _numbers(
 def _strings(
     metadata: ArrayMetadata, payload: memoryview, shape: tuple[int, ...], count: int | None
 ) -> np.ndarray:
-    # Java writes mode 0 where the number of bytes happens to be that of elements.
+    # Java writes mode 0 if the number of bytes happens to be the number of elements.
     decoded = _decompress(metadata, payload, math.prod(shape) if count is None else count)
     size = math.prod(shape)
     # Each string ends with a NUL; Java drops empty ones from the end.
@@ -241,7 +239,7 @@ def _strings(
         texts, rest = [*texts, rest], ""
     if rest.strip("\0"):
         raise ValueError(
-            f"the block holds more strings than its shape {shape}, which has room for {size}"
+            f"the block has more strings than its shape {shape}, which has {size} elements"
         )
     result = np.full(size, "", object)
     result[: len(texts)] = texts
@@ -259,9 +257,9 @@ def _label_multisets(
     """
     if metadata.content is Content.LABEL_MULTISETS:
         raise ValueError(
-            "the dataset holds Paintera label multisets, not an array of numbers; "
-            "label_multisets='argmax' reads the most frequent label of each element, 'count' the "
-            "number of its votes"
+            "the dataset has Paintera label multisets, not an array of numbers; read the most "
+            "frequent label of each element with label_multisets='argmax', or the number of its "
+            "votes with 'count'"
         )
     decoded = bytes(_decompress(metadata, payload, math.prod(shape) if count is None else count))
     size = math.prod(shape)
@@ -272,7 +270,7 @@ def _label_multisets(
         entries = decoded[start + 4 * size :]
         found = _winners(entries, np.unique(offsets).tolist())
     except (struct.error, ValueError) as error:
-        raise ValueError(f"the label multiset is cut off or damaged ({error})") from error
+        raise ValueError(f"the label multiset is truncated or damaged ({error})") from error
     winners = [found[offset] for offset in offsets.tolist()]
     if metadata.content is Content.VOTES:
         return np.array([votes for _, votes in winners], metadata.dtype).reshape(shape)
@@ -280,7 +278,7 @@ def _label_multisets(
 
 
 def _winners(entries: bytes, offsets: list[int]) -> dict[int, tuple[int, int]]:
-    """Return the winner of each list; lists share no bytes, which bounds their sum."""
+    """Return the winner of each list; lists do not share bytes, which limits their sum."""
     found, left = {}, len(entries)
     for offset in offsets:
         if not 0 <= offset <= len(entries) - 4:

@@ -1,7 +1,7 @@
-"""N5: a directory a node, one ``attributes.json`` in each, one file a chunk.
+"""N5: a directory per node with an ``attributes.json``, a file per chunk.
 
-Sources: the N5 README ("File-system specification"), and what Java N5 1.0 to 4.0, zarr-python 2,
-z5 and TensorStore do where it is silent.
+Sources: the N5 README ("File-system specification") and, for details that it leaves open, Java N5
+1.0 to 4.0, zarr-python 2, z5 and TensorStore.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ DATA_TYPES = (
     *("int8", "int16", "int32", "int64"),
     *("float32", "float64"),
 )
-"""The types that every implementation knows (N5 README, item 4)."""
+"""The data types of all implementations (N5 README, item 4)."""
 
 _EXTRA_TYPES = ("bool", "float16")
-"""Types that zarr-python's N5Store wrote, since it writes numpy's names."""
+"""NumPy's names of types, which zarr-python's N5Store wrote."""
 
 _REQUIRED = ("dimensions", "blockSize", "dataType")
 _STRUCTURAL = frozenset({*_REQUIRED, "compression", "compressionType", "n5"})
 
 VERSION = "2.0.0"
-"""The version of new containers, which every Java release opens; a later one would not be."""
+"""The version of new containers, which every Java release opens, unlike later ones."""
 
 _NEWEST = 4
 _MOST_AXES = 64
-"""NumPy's limit."""
+"""The maximum number of axes, as in NumPy."""
 
 _MAX_BYTES = (1 << 31) - 1
-"""The size of a chunk that Java can still hold (README: "cannot be larger than 2GB")."""
+"""The maximum size of a chunk in Java (README: "cannot be larger than 2GB")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,15 @@ class N5:
     nested_layout: ClassVar[Attributes | None] = None
 
     def normalize_path(self, path: str) -> str:
-        """Return a path as Java's N5 normalises it."""
+        """Normalise a path as Java's N5 does."""
         return normalize_path(path)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
-        """Return nothing: N5 has one way to store an array."""
+        """Return an empty layout: N5 has one way to store an array."""
         return {}
 
     def check(self, metadata: Metadata, where: str) -> None:
-        """Raise where N5 cannot hold a node."""
+        """Raise if N5 cannot store a node."""
         self.create(metadata, {}, where)
 
     def read(self, documents: Documents, where: str) -> Metadata:
@@ -100,22 +100,23 @@ class N5:
             return _array(members, where)
         if "codecs" in members:
             raise MetadataError(
-                f"{where}: stores chunks by 'codecs', which are Zarr v3's; no N5 reader knows them"
+                f"{where}: stores chunks by 'codecs', as Zarr v3 does, which N5 readers do not "
+                "support"
             )
         return group
 
     def as_group(self, documents: Documents, where: str) -> GroupMetadata:
-        """Return the group; without ``dimensions``, no copy of it is taken for an array."""
+        """Return the group, without ``dimensions``: a copy must not be read as an array."""
         return GroupMetadata(attributes=_others(_parse(documents, where), {"n5", "dimensions"}))
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return the metadata: N5 has one way to store an array."""
+        """Return the metadata unchanged: N5 has one way to store an array."""
         if layout:
-            raise MetadataError(f"layout: N5 has but one, and no {sorted(layout)}; leave it out")
+            raise MetadataError(f"layout: N5 does not support {sorted(layout)}; omit layout")
         return metadata
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
-        """Return the ``attributes.json`` of a new node; the container's version stays."""
+        """Return the ``attributes.json`` of a new node; the container's version is kept."""
         members = {k: v for k, v in _parse(before, where).items() if k == "n5"}
         if isinstance(metadata, ArrayMetadata):
             members |= self._structure(metadata, where)
@@ -124,7 +125,7 @@ class N5:
     def with_attributes(
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
-        """Return the document with other user attributes, and all else to the letter."""
+        """Return the document with new user attributes, otherwise unchanged."""
         metadata = self.read(documents, where)
         reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
         members = _parse(documents, where)
@@ -134,12 +135,12 @@ class N5:
         return _dump({**kept, **_allowed(own, metadata, where)}, where, members)
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
-        """Return the document with another shape, and all else to the letter."""
+        """Return the document with a new shape, otherwise unchanged."""
         members = _parse(documents, where)
         return _dump({**members, "dimensions": list(shape[::-1])}, where, members)
 
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
-        """Return a document where there is none: zarr-python 2 lists no group without one."""
+        """Return a document if there is none: zarr-python 2 does not list groups without one."""
         members = _parse(documents, where)
         if fresh and "n5" not in members:
             return _dump({"n5": VERSION, **members}, where, members)
@@ -150,14 +151,14 @@ class N5:
         if metadata.content is not Content.NUMBERS or name not in DATA_TYPES:
             hint = {"float16": "float32", "bool": "uint8", "longdouble": "float64"}.get(name)
             advice = (
-                f"convert it with astype({hint!r})" if hint else f"N5 holds {', '.join(DATA_TYPES)}"
+                f"convert it with astype({hint!r})" if hint else f"expected {', '.join(DATA_TYPES)}"
             )
-            raise MetadataError(f"{where}: N5 cannot hold elements of type {name}; {advice}")
+            raise MetadataError(f"{where}: N5 cannot store elements of type {name}; {advice}")
         size = math.prod(metadata.chunks) * metadata.dtype.itemsize
         if size > _MAX_BYTES:
             raise MetadataError(
-                f"{where}: a chunk of {metadata.chunks} {name} is {size} bytes, but N5 chunks hold "
-                f"at most {_MAX_BYTES}; choose smaller chunks, or chunks='auto'"
+                f"{where}: chunks of {metadata.chunks} {name} have {size} bytes, but N5 chunks "
+                f"hold at most {_MAX_BYTES}; choose smaller chunks, or chunks='auto'"
             )
         return {
             "dimensions": list(metadata.shape[::-1]),
@@ -167,17 +168,17 @@ class N5:
         }
 
     def check_container(self, documents: Documents, where: str) -> None:
-        """Warn where the root's ``n5`` names a major version that is not known yet."""
+        """Warn if the root's ``n5`` has a major version that is not supported yet."""
         version = _parse(documents, where).get("n5")
         found = re.match(r"\d{1,9}", version) if isinstance(version, str) else None
         if found and int(found.group()) > _NEWEST:
             warn(
-                f"{where}: the container says N5 {version}, newer than {_NEWEST}.x; it may hold "
-                "what cannot be read"
+                f"{where}: the container has N5 version {version}, newer than {_NEWEST}.x; parts "
+                "of it may be unreadable"
             )
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise where a member that `constraints` name is absent or another."""
+        """Raise if a member of `constraints` is absent or different."""
         members = _parse(documents, where)
         for key, wanted in constraints.items():
             found = members.get(key)
@@ -185,13 +186,13 @@ class N5:
             if key == "compression" and key in members:
                 same = from_json(found) == from_json(wanted)
             if key not in members or not same:
-                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for")
+                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {found!r}")
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the array that `constraints` describe, without any file."""
+        """Return the array that `constraints` describe, without reading files."""
         missing = [key for key in ("dimensions", "dataType") if key not in constraints]
         if missing:
-            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+            raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
         members = {"compression": {"type": "gzip"}, **constraints}
         if "blockSize" not in members:
             shape = _integers(members, "dimensions", 0, where)[::-1]
@@ -200,7 +201,7 @@ class N5:
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:  # noqa: ARG002
         """Return a chunk's key: its index with the first dimension first (README, item 5)."""
-        # An array without dimensions has one chunk, which TensorStore calls "0".
+        # An array without dimensions has one chunk, whose key is "0" in TensorStore.
         return "/".join(map(str, reversed(index))) if index else "0"
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
@@ -228,15 +229,15 @@ def _parse(documents: Documents, where: str) -> dict[str, Any]:
     try:
         text = document.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # Java uses the platform's charset unless it is configured otherwise.
+        # Java uses the platform's charset by default.
         text = document.decode("latin-1")
     return parse_object(text, where)
 
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
-    """Return `members` as the document; NaN, which is none, only where it stood `before`."""
+    """Return `members` as the document; NaN, which JSON lacks, only where it was `before`."""
     check_json(members, where, before)
-    # ASCII escapes: Java reads the file in whatever charset its platform has.
+    # ASCII escapes: Java reads the file in its platform's charset.
     return {_DOCUMENT: json.dumps(members, separators=(",", ":")).encode()}
 
 
@@ -245,14 +246,15 @@ def _others(members: Attributes, reserved: AbstractSet[str]) -> dict[str, Any]:
 
 
 def _allowed(attributes: Attributes, metadata: Metadata, where: str) -> Attributes:
-    """Return `attributes` if none of them would change what the node is."""
+    """Return `attributes` if none of them would change the kind of the node."""
     reserved = _STRUCTURAL if isinstance(metadata, ArrayMetadata) else {"n5"}
     clash = sorted(reserved.intersection(attributes))
-    # BigStitcher's groups look like arrays; their lists of levels show that they are none.
+    # BigStitcher's groups look like arrays; their lists of levels distinguish them.
     looks_like_array = attributes.keys() >= set(_REQUIRED) and not lists_levels(attributes)
     if clash or (isinstance(metadata, GroupMetadata) and looks_like_array):
         raise MetadataError(
-            f"{where}: the attributes {clash or list(_REQUIRED)} are N5's own; choose other names"
+            f"{where}: the attributes {clash or list(_REQUIRED)} are reserved by N5; choose other "
+            "names"
         )
     return attributes
 
@@ -266,7 +268,9 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
             "differ in length"
         )
     if len(shape) > _MOST_AXES:
-        raise MetadataError(f"{where}: {len(shape)} 'dimensions', expected at most {_MOST_AXES}")
+        raise MetadataError(
+            f"{where}: expected at most {_MOST_AXES} 'dimensions', got {len(shape)}"
+        )
     dtype, content = _element(members["dataType"], where)
     if members.get(MULTISET) is True:
         content = Content.LABEL_MULTISETS
@@ -289,7 +293,7 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
 
 def _integers(members: Attributes, key: str, least: int, where: str) -> tuple[int, ...]:
     value = members[key]
-    # Gson writes whole numbers as 1.0 at times.
+    # Gson sometimes writes whole numbers as 1.0.
     whole = isinstance(value, list) and all(
         isinstance(item, (int, float)) and not isinstance(item, bool) and item == int(item) >= least
         for item in value
@@ -297,11 +301,11 @@ def _integers(members: Attributes, key: str, least: int, where: str) -> tuple[in
     )
     if not whole or any(isinstance(item, float) and not math.isfinite(item) for item in value):
         raise MetadataError(
-            f"{where}: {key!r} is {value!r}; a list of whole numbers of at least {least} is needed"
+            f"{where}: {key!r} is {value!r}; expected a list of whole numbers of at least {least}"
         )
     result = tuple(int(item) for item in value)
     if any(item >= 1 << 63 for item in result):
-        raise MetadataError(f"{where}: {key!r} is {value!r}; numbers must be below 2**63")
+        raise MetadataError(f"{where}: {key!r} is {value!r}; expected numbers below 2**63")
     return result
 
 
@@ -313,8 +317,8 @@ def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:
     if name == "object":
         return np.dtype(object), Content.OBJECTS
     if name in _EXTRA_TYPES:
-        warn(f"{where}: 'dataType' {name!r} is not one of N5's types; few other readers take it")
+        warn(f"{where}: 'dataType' {name!r} is not an N5 type; few other readers support it")
         return np.dtype(name), Content.NUMBERS
     raise MetadataError(
-        f"{where}: unknown 'dataType' {name!r}; known are {', '.join(DATA_TYPES)}, string"
+        f"{where}: unknown 'dataType' {name!r}; expected one of {', '.join(DATA_TYPES)}, string"
     )

@@ -1,1 +1,1 @@
-"""Zarr v2: documents, and chunks behind filters and compressors."""
+"""Zarr v2: documents, and chunks with filters and compressors."""

@@ -1,4 +1,4 @@
-"""The bytes of a Zarr v2 chunk: filters in their order, then the compressor, always full size."""
+"""Encode and decode Zarr v2 chunks: filters in order, then the compressor, always full size."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The members of a ``.zarray`` that define how chunks are stored."""
+    """The members of a ``.zarray`` that define the storage of chunks."""
 
     dtype: np.dtype[Any]
     """The type of a stored element, in its byte order."""
     order: str = "C"
-    """Whether the last axis is that along which elements are neighbours, or the first ("F")."""
+    """Whether elements are in C order ("C") or in Fortran order ("F")."""
     separator: str = "."
     """The separator of the numbers in a chunk's key."""
     filters: tuple[str, ...] = ()
     """The configurations of filters, in the order in which they encode."""
     filled: bool = True
-    """Whether a fill value is named, which is that of a mask, too, where xarray wrote."""
+    """Whether the metadata have a fill value, which xarray also uses to mask elements."""
 
 
 def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-    """Return a chunk's elements, in the byte order that they are stored in.
+    """Return a chunk's elements, in the stored byte order.
 
     Raises
     ------
     EOFError
-        If the bytes are fewer than a chunk has.
+        If there are fewer bytes than a chunk has.
     ValueError
-        If they are others.
+        If they are invalid.
     """
     layout: Layout = metadata.layout
     if not data:
-        raise EOFError("the file is empty, as a writer leaves it that was stopped")
+        raise EOFError("the file is empty: its writer was stopped")
     filters = chain_of(metadata)
     plain = as_zarr(metadata.compression).decode(data, filters.stored.limit(len(data)))
     decoded = filters.decode(plain, len(data))
@@ -57,10 +57,12 @@ def chain_of(metadata: ArrayMetadata) -> Chain:
 
 
 def _check_texts(elements: np.ndarray) -> None:
-    """Raise where an object is not a string."""
+    """Raise if an object is not a string."""
     for each in elements:
         if not isinstance(each, str):
-            raise TypeError(f"{each!r} is no text, as all objects must be; convert it with str()")
+            raise TypeError(
+                f"expected only strings among objects, got {each!r}; convert it with str()"
+            )
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:

@@ -22,14 +22,14 @@ _MOST_FILTERS = 32
 
 
 def parse_compressor(config: Any, where: str) -> Compression:
-    """Return the compression that a ``compressor`` describes; None is none.
+    """Return the compression of a ``compressor`` configuration; None means uncompressed.
 
     Raises
     ------
     MetadataError
         If it is not a configuration.
     UnknownCompressionError
-        If it is not known.
+        If its codec is unknown.
     """
     try:
         return _compressor(config, where)
@@ -55,7 +55,7 @@ def _compressor(config: Any, where: str) -> Compression:
             return Numcodecs(dict(config))
         case {"id": str(name)}:
             raise UnknownCompressionError(name, COMPRESSIONS, where)
-    raise MetadataError("an object with an 'id' is needed")
+    raise MetadataError("expected an object with an 'id'")
 
 
 def compressor_to_json(compression: Compression) -> Any:  # noqa: PLR0911 - a line for each
@@ -64,7 +64,7 @@ def compressor_to_json(compression: Compression) -> Any:  # noqa: PLR0911 - a li
     Raises
     ------
     MetadataError
-        If Zarr v2 has none of its kind.
+        If Zarr v2 has no such compressor.
     """
     members = to_json(compression)
     if isinstance(compression, Numcodecs):
@@ -88,7 +88,7 @@ def compressor_to_json(compression: Compression) -> Any:  # noqa: PLR0911 - a li
 
 
 def as_zarr(compression: Compression) -> Compression:
-    """Return the compression in the framing that Zarr v2 has: lz4's is not Java's."""
+    """Return the compression in Zarr v2's framing; lz4's differs from Java's."""
     return (
         Numcodecs({"id": "lz4", "acceleration": 1}) if isinstance(compression, Lz4) else compression
     )
@@ -102,10 +102,10 @@ def parse_filters(
     Raises
     ------
     MetadataError
-        If they are not a list of configurations, do not fit the chunks, or make no objects where
-        these are needed.
+        If they are not a list of configurations, do not fit the chunks, or do not encode objects,
+        which need a filter.
     UnknownCompressionError
-        If one is not known, or could run code.
+        If one is unknown, or could run code.
     """
     objects = dtype.kind == "O"
     configs = [] if found is None else found
@@ -116,13 +116,15 @@ def parse_filters(
             f"{where}: 'filters' is {str(found)[:200]}; expected a list of objects with an 'id'"
         )
     if len(configs) > _MOST_FILTERS:
-        raise MetadataError(f"{where}: {len(configs)} filters, at most {_MOST_FILTERS} are read")
+        raise MetadataError(
+            f"{where}: expected at most {_MOST_FILTERS} filters, got {len(configs)}"
+        )
     for place, config in enumerate(configs):
         name = config["id"]
         if name not in (OBJECTS | FILTERS if objects and place == 0 else FILTERS):
             raise UnknownCompressionError(name, sorted(FILTERS | OBJECTS), where)
     if objects and not (configs and configs[0]["id"] in OBJECTS):
-        raise MetadataError(f"{where}: objects need a first filter of {sorted(OBJECTS)}")
+        raise MetadataError(f"{where}: objects require a first filter of {sorted(OBJECTS)}")
     filters = tuple(json.dumps(each, sort_keys=True) for each in configs)
     try:
         chain(filters, dtype, math.prod(chunks))

@@ -1,7 +1,7 @@
-"""Filters of Zarr v2, each with the size of its output: what may be decoded is known beforehand.
+"""Filters of Zarr v2 with the sizes of their outputs, so that decoding has a limit.
 
-A chunk's elements have a size that the metadata determine. From it follows, filter by filter, the
-size of what the compressor was given: exactly, but behind filters that compress or hold objects.
+The metadata determine the size of a chunk's elements, and so, filter by filter, the size of the
+compressor's input: exactly, unless a filter compresses or encodes objects.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TYPED = frozenset(
 """Filters from elements to elements, or to bytes."""
 
 FILTERS = TYPED | frozenset(ALLOWED)
-"""Filters that are decoded. Others could run code from the file."""
+"""Filters that are supported; others could run code from the file."""
 
 OBJECTS = frozenset({"vlen-utf8", "vlen-bytes", "json2", "categorize"})
-"""Filters that make objects of bytes: strings, bytes, and JSON values."""
+"""Filters that decode objects: strings, bytes, and JSON values."""
 
 
 class Filter(Protocol):
@@ -41,34 +41,34 @@ class Filter(Protocol):
 
     @property
     def width(self) -> int:
-        """The number of bytes that go together: it encodes a multiple of them."""
+        """The unit of encoding, in bytes: the input is a multiple of it."""
 
     def encoded_size(self, size: int) -> int:
-        """Return the size of `size` bytes once encoded: the most, if it is not the same for all."""
+        """Return the encoded size of `size` bytes: the maximum, if it varies."""
 
     def encode(self, data: Any) -> Any:
-        """Return elements or bytes encoded."""
+        """Encode elements or bytes."""
 
     def decode(self, data: memoryview, size: int) -> Any:
-        """Return elements or bytes again: `size` bytes, or fewer."""
+        """Decode to elements or bytes: `size` bytes, or fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The number of bytes that a step of decoding may give."""
+    """The limits on the output of a decoding step, in bytes."""
 
     nbytes: int
     exact: bool = True
-    """Whether it gives no fewer."""
+    """Whether the output always has the maximum size."""
     objects: bool = False
-    """Whether these bytes hold objects, whose size is not known from metadata."""
+    """Whether these bytes represent objects, whose size is unknown."""
 
     def limit(self, stored: int) -> int:
-        """Return the most bytes that a chunk of `stored` bytes may give."""
+        """Return the maximum number of bytes for a chunk of `stored` bytes."""
         return max(self.nbytes, RATIO * stored) if self.objects else self.nbytes
 
     def check(self, found: int, stored: int) -> None:
-        """Raise where a step has given fewer or more bytes.
+        """Raise if a step returned fewer or more bytes.
 
         Raises
         ------
@@ -79,34 +79,34 @@ class Size:
         """
         if self.exact and found < self.nbytes:
             raise EOFError(
-                f"the payload holds {found} bytes, {self.nbytes} were expected: the chunk is cut "
-                "off, or the array's dtype, chunks or filters are wrong"
+                f"expected {self.nbytes} bytes in the payload, got {found}: the chunk is "
+                "truncated, or the array's dtype, chunks or filters are wrong"
             )
         if found > (limit := self.limit(stored)):
-            raise ValueError(f"the payload holds {found} bytes, {limit} were expected at most")
+            raise ValueError(f"expected at most {limit} bytes in the payload, got {found}")
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The filters of an array, with the sizes of what each of them decodes to."""
+    """The filters of an array, with the sizes of their outputs."""
 
     filters: tuple[Filter, ...]
     sizes: tuple[Size, ...]
-    """What each filter is given to encode, and last what the compressor is given."""
+    """The input of each filter, and last that of the compressor."""
 
     @property
     def stored(self) -> Size:
-        """The size of what the compressor is given."""
+        """The size of the compressor's input."""
         return self.sizes[-1]
 
     def encode(self, data: Any) -> Any:
-        """Return elements as the compressor gets them."""
+        """Return the compressor's input for elements."""
         for each in self.filters:
             data = each.encode(data)
         return data
 
     def decode(self, data: Any, stored: int) -> Any:
-        """Return the elements, of a chunk of `stored` bytes that have been decompressed."""
+        """Return the elements of a chunk of `stored` bytes, given its decompressed bytes."""
         view = flat(data)
         self.stored.check(len(view), stored)
         for each, size in zip(reversed(self.filters), reversed(self.sizes[:-1]), strict=True):
@@ -125,7 +125,7 @@ def chain(configs: tuple[str, ...], dtype: np.dtype[Any], count: int) -> Chain:
     Raises
     ------
     MetadataError
-        If a member has a value that it cannot have, or a filter does not fit the chunks.
+        If a member has an invalid value, or a filter does not fit the chunks.
     """
     filters: list[Filter] = []
     sizes = [Size(count * dtype.itemsize)]
@@ -158,7 +158,7 @@ def flat(data: Any) -> memoryview:
 
 
 def buffer(data: Any) -> memoryview:
-    """Return numbers as they are, for those who shuffle by their size, or bytes."""
+    """Return numbers unchanged, for codecs that shuffle by their size; others as bytes."""
     if isinstance(data, np.ndarray) and data.dtype.kind in "biufc":
         return np.ascontiguousarray(data).data
     return flat(data)
@@ -184,24 +184,24 @@ class Bytes:
 
     @property
     def width(self) -> int:
-        """The size of a shuffled element."""
+        """The size of an element to shuffle."""
         return max(1, getattr(self.codec, "elementsize", 1))
 
     @property
     def is_exact(self) -> bool:
-        """Whether the encoded size depends on nothing but the size."""
+        """Whether the encoded size depends only on the size."""
         return self.name not in COMPRESSORS
 
     def encoded_size(self, size: int) -> int:
-        """Return the size, with a checksum, or as far as bytes that do not compress may grow."""
+        """Return the encoded size: with a checksum, or the maximum for incompressible bytes."""
         if self.name in COMPRESSORS:
             return size + size // 8 + (1 << 16)
         return size + 4 * (self.name in CHECKSUMS)
 
     def encode(self, data: Any) -> Any:
-        """Return the bytes encoded."""
+        """Encode bytes."""
         return self.codec.encode(buffer(data))
 
     def decode(self, data: memoryview, size: int) -> Any:
-        """Return the bytes again."""
+        """Decode bytes."""
         return self.codec.decode(data, size)

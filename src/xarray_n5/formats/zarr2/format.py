@@ -1,7 +1,7 @@
-"""Zarr v2: a directory a node, ``.zarray`` or ``.zgroup`` with ``.zattrs`` in it, a file a chunk.
+"""Zarr v2: a directory per node with ``.zarray`` or ``.zgroup``, and ``.zattrs``; a file per chunk.
 
-Source: the Zarr v2 specification, and what zarr-python 2 and 3, TensorStore, z5 and n5-zarr do
-where it is silent.
+Source: the Zarr v2 specification and, for details that it leaves open, zarr-python 2 and 3,
+TensorStore, z5 and n5-zarr.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _MOST_AXES = 64
-"""NumPy's limit."""
+"""The maximum number of axes, as in NumPy."""
 
 _ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
 
@@ -57,16 +57,16 @@ class Zarr2:
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
 
     def normalize_path(self, path: str) -> str:
-        """Return a path as Zarr v2 normalises it."""
+        """Normalise a path as Zarr v2 does."""
         return plain_path(path)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
-        """Return the members of ``.zarray`` that define how chunks are stored."""
+        """Return the members of ``.zarray`` that define the storage of chunks."""
         members = _members(metadata, "")
         return {key: members[key] for key in zarr2_layout.MEMBERS}
 
     def check(self, metadata: Metadata, where: str) -> None:
-        """Raise where Zarr v2 cannot hold a node."""
+        """Raise if Zarr v2 cannot store a node."""
         self.create(metadata, {}, where)
 
     def read(self, documents: Documents, where: str) -> Metadata:
@@ -82,11 +82,11 @@ class Zarr2:
         return GroupMetadata(attributes=_parse(documents, _ATTRIBUTES, where))
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return the metadata with the layout that is written."""
+        """Return the metadata of a new array, with its layout."""
         return zarr2_layout.complete(metadata, layout)
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
-        """Return the documents of a new node: what makes it one comes last."""
+        """Return the documents of a new node, the identifying one last."""
         attributes = _dump(metadata.attributes, where) if metadata.attributes else None
         first = {_ATTRIBUTES: attributes} if attributes is not None else {}
         if isinstance(metadata, ArrayMetadata):
@@ -96,16 +96,16 @@ class Zarr2:
     def with_attributes(
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
-        """Return the ``.zattrs`` with other attributes; NaN is kept only where it was."""
+        """Return the ``.zattrs`` with new attributes; NaN is kept only where it was."""
         return {_ATTRIBUTES: _dump(attributes, where, _parse(documents, _ATTRIBUTES, where))}
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
-        """Return the ``.zarray`` with another shape, and all else to the letter."""
+        """Return the ``.zarray`` with a new shape, otherwise unchanged."""
         members = _parse(documents, _ARRAY, where)
         return {_ARRAY: _dump({**members, "shape": list(shape)}, where, members)}
 
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
-        """Return the ``.zgroup`` that every group around a node has."""
+        """Return the ``.zgroup`` of each group around a node."""
         there = _GROUP in documents or _ARRAY in documents
         return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}
 
@@ -113,18 +113,18 @@ class Zarr2:
         """Do nothing: each document has a version, which is checked when it is read."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise where a member that `constraints` name is absent or another."""
+        """Raise if a member of `constraints` is absent or different."""
         members = _parse(documents, _ARRAY, where)
         for key, wanted in constraints.items():
             if key not in members or members[key] != wanted:
                 found = members.get(key)
-                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was asked for")
+                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {found!r}")
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the array that `constraints` describe, without any file."""
+        """Return the array that `constraints` describe, without reading files."""
         missing = [key for key in ("shape", "dtype") if key not in constraints]
         if missing:
-            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+            raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
         usual = {
             "zarr_format": 2,
             "compressor": None,
@@ -157,7 +157,7 @@ class Zarr2:
         if stored_size is not None and expected.exact:
             least = stored_size(head, expected.nbytes)
             if size < least:
-                raise EOFError(f"the file has {size} bytes, {least} at least are needed")
+                raise EOFError(f"expected a file of at least {least} bytes, got {size}")
         return metadata.chunks
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
@@ -167,16 +167,18 @@ class Zarr2:
 
 def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> ArrayMetadata:
     if members.get("zarr_format") != 2:  # noqa: PLR2004 - this is Zarr v2
-        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}, not 2")
+        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}; expected 2")
     stored = parse_dtype(members.get("dtype"), where)
     shape, chunks = (_sizes(members, key, where) for key in ("shape", "chunks"))
     if len(shape) != len(chunks) or min(chunks, default=1) < 1:
-        raise MetadataError(f"{where}: 'chunks' is {list(chunks)} for a 'shape' of {list(shape)}")
+        raise MetadataError(
+            f"{where}: 'chunks' {list(chunks)} do not fit the 'shape' {list(shape)}"
+        )
     order, separator = members.get("order", "C"), members.get("dimension_separator") or "."
     if order not in ("C", "F") or separator not in (".", "/"):
         raise MetadataError(
-            f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
-            "'C' or 'F', and '.' or '/' are known"
+            f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; expected 'C' "
+            "or 'F', and '.' or '/'"
         )
     filters = parse_filters(members.get("filters"), stored, chunks, where)
     return ArrayMetadata(
@@ -200,7 +202,7 @@ def _sizes(members: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
     )
     if not proper or len(sizes) > _MOST_AXES:
         raise MetadataError(
-            f"{where}: {key!r} is {found!r}; whole numbers are needed, at most {_MOST_AXES}"
+            f"{where}: {key!r} is {found!r}; expected at most {_MOST_AXES} whole numbers"
         )
     return tuple(map(int, sizes))
 
@@ -232,6 +234,6 @@ def _parse(documents: Documents, name: str, where: str) -> dict[str, Any]:
 
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> bytes:
-    """Return `members` as JSON; NaN, which is none, only where it stood `before`."""
+    """Return `members` as JSON; NaN, which is not valid JSON, only where it was `before`."""
     check_json(members, where, before)
     return json.dumps(members, indent=4).encode()

@@ -1,4 +1,4 @@
-"""How a new Zarr v2 array stores its elements: as is usual, or as members of ``.zarray`` ask."""
+"""Choose how a new Zarr v2 array stores its elements: by default, or by members of ``.zarray``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEMBERS = ("order", "dimension_separator", "filters", "fill_value", "dtype")
-"""The members that may be given; all others follow from the array."""
+"""The members that users may set; all others follow from the array."""
 
 TEXTS = "vlen-utf8"
-"""The filter by which objects are written, which must be strings."""
+"""The filter that encodes objects, which must be strings."""
 
 _ROUNDING = frozenset({"quantize", "fixedscaleoffset", "bitround", "astype"})
-"""Filters that may lose something, as who asks for them knows."""
+"""Filters that may be lossy, which is accepted if users ask for them."""
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 """The attribute that makes an array a variable to xarray."""
@@ -34,28 +34,30 @@ _WHERE = "layout"
 
 
 def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
-    """Return a new array's metadata with the layout that it gets.
+    """Return a new array's metadata with its layout.
 
-    By default elements are little-endian, in C order and without filters but that of strings. The
-    fill value is zero; where dimensions are named, so that xarray would take it for that of a
-    mask, none is.
+    By default, elements are little-endian, in C order and without filters, except the one for
+    strings. The fill value is zero; if dimensions are named, there is none, since xarray would mask
+    elements that are equal to it.
 
     Raises
     ------
     MetadataError
         If a member is not one of Zarr v2's, or does not fit the array.
     UnknownCompressionError
-        If a filter is not known.
+        If a filter is unknown.
     """
     given = dict(asked or {})
     if unknown := sorted(given.keys() - set(MEMBERS)):
-        raise MetadataError(f"{_WHERE}: {unknown} cannot be asked for; known are {list(MEMBERS)}")
+        raise MetadataError(
+            f"{_WHERE}: unknown members {unknown}; expected some of {list(MEMBERS)}"
+        )
     stored = _dtype(metadata.dtype, given)
     order, separator = given.get("order", "C"), given.get("dimension_separator", ".")
     if order not in ("C", "F") or separator not in (".", "/"):
         raise MetadataError(
-            f"{_WHERE}: 'order' is {order!r} and 'dimension_separator' {separator!r}; "
-            "'C' or 'F', and '.' or '/' are known"
+            f"{_WHERE}: 'order' is {order!r} and 'dimension_separator' {separator!r}; expected "
+            "'C' or 'F', and '.' or '/'"
         )
     filters = _filters(given.get("filters"), stored, metadata.chunks)
     _check_filters(filters, stored)
@@ -73,7 +75,7 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
 
 
 def content_of(stored: np.dtype[Any], filters: tuple[str, ...]) -> Content:
-    """Return the content of chunks: of objects, only strings can be written."""
+    """Return the content of chunks: among objects, only strings can be written."""
     if stored.kind != "O":
         return Content.NUMBERS
     return Content.TEXTS if f'"{TEXTS}"' in filters[0] else Content.STRINGS
@@ -88,7 +90,7 @@ def _dtype(dtype: np.dtype[Any], given: Mapping[str, Any]) -> np.dtype[Any]:
     if stored.newbyteorder("=") != usual.newbyteorder("="):
         raise MetadataError(
             f"{_WHERE}: 'dtype' is {given['dtype']!r}, but the array's elements are {usual}; only "
-            "their byte order can be chosen, as in '>f4'"
+            "the byte order can be chosen, as in '>f4'"
         )
     return stored
 
@@ -99,12 +101,12 @@ def _filters(found: Any, stored: np.dtype[Any], chunks: tuple[int, ...]) -> tupl
     filters = parse_filters(found or usual, stored, chunks, _WHERE)
     if objects and content_of(stored, filters) is not Content.TEXTS:
         others = sorted(OBJECTS - {TEXTS})
-        raise MetadataError(f"{_WHERE}: objects are written by {TEXTS!r}, not by {others}")
+        raise MetadataError(f"{_WHERE}: expected the filter {TEXTS!r} for objects, got {others}")
     return filters
 
 
 def _check_filters(filters: tuple[str, ...], stored: np.dtype[Any]) -> None:
-    """Raise where filters that are to keep all bits of such elements do not."""
+    """Raise if filters that should be lossless for such elements are not."""
     names = {json.loads(each)["id"] for each in filters}
     if not filters or names & _ROUNDING or stored.kind == "O":
         return
@@ -114,14 +116,14 @@ def _check_filters(filters: tuple[str, ...], stored: np.dtype[Any]) -> None:
     try:
         encoded = steps.encode(probe)
         same = bytes(steps.decode(encoded, flat(encoded).nbytes)) == probe.tobytes()
-    except Exception as error:  # a codec raises what it likes
+    except Exception as error:  # codecs raise errors of any type
         raise MetadataError(f"{_WHERE}: 'filters' {sorted(names)} fail: {error}") from error
     if not same:
-        raise MetadataError(f"{_WHERE}: 'filters' {sorted(names)} do not give {stored} again")
+        raise MetadataError(f"{_WHERE}: 'filters' {sorted(names)} do not restore {stored}")
 
 
 def _fill(value: Any, stored: np.dtype[Any]) -> Any:
-    """Return a fill value as ``.zarray`` holds it: a number of numpy's is one, too."""
+    """Return a fill value as in ``.zarray``; numbers of NumPy are supported, too."""
     if isinstance(value, np.generic | bytes | np.void):
         return fill_to_json(value, stored)
     if isinstance(value, float | complex) and stored.kind in "fc":

@@ -36,18 +36,19 @@ class Elements:
         return self.plain.itemsize
 
     def encoded_size(self, size: int) -> int:
-        """Return the size of as many elements."""
+        """Return the encoded size of `size` bytes of elements."""
         return math.ceil(size / self.width) * self.encoded.itemsize
 
     def encode(self, data: Any) -> Any:
-        """Return the elements encoded."""
+        """Encode elements."""
         return self.codec.encode(data)
 
     def decode(self, data: memoryview, size: int) -> Any:
-        """Return the elements again; what cannot be converted becomes what numpy makes of it."""
+        """Decode elements; values that cannot be converted become what NumPy makes of them."""
         if len(data) // self.encoded.itemsize * self.plain.itemsize > size:
             raise ValueError(
-                f"{len(data)} bytes of {self.encoded} are more than {size} of {self.plain}"
+                f"expected at most {size} bytes of {self.plain}, got {len(data)} bytes of "
+                f"{self.encoded}"
             )
         with np.errstate(all="ignore"):
             return self.codec.decode(np.frombuffer(data, np.uint8))
@@ -55,22 +56,22 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class PackedBits:
-    """Eight booleans in a byte, behind the number of bits that fill up the last one."""
+    """Eight booleans in a byte, after the number of padding bits in the last byte."""
 
     width: ClassVar[int] = 1
 
     def encoded_size(self, size: int) -> int:
-        """Return the size of as many bits."""
+        """Return the encoded size of `size` booleans."""
         return 1 + math.ceil(size / 8)
 
     def encode(self, data: Any) -> Any:
-        """Return booleans packed."""
+        """Pack booleans."""
         import numcodecs
 
         return numcodecs.PackBits().encode(data)
 
     def decode(self, data: memoryview, size: int) -> Any:
-        """Return the booleans."""
+        """Unpack booleans."""
         bits = 8 * (len(data) - 1)
         surplus = data[0] if len(data) else 0
         if not 0 <= surplus < 8 or not 0 <= bits - surplus <= size:  # noqa: PLR2004 - bits
@@ -79,7 +80,7 @@ class PackedBits:
 
 
 def make_elements(members: Mapping[str, Any]) -> Elements | PackedBits:
-    """Return one of numcodecs' filters of numbers, its members checked."""
+    """Return one of numcodecs' filters of numbers, after checking its members."""
     import numcodecs
 
     name = members["id"]
@@ -105,10 +106,10 @@ def make_elements(members: Mapping[str, Any]) -> Elements | PackedBits:
     else:
         offset, scale = (_number(members, key) for key in ("offset", "scale"))
         if not scale:
-            raise MetadataError("'scale' is 0, which elements cannot be divided by")
+            raise MetadataError("'scale' is 0; expected a number to divide elements by")
         codec = numcodecs.FixedScaleOffset(offset, scale, plain, encoded)
     made = Elements(codec, plain, encoded)
-    # A type that numpy does not convert into the other one is refused here, not chunk by chunk.
+    # Types that NumPy cannot convert are rejected here, not chunk by chunk.
     made.decode(memoryview(bytes(encoded.itemsize)), plain.itemsize)
     return made
 

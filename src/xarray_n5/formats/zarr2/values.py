@@ -1,4 +1,4 @@
-"""Types and fill values, as a ``.zarray`` names them (Zarr v2, "Data type encoding")."""
+"""Data types and fill values, as in a ``.zarray`` (Zarr v2, "Data type encoding")."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from xarray_n5.errors import MetadataError
 _SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\d*[a-zA-Zμ]+\])")
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LARGEST = 1 << 20
-"""The most bytes of an element: what a fill value alone may take."""
+"""The maximum size of an element in bytes, which limits the size of a fill value."""
 
 _NOT_A_TIME = np.iinfo(np.int64).min
 
 
 def parse_dtype(value: object, where: str) -> np.dtype[Any]:
-    """Return the type of a stored element, in the byte order that it is stored in.
+    """Return the type of a stored element, in the stored byte order.
 
     Raises
     ------
@@ -38,10 +38,10 @@ def parse_dtype(value: object, where: str) -> np.dtype[Any]:
         found: np.dtype[Any] = np.dtype(_as_numpy(value))
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise MetadataError(
-            f"{where}: 'dtype' is {str(value)[:200]!r}, none of Zarr v2's: {error}"
+            f"{where}: 'dtype' is {str(value)[:200]!r}, which is not a type of Zarr v2: {error}"
         ) from error
     if not 0 < found.itemsize <= _LARGEST:
-        raise MetadataError(f"{where}: 'dtype' makes elements of {found.itemsize} bytes")
+        raise MetadataError(f"{where}: 'dtype' has elements of {found.itemsize} bytes")
     return found
 
 
@@ -52,12 +52,12 @@ def _check_dtype(value: object) -> None:
         case [*fields] if fields:
             for field in fields:
                 if not isinstance(field, list) or len(field) not in {2, 3}:
-                    raise ValueError("a field is a name, a type and perhaps a shape")
+                    raise ValueError("expected a field with a name, a type and an optional shape")
                 if isinstance(field[1], str) and field[1].endswith("O"):
                     raise ValueError("objects in fields cannot be decoded")
                 _check_dtype(field[1])
         case _:
-            raise ValueError("a type such as '<f4', or a list of fields, is needed")
+            raise ValueError("expected a type such as '<f4', or a list of fields")
 
 
 def _as_numpy(value: Any) -> Any:
@@ -86,12 +86,12 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
 
 
 def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
-    """Return the value of elements of a missing chunk; zeros where none is given.
+    """Return the value of elements in missing chunks; zero by default.
 
     Raises
     ------
     MetadataError
-        If an array of the type cannot hold it.
+        If an array of the type cannot store it.
     """
     if value is None:
         if dtype.kind in "Mm":
@@ -101,16 +101,16 @@ def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
         return _fill(value, dtype)
     except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
         raise MetadataError(
-            f"{where}: 'fill_value' is {value!r}, which an array of {dtype} cannot hold ({error})"
+            f"{where}: 'fill_value' is {value!r}, which an array of {dtype} cannot store ({error})"
         ) from error
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line for each kind
     if dtype.kind in "iu":
-        # n5-zarr writes numbers as strings. Large ones must not be converted by way of floats.
+        # n5-zarr writes numbers as strings. Large integers must not be converted through floats.
         number = float(value) if isinstance(value, str) and not _is_whole(value) else value
         if isinstance(number, float) and not number.is_integer():
-            raise ValueError("a whole number is needed")
+            raise ValueError("expected a whole number")
         return np.array(int(number), dtype)[()]
     if dtype.kind == "f":
         return dtype.type(_number(value))
@@ -128,7 +128,7 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line fo
         return np.array(str(value) if value != 0 else "", dtype)[()]
     if dtype.kind == "O":
         if isinstance(value, list | dict):
-            raise ValueError("a text or a number is needed")
+            raise ValueError("expected a string or a number")
         return "" if value == 0 else value
     return _from_bytes(value, dtype)
 
@@ -140,7 +140,7 @@ def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "S":
         return np.array(raw, dtype)[()]
     if len(raw) != dtype.itemsize:
-        raise ValueError(f"{dtype.itemsize} bytes are needed, not {len(raw)}")
+        raise ValueError(f"expected {dtype.itemsize} bytes, got {len(raw)}")
     return np.frombuffer(raw, dtype)[0]
 
 
@@ -153,13 +153,13 @@ def _number(value: Any) -> float:
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as a ``.zarray`` holds it.
+    """Return a fill value as in ``.zarray``.
 
     >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S3"))
     ('NaN', 'YWIA')
     """
     if dtype.kind in "SV":
-        raw = np.array(value, dtype).tobytes()  # as long as an element: TensorStore wants no less
+        raw = np.array(value, dtype).tobytes()  # as long as an element, as TensorStore requires
         return base64.standard_b64encode(raw).decode()
     if dtype.kind in "Mm":
         return int(np.array(value, dtype.newbyteorder("=")).view("i8"))

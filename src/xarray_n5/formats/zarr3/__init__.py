@@ -1,1 +1,1 @@
-"""Zarr v3: one document a node, codecs in a chain, shards."""
+"""Zarr v3: one document per node, chains of codecs, shards."""

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
 
 _MOST_CODECS, _MOST_DEPTH = 32, 4
-"""The most codecs of a chain, and the most shards in shards."""
+"""The maximum number of codecs in a chain, and of nested shards."""
 
 _MOST_INNER = 1 << 24
-"""The most inner chunks of a shard: its index has 16 bytes for each."""
+"""The maximum number of inner chunks of a shard: its index has 16 bytes for each."""
 
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
@@ -66,7 +66,7 @@ class _Zstd:
 
 @dataclass(frozen=True, slots=True)
 class _Blosc:
-    """Blosc that shuffles by a stated size of elements, whatever it is given."""
+    """Blosc that shuffles by a configured size of elements, whatever its input."""
 
     name: ClassVar[str] = "blosc"
     blosc: Compression
@@ -82,14 +82,14 @@ class _Blosc:
 
 
 class Elements(NamedTuple):
-    """What a chain of codecs is given to encode."""
+    """The input of a chain of codecs."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fill: Any
     """The value of elements that are not stored."""
     depth: int = 0
-    """The number of shards around."""
+    """The number of enclosing shards."""
 
 
 def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
@@ -98,9 +98,9 @@ def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
     Raises
     ------
     MetadataError
-        If it is not a legal chain, or does not fit the chunks.
+        If it is not a valid chain, or does not fit the chunks.
     UnknownCompressionError
-        If a codec is not known.
+        If a codec is unknown.
     """
     if (
         not isinstance(codecs, list)
@@ -113,7 +113,7 @@ def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
     made = [n for n, (name, _) in enumerate(steps) if name in _SERIALIZERS]
     if len(made) != 1:
         raise MetadataError(
-            f"{where}: {len(made)} codecs make bytes of an array; expected one, such as 'bytes'"
+            f"{where}: expected one codec from array to bytes, such as 'bytes'; got {len(made)}"
         )
     order = list(range(len(given.shape)))
     for name, members in steps[: made[0]]:
@@ -133,7 +133,7 @@ def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
 
 @contextlib.contextmanager
 def _naming(codec: object, where: str) -> Iterator[None]:
-    """Turn errors of a codec's configuration into those of metadata, which name it."""
+    """Convert errors of a codec's configuration to metadata errors that name it."""
     try:
         yield
     except UnknownCompressionError:
@@ -143,7 +143,7 @@ def _naming(codec: object, where: str) -> Iterator[None]:
 
 
 def _may_be_ignored(codec: Any) -> bool:
-    """Return whether a codec is unknown, and need not be understood."""
+    """Return whether a codec is unknown, and may be ignored."""
     optional = isinstance(codec, dict) and codec.get("must_understand") is False
     return optional and not str(codec.get("name")).startswith(_NAMES)
 
@@ -165,12 +165,12 @@ def _serializer(name: str, members: Mapping[str, Any], given: Elements, where: s
     shape, dtype = given.shape, given.dtype
     varying = name.startswith("vlen-")
     if varying != dtype.hasobject:
-        raise MetadataError(f"it does not encode elements of {dtype}")
+        raise MetadataError(f"it does not support elements of {dtype}")
     if varying:
         return Varying(Texts(name, math.prod(shape)), shape)
     endian = members.get("endian") or "little"
     check_choice("endian", endian, ("little", "big"))
-    if dtype.names is not None:  # as zarr-python, which alone has such types, stores them
+    if dtype.names is not None:  # as zarr-python, the only writer of such types, stores them
         endian = "little"
     return Fixed(dtype.newbyteorder("<" if endian == "little" else ">"), shape)
 
@@ -189,13 +189,13 @@ def _sharding(members: Mapping[str, Any], given: Elements, where: str) -> Shardi
         raise MetadataError(f"'chunk_shape' is {sides}, which does not divide the shard {shape}")
     counts = tuple(size // side for size, side in zip(shape, sides, strict=True))
     if math.prod(counts) > _MOST_INNER:
-        raise MetadataError(f"a shard has {math.prod(counts)} inner chunks, at most {_MOST_INNER}")
+        raise MetadataError(f"expected at most {_MOST_INNER} inner chunks, got {math.prod(counts)}")
     depth = given.depth + 1
     inner = parse(members["codecs"], given._replace(shape=tuple(sides), depth=depth), where)
     places = Elements((*counts, 2), np.dtype(np.uint64), 0, depth)
     index = parse(members["index_codecs"], places, where)
     if not index.sizes[-1].exact:
-        raise MetadataError("'index_codecs' compress; the size of an index must be known")
+        raise MetadataError("'index_codecs' compress, but the size of an index must be constant")
     return Sharding(shape, inner, index, location == "start", given.fill)
 
 
@@ -232,7 +232,7 @@ def _blosc(members: Mapping[str, Any]) -> Compression:
 
 
 def compression_of(pipeline: Pipeline) -> Compression:
-    """Return the compression of chunks, as users see it: that of inner chunks."""
+    """Return the compression of chunks, as users see it; of shards, that of inner chunks."""
     while isinstance(pipeline.serializer, Sharding):
         pipeline = pipeline.serializer.inner
     for each in pipeline.compressors:
@@ -279,7 +279,7 @@ def codecs_for(
 def compressor_to_json(  # noqa: PLR0911 - a line for each
     compression: Compression, itemsize: int
 ) -> dict[str, Any] | None:
-    """Return the codec that compresses so; None for raw bytes."""
+    """Return the codec of a compression; None for raw bytes."""
     members = to_json(compression)
     kind = members.pop("type", None)
     if isinstance(compression, Numcodecs):

@@ -1,4 +1,4 @@
-"""``consolidated_metadata``: the member of a group's ``zarr.json`` that repeats those below it.
+"""Zarr v3's consolidated metadata: a member of a group's ``zarr.json`` that repeats those below it.
 
 Source: the Zarr v3 specification, "Additional fields", and what zarr-python 3 writes.
 """
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 _MEMBER = "consolidated_metadata"
 
 _MOST_BYTES = 1 << 28
-"""The largest of such documents."""
+"""The maximum size of such a document."""
 
 _TRIES = 8
-"""How often it is written where somebody else writes it at the same time."""
+"""The number of attempts to write it while another process writes it, too."""
 
 
 def renew(store: Store, path: str, *, below: bool = False) -> None:
     """Update existing consolidated metadata of the groups around a node that has changed.
 
-    What is stored now counts, whoever wrote it. With `below`, the nodes in it are gone, too.
+    The documents that are stored now are used, whoever wrote them. With `below`, the nodes in the
+    node are removed from it, too.
     """
     parts = path.split("/") if path else []
     above = ["/".join(parts[:depth]) for depth in range(len(parts))]
@@ -71,7 +72,7 @@ def consolidate(store: Store, path: str) -> None:
 
 
 def names_in(store: Store, path: str) -> tuple[str, ...] | None:
-    """Return the nodes in a group that the container's root names; None where it names none."""
+    """Return the nodes in a group by the root's consolidated metadata; None if it has none."""
     _, known = _read(store, DOCUMENT)
     if known is None:
         return None
@@ -81,7 +82,7 @@ def names_in(store: Store, path: str) -> tuple[str, ...] | None:
 
 
 def contradictions(store: Store, path: str) -> list[str]:
-    """Return the nodes in which existing consolidated metadata differ from those stored."""
+    """Return the nodes for which existing consolidated metadata differ from those stored."""
     key = join(path, DOCUMENT)
     whole, known = _read(store, key)
     if known is None:
@@ -127,7 +128,7 @@ def _read(store: Store, key: str) -> tuple[dict[str, Any], dict[str, Any] | None
 
 
 def _documents(store: Store, group: str, names: list[str]) -> dict[str, Any]:
-    """Return the documents of nodes in a group; missing and corrupt ones are left out."""
+    """Return the documents of nodes in a group, without missing and corrupt ones."""
     found: dict[str, Any] = {}
     several = store.get_many([join(group, name, DOCUMENT) for name in names]) if names else ()
     for name, data in zip(names, several, strict=True):

@@ -1,4 +1,4 @@
-"""Zarr v3: a directory a node with its ``zarr.json``, a file a chunk or shard.
+"""Zarr v3: a directory per node with its ``zarr.json``, a file per chunk or shard.
 
 Source: the Zarr v3 specification, and what zarr-python 3, TensorStore and zarrs write.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DOCUMENT = "zarr.json"
 
 _MOST_AXES = 64
-"""NumPy's limit."""
+"""The maximum number of axes, as in NumPy."""
 
 _OF_ARRAYS = frozenset(
     {"shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"}
@@ -63,17 +63,17 @@ class Zarr3:
     nested_layout: ClassVar[Attributes | None] = None
 
     def normalize_path(self, path: str) -> str:
-        """Return a path as Zarr normalises it."""
+        """Normalise a path as Zarr does."""
         return plain_path(path)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
-        """Return the members that define how chunks are stored."""
+        """Return the members that define the storage of chunks."""
         members, mask = members_of(metadata), metadata.layout.mask
         kept = {key: members[key] for key in zarr3_layout.MEMBERS if key in members}
         return {**kept, MASK: None if mask is None else encode_mask(mask, metadata.dtype)}
 
     def check(self, metadata: Metadata, where: str) -> None:
-        """Raise where Zarr v3 cannot hold a node."""
+        """Raise if Zarr v3 cannot store a node."""
         self.create(metadata, {}, where)
 
     def read(self, documents: Documents, where: str) -> Metadata:
@@ -89,7 +89,7 @@ class Zarr3:
         return GroupMetadata(attributes=_attributes(members, where))
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return the metadata with the layout that is written."""
+        """Return the metadata of a new array, with its layout."""
         return zarr3_layout.complete(metadata, layout)
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
@@ -107,7 +107,7 @@ class Zarr3:
     def with_attributes(
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
-        """Return the document with other attributes, and all else as it is."""
+        """Return the document with new attributes, otherwise unchanged."""
         members = parse_object(documents[DOCUMENT], where) if DOCUMENT in documents else {}
         members = members or {"zarr_format": 3, "node_type": "group"}
         before, changed = members.get("attributes") or {}, dict(attributes)
@@ -124,30 +124,30 @@ class Zarr3:
         return _dump({**members, "attributes": changed}, where, before)
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
-        """Return the document with another shape, and all else as it is."""
+        """Return the document with a new shape, otherwise unchanged."""
         members = parse_object(documents[DOCUMENT], where)
         return _dump({**members, "shape": list(shape)}, where, members.get("attributes"))
 
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
-        """Return the document that every group around a node has."""
+        """Return the document of each group around a node."""
         return {} if documents else _dump({"zarr_format": 3, "node_type": "group"}, where)
 
     def check_container(self, documents: Documents, where: str) -> None:
         """Do nothing: each document has a version, which is checked when it is read."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise where a member that `constraints` name is absent or another."""
+        """Raise if a member of `constraints` is absent or different."""
         members = parse_object(documents[DOCUMENT], where)
         for key, wanted in constraints.items():
             if key not in members or members[key] != wanted:
                 found = members.get(key)
-                raise MetadataError(f"{where}: {key!r} is {found!r}, but {wanted!r} was expected")
+                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {found!r}")
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the array that `constraints` describe, without any file."""
+        """Return the array that `constraints` describe, without reading files."""
         missing = [key for key in ("shape", "data_type") if key not in constraints]
         if missing:
-            raise MetadataError(f"{where}: metadata without {missing} describe no array")
+            raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
         usual = {
             "zarr_format": 3,
             "fill_value": None,
@@ -178,7 +178,7 @@ class Zarr3:
         return index_of(parts[1:], ndim) if ndim else (() if len(parts) == 1 else None)
 
     def sharding(self, metadata: ArrayMetadata) -> Sharding | None:
-        """Return the codec of shards of which a part can be read, if the array has such."""
+        """Return the codec of shards, if the array has shards that can be read in parts."""
         if metadata.inner is None:
             return None
         serializer = pipeline_of(metadata).serializer
@@ -197,7 +197,7 @@ class Zarr3:
         elif last.exact:
             least = last.nbytes
         if size < least and not (pipeline.compressors and size and not last.exact):
-            raise EOFError(f"the file has {size} bytes; at least {least} are needed")
+            raise EOFError(f"expected a file of at least {least} bytes, got {size}")
         return metadata.chunks
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
@@ -207,7 +207,7 @@ class Zarr3:
 
 def _is_array(members: Mapping[str, Any], where: str) -> bool:
     if members.get("zarr_format") != 3:  # noqa: PLR2004 - this is Zarr v3
-        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}, not 3")
+        raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}; expected 3")
     kind: Any = members.get("node_type")
     if kind not in {"array", "group"}:
         raise MetadataError(f"{where}: 'node_type' is {kind!r}; expected 'array' or 'group'")
@@ -222,7 +222,7 @@ def _group(members: Mapping[str, Any], where: str) -> GroupMetadata:
 def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
     _check_members(members, _OF_ALL | _OF_ARRAYS | _OPTIONAL, where)
     if missing := sorted(_OF_ARRAYS - members.keys()):
-        raise MetadataError(f"{where}: {missing} are missing, which every array has")
+        raise MetadataError(f"{where}: missing members {missing} of an array")
     for each in members.get("storage_transformers") or ():
         if not (isinstance(each, dict) and each.get("must_understand") is False):
             raise MetadataError(f"{where}: storage transformer {str(each)[:100]} is not supported")
@@ -252,12 +252,13 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
 
 
 def _check_members(members: Mapping[str, Any], known: frozenset[str], where: str) -> None:
-    """Raise for members that must be understood and are not."""
+    """Raise for unknown members that must be understood."""
     for key, value in members.items():
         ignored = isinstance(value, dict) and value.get("must_understand") is False
         if key not in known and not ignored:
             raise MetadataError(
-                f"{where}: {key!r} is not known; it is an extension that must be understood"
+                f"{where}: unknown member {key!r}, an extension that must be understood to read "
+                "the array"
             )
 
 
@@ -289,7 +290,7 @@ def _attributes(members: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _filled(names: Sequence[str | None]) -> list[str]:
-    """Return a name for each dimension, also for those that have none."""
+    """Return a name for each dimension, also for unnamed ones."""
     return [f"dim_{number}" if name is None else name for number, name in enumerate(names)]
 
 
@@ -298,6 +299,6 @@ def _is_named(key: str, members: Mapping[str, Any]) -> bool:
 
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:
-    """Return the document; NaN, which JSON lacks, only where it stood `before`."""
+    """Return the document; NaN, which is not valid JSON, only where it was `before`."""
     check_json(members.get("attributes", {}), where, before)
     return {DOCUMENT: json.dumps(members, indent=2).encode()}

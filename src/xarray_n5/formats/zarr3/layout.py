@@ -1,4 +1,4 @@
-"""How an array stores its elements: the members of a ``zarr.json`` that say so."""
+"""The storage of an array's elements, and the members of a ``zarr.json`` that define it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from xarray_n5.formats.zarr3.pipeline import Pipeline
 
 MEMBERS = ("chunk_key_encoding", "codecs", "fill_value", "index_location", "_FillValue")
-"""The members that may be given; all others follow from the array.
+"""The members that users may set; all others follow from the array.
 
-Where dimensions are named, a fill value also masks elements for xarray, unless ``_FillValue``, as
-xarray keeps it among attributes, says otherwise; None is no mask.
+If dimensions are named, a fill value also masks elements for xarray, unless the attribute
+``_FillValue``, which is xarray's, overrides it; None means no mask.
 """
 
 NAMES = "_ARRAY_DIMENSIONS"
 """The attribute that holds ``dimension_names``, as in Zarr v2."""
 
 MASK = "_FillValue"
-"""The attribute in which xarray keeps the value that masks."""
+"""The attribute in which xarray stores the value that masks elements."""
 
 _WHERE = "layout"
 
@@ -49,7 +49,7 @@ _SEPARATORS = {"default": "/", "v2": "."}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The members of a ``zarr.json`` that define how chunks are stored, as JSON."""
+    """The members of a ``zarr.json`` that define the storage of chunks, as JSON."""
 
     data_type: str
     fill: str
@@ -82,7 +82,7 @@ def described(
     members: Mapping[str, Any],
     where: str,
 ) -> ArrayMetadata:
-    """Return an array's metadata with the facts that the members of its document state.
+    """Return an array's metadata from the members of its document.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def described(
 
 
 def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
-    """Return a new array's metadata with the layout that it gets.
+    """Return a new array's metadata with its layout.
 
     Raises
     ------
@@ -135,10 +135,14 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     """
     given = {key: value for key, value in (asked or {}).items() if value is not None}
     if unknown := sorted(given.keys() - set(MEMBERS)):
-        raise MetadataError(f"{_WHERE}: unknown members {unknown}; known are {list(MEMBERS)}")
+        raise MetadataError(
+            f"{_WHERE}: unknown members {unknown}; expected some of {list(MEMBERS)}"
+        )
     location = given.get("index_location", "end")
     if location not in ("start", "end"):
-        raise MetadataError(f"{_WHERE}: 'index_location' is {location!r}; expected start or end")
+        raise MetadataError(
+            f"{_WHERE}: 'index_location' is {location!r}; expected 'start' or 'end'"
+        )
     if metadata.inner is not None:
         check_shards(metadata.chunks, metadata.inner)
     dtype = metadata.dtype.newbyteorder("=")
@@ -160,19 +164,19 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
 
 
 def check_shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> None:
-    """Raise unless shards hold a whole number of chunks along each axis.
+    """Raise unless shards are a multiple of the chunks along each axis.
 
     Raises
     ------
     MetadataError
-        Naming the nearest shards that do.
+        The error names the nearest multiple.
     """
     pairs = list(zip(shards, chunks, strict=True))
     if any(shard % chunk for shard, chunk in pairs):
         nearest = tuple(max(1, round(shard / chunk)) * chunk for shard, chunk in pairs)
         raise MetadataError(
-            f"shards of {shards} do not hold a whole number of chunks of {chunks}; choose a "
-            f"multiple of the chunks, such as {nearest}"
+            f"shards of {shards} are not a multiple of chunks of {chunks}; choose a multiple, "
+            f"such as {nearest}"
         )
 
 
@@ -196,7 +200,7 @@ def members_of(metadata: ArrayMetadata) -> dict[str, Any]:
 
 
 def are_names(value: Any, ndim: int) -> bool:
-    """Return whether a value is what ``dimension_names`` may hold."""
+    """Return whether a value is valid for ``dimension_names``."""
     proper = isinstance(value, list) and len(value) == ndim
     return proper and all(name is None or isinstance(name, str) for name in value)
 
@@ -209,8 +213,8 @@ def _keys(value: Any, where: str) -> tuple[str, str]:
     separator = members.get("separator", _SEPARATORS.get(name))
     if name not in _SEPARATORS or separator not in (".", "/"):
         raise MetadataError(
-            f"{where}: 'chunk_key_encoding' is {str(value)[:200]}; 'default' and 'v2', with the "
-            "separators '/' and '.', are known"
+            f"{where}: 'chunk_key_encoding' is {str(value)[:200]}; expected 'default' or 'v2', "
+            "with the separator '/' or '.'"
         )
     return name, separator
 
@@ -222,7 +226,7 @@ def _content(data_type: Any, dtype: np.dtype[Any]) -> Content:
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as JSON: numbers of Python and NumPy are taken, too."""
+    """Return a fill value as JSON; numbers of Python and NumPy are supported, too."""
     if value is None:
         if dtype.kind in "mM":
             return int(np.iinfo(np.int64).min)
@@ -236,7 +240,7 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the value that masks as xarray keeps it in an attribute."""
+    """Return the value that masks elements, as in xarray's attribute."""
     if dtype.kind == "S":
         return base64.standard_b64encode(bytes(value)).decode()
     if dtype.kind == "f":
@@ -249,12 +253,12 @@ def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the value that masks.
+    """Return the value that masks elements.
 
     Raises
     ------
     TypeError, ValueError
-        If an attribute of this name means something else.
+        If an attribute of this name has another meaning.
     """
     if dtype.kind == "S":
         return np.array(base64.standard_b64decode(value), dtype)[()]
@@ -264,10 +268,10 @@ def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
         return dtype.type(complex(*map(_from_double, value)))
     if dtype.kind in "UO":
         if not isinstance(value, str):
-            raise TypeError("a string is expected")
+            raise TypeError("expected a string")
         return value
     if not isinstance(value, bool | int | float):
-        raise TypeError("a number is expected")
+        raise TypeError("expected a number")
     return np.array(value).astype(dtype)[()]
 
 
@@ -278,6 +282,6 @@ def _double(value: float) -> str:
 def _from_double(value: str) -> float:
     raw = base64.standard_b64decode(value)
     if len(raw) != 8:  # noqa: PLR2004 - a double
-        raise ValueError("eight bytes are expected")
+        raise ValueError("expected eight bytes")
     found: float = struct.unpack("<d", raw)[0]
     return found

@@ -24,10 +24,10 @@ class Serializer(Protocol):
         """The size of the bytes."""
 
     def encode(self, block: np.ndarray) -> Buffer:
-        """Return the bytes of a chunk."""
+        """Encode the elements of a chunk."""
 
     def decode(self, view: memoryview) -> np.ndarray:
-        """Return the elements of a chunk, in any byte order."""
+        """Decode the elements of a chunk, in any byte order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +44,25 @@ class Fixed:
         return Size(math.prod(self.shape) * self.stored.itemsize)
 
     def encode(self, block: np.ndarray) -> Buffer:
-        """Return the elements in their byte order."""
+        """Return the bytes of the elements, in the codec's byte order."""
         elements = np.ascontiguousarray(block, self.stored)
         return elements.data if self.stored.kind in "biufc" else flat(elements)
 
     def decode(self, view: memoryview) -> np.ndarray:
-        """Return the elements, still in that order."""
+        """Return the elements, in the codec's byte order."""
         return np.frombuffer(view, self.stored).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """``vlen-utf8`` and ``vlen-bytes``: each element behind its length."""
+    """``vlen-utf8`` and ``vlen-bytes``: each element after its length."""
 
     codec: Texts
     shape: tuple[int, ...]
 
     @property
     def size(self) -> Size:
-        """The most bytes that the elements may have."""
+        """The maximum size of the elements, in bytes."""
         return Size(self.codec.encoded_size(0), exact=False, objects=True)
 
     def encode(self, block: np.ndarray) -> Buffer:
@@ -70,7 +70,9 @@ class Varying:
         elements = np.asarray(block, object).reshape(-1)
         for each in elements:
             if not isinstance(each, str):
-                raise TypeError(f"{each!r} is not a string, as all objects must be; use str()")
+                raise TypeError(
+                    f"expected only strings among objects, got {each!r}; convert it with str()"
+                )
         return flat(self.codec.encode(elements))
 
     def decode(self, view: memoryview) -> np.ndarray:
@@ -88,11 +90,11 @@ class Pipeline:
     dtype: np.dtype[Any]
     """The type of an element in memory."""
     order: tuple[int, ...] | None
-    """The axes in the order in which the serializer gets them; None if unchanged."""
+    """The order of axes in the serializer's input; None if unchanged."""
     serializer: Serializer
     compressors: tuple[Bytes, ...]
     sizes: tuple[Size, ...] = field(init=False)
-    """The size of what the serializer writes, and of what each compressor makes of it."""
+    """The size of the serializer's output, and of each compressor's."""
 
     def __post_init__(self) -> None:
         sizes = [self.serializer.size]
@@ -103,7 +105,7 @@ class Pipeline:
         object.__setattr__(self, "sizes", tuple(sizes))
 
     def encode(self, block: np.ndarray) -> Buffer:
-        """Return the bytes of a chunk that holds `block`, which has its whole shape."""
+        """Encode a chunk with the elements of `block`, which has the chunk's full shape."""
         data = self.serializer.encode(block if self.order is None else block.transpose(self.order))
         for each in self.compressors:
             data = each.encode(data)
@@ -117,12 +119,12 @@ class Pipeline:
         EOFError
             If bytes are missing.
         ValueError
-            If they are damaged, or too many.
+            If they are invalid, or too many.
         """
         view, sizes = flat(data), self.sizes
         stored = len(view)
         if not stored:
-            raise EOFError("there are no bytes, as a writer leaves a file that was stopped")
+            raise EOFError("the file is empty: its writer was stopped")
         for each, size in zip(reversed(self.compressors), reversed(sizes[:-1]), strict=True):
             view = flat(each.decode(view, size.limit(stored)))
             size.check(len(view), stored)

@@ -1,4 +1,4 @@
-"""``sharding_indexed``: a file that holds several chunks, and an index of where they are.
+"""``sharding_indexed``: a file with several chunks, and an index of their locations.
 
 Source: the specification of the sharding codec, version 1.0.
 """
@@ -24,7 +24,7 @@ EMPTY = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sharding:
-    """A shard of inner chunks, each of which has its own codecs."""
+    """A shard of inner chunks, which have their own codecs."""
 
     shape: tuple[int, ...]
     """The shape of a shard."""
@@ -32,7 +32,7 @@ class Sharding:
     index: Pipeline
     """The codecs of the index, whose elements are offsets and sizes."""
     at_start: bool
-    """Whether the index stands at the beginning of a shard, not at its end."""
+    """Whether the index is at the beginning of a shard, not at its end."""
     fill: Any
     """The value of inner chunks that are not stored."""
     grid: ChunkGrid = field(init=False)
@@ -48,13 +48,13 @@ class Sharding:
 
     @property
     def size(self) -> Size:
-        """The most bytes that a shard may have."""
+        """The maximum size of a shard, in bytes."""
         most = self.inner.sizes[-1]
         whole = self.index_nbytes + self.grid.size * most.nbytes
         return Size(whole, exact=False, objects=most.objects)
 
     def encode(self, block: np.ndarray) -> Buffer:
-        """Return a shard; inner chunks that hold nothing but the fill value are not stored."""
+        """Return a shard, without the inner chunks that only have the fill value."""
         shard = bytearray(self.index_nbytes if self.at_start else 0)
         where = np.full((*self.grid.counts, 2), EMPTY, np.uint64)
         for index in self.grid:
@@ -96,7 +96,7 @@ class Sharding:
         """
         size = self.index_nbytes
         if len(view) < size:
-            raise EOFError(f"the shard has {len(view)} bytes, its index alone {size}")
+            raise EOFError(f"expected an index of {size} bytes, got a shard of {len(view)}")
         try:
             return self.index.decode(view[:size] if self.at_start else view[-size:])
         except ValueError as error:
@@ -108,7 +108,7 @@ class Sharding:
         Raises
         ------
         ValueError
-            If the index states a size that no such chunk can have.
+            If the index has an impossible size.
         """
         start, nbytes = where[index].tolist()
         if start == nbytes == EMPTY:
@@ -116,8 +116,7 @@ class Sharding:
         size = self.inner.sizes[-1]
         if nbytes > size.nbytes and not size.objects:
             raise ValueError(
-                f"inner chunk {index}: the index states {nbytes} bytes; at most {size.nbytes} are "
-                "possible"
+                f"inner chunk {index}: expected at most {size.nbytes} bytes, the index has {nbytes}"
             )
         return start, start + nbytes
 
@@ -128,13 +127,13 @@ class Sharding:
             return None
         if found[1] > len(shard):
             raise EOFError(
-                f"inner chunk {index}: the index states bytes {found[0]} to {found[1]} of a shard "
-                f"of {len(shard)}"
+                f"inner chunk {index}: the index has bytes {found[0]} to {found[1]} of a shard of "
+                f"{len(shard)}"
             )
         return shard[slice(*found)]
 
     def decode_inner(self, index: Index, data: Buffer | None) -> np.ndarray | None:
-        """Return the elements of an inner chunk, whose bytes are given; None for None."""
+        """Return the elements of an encoded inner chunk; None for None."""
         if data is None:
             return None
         try:
@@ -150,7 +149,7 @@ def _is_filled(part: np.ndarray, fill: Any) -> bool:
         return bool((part == fill).all())
     value = np.array(fill, part.dtype).reshape(1)
     if part.dtype.kind in "biuf" and part.item(0) != value.item(0) == value.item(0):
-        return False  # as a look at one element shows
+        return False  # quick check of one element
     if part.dtype.kind in "biu":
         return bool((part == value).all())
     flat = np.ascontiguousarray(part).reshape(-1)

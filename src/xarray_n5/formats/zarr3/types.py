@@ -1,4 +1,4 @@
-"""Data types and fill values, as a ``zarr.json`` names them.
+"""Data types and fill values, as in a ``zarr.json``.
 
 Sources: the Zarr v3 specification, "Data types" and "Fill value list", and the extension types of
 zarr-extensions that zarr-python 3 writes.
@@ -26,7 +26,7 @@ _PLAIN = frozenset(
 )
 
 STRINGS, BYTES = "string", "variable_length_bytes"
-"""The types of variable length: strings, and byte strings, which are only read."""
+"""The types of variable length: strings, and byte strings, which can only be read."""
 
 _TIMES = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
 
@@ -35,14 +35,14 @@ _LENGTHS = {
     "null_terminated_bytes": ("S", 1),
     "raw_bytes": ("V", 1),
 }
-"""Types with a length in bytes: numpy's kind, and the bytes of a character."""
+"""Types with a length in bytes: NumPy's kind, and the bytes of a character."""
 
 _UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs", "as"})
 
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 _LARGEST = 1 << 20
-"""The most bytes of an element: what a fill value alone may take."""
+"""The maximum size of an element in bytes, which limits the size of a fill value."""
 
 _NOT_A_TIME = np.iinfo(np.int64).min
 
@@ -71,7 +71,7 @@ def parse_type(value: object, where: str) -> np.dtype[Any]:
             "with the program that wrote it"
         )
     if not 0 < found.itemsize <= _LARGEST:
-        raise MetadataError(f"{where}: 'data_type' makes elements of {found.itemsize} bytes")
+        raise MetadataError(f"{where}: 'data_type' has elements of {found.itemsize} bytes")
     return found
 
 
@@ -90,7 +90,7 @@ def named(value: object) -> tuple[str, Mapping[str, Any]]:
             members = others.get("configuration")
             if members is None or isinstance(members, dict):
                 return name, members or {}
-    raise ValueError("a name, or an object with a 'name' and a 'configuration', is expected")
+    raise ValueError("expected a name, or an object with a 'name' and a 'configuration'")
 
 
 def _dtype(name: str, members: Mapping[str, Any], where: str) -> np.dtype[Any] | None:
@@ -99,7 +99,7 @@ def _dtype(name: str, members: Mapping[str, Any], where: str) -> np.dtype[Any] |
     if raw := re.fullmatch(r"r(\d{1,8})", name):
         bits = int(raw[1])
         if bits % 8:
-            raise ValueError("raw types have a multiple of 8 bits")
+            raise ValueError("expected a multiple of 8 bits for a raw type")
         return np.dtype(f"V{bits // 8}")
     if name in _TIMES:
         return _time(_TIMES[name], members)
@@ -119,7 +119,7 @@ def _time(kind: str, members: Mapping[str, Any]) -> np.dtype[Any]:
     if unit == "generic":
         return np.dtype(kind)
     if unit not in _UNITS or type(scale) is not int or not 0 < scale < 1 << 31:
-        raise ValueError(f"the unit {unit!r} and scale factor {scale!r} are not numpy's")
+        raise ValueError(f"NumPy does not support the unit {unit!r} and scale factor {scale!r}")
     return np.dtype(f"{kind}[{scale}{'us' if unit == 'μs' else unit}]")
 
 
@@ -151,7 +151,7 @@ def type_to_json(dtype: np.dtype[Any], where: str) -> Any:
     for name, (kind, _) in _LENGTHS.items():
         if dtype.kind == kind and dtype.subdtype is None and dtype.names is None:
             return _extension(name, length_bytes=dtype.itemsize)
-    raise MetadataError(f"{where}: Zarr v3 cannot hold elements of {dtype}; convert with astype()")
+    raise MetadataError(f"{where}: Zarr v3 cannot store elements of {dtype}; convert with astype()")
 
 
 def _extension(name: str, **configuration: Any) -> dict[str, Any]:
@@ -164,27 +164,27 @@ def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     Raises
     ------
     MetadataError
-        If an array of the type cannot hold it.
+        If an array of the type cannot store it.
     """
     try:
         return _fill(value, dtype)
     except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
         raise MetadataError(
-            f"{where}: 'fill_value' is {_shown(value)}, which an array of {dtype} cannot hold "
+            f"{where}: 'fill_value' is {_shown(value)}, which an array of {dtype} cannot store "
             f"({error})"
         ) from error
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: C901, PLR0911 - as above
-    if value is None:  # early writers left it open
+    if value is None:  # early writers omitted it
         return "" if dtype.kind == "O" else np.zeros((), dtype)[()]
     if dtype.kind == "b":
         if not isinstance(value, bool | int) or value not in {0, 1}:
-            raise ValueError("true or false is expected")
+            raise ValueError("expected true or false")
         return np.bool_(value)
     if dtype.kind in "iu":
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-            raise ValueError("a whole number is expected")
+            raise ValueError("expected a whole number")
         return np.array(int(value), dtype)[()]
     if dtype.kind == "f":
         return _float(value, dtype)
@@ -192,21 +192,21 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: C901, PLR0911 - as 
         half = np.dtype(f"f{dtype.itemsize // 2}")
         parts = np.array([_float(part, half) for part in value], half)
         if parts.size != 2:  # noqa: PLR2004 - real and imaginary
-            raise ValueError("a real and an imaginary part are expected")
+            raise ValueError("expected a real and an imaginary part")
         return parts.view(dtype)[0]
     if dtype.kind in "mM":
         ticks = _NOT_A_TIME if value == "NaT" else int(value)
         return np.array(ticks, "i8").view(dtype)[()]
     if dtype.kind in "UO":
         if not isinstance(value, str):
-            raise TypeError("a string is expected")
+            raise TypeError("expected a string")
         return value if dtype.kind == "O" else np.array(value, dtype)[()]
     return _from_bytes(value, dtype)
 
 
 def _float(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, bool):
-        raise TypeError("a number is expected")
+        raise TypeError("expected a number")
     if isinstance(value, str) and value.startswith("0x"):
         bits = np.array(int(value, 16), f"u{dtype.itemsize}")
         return bits.view(dtype)[()]
@@ -218,7 +218,7 @@ def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "S":
         return np.array(raw, dtype)[()]
     if len(raw) != dtype.itemsize and raw:
-        raise ValueError(f"{dtype.itemsize} bytes are expected, not {len(raw)}")
+        raise ValueError(f"expected {dtype.itemsize} bytes, got {len(raw)}")
     return np.frombuffer(raw or bytes(dtype.itemsize), dtype)[0]
 
 

@@ -1,7 +1,7 @@
 """Find damage and contradictions in containers: :func:`diagnose`.
 
-Each file holds the checks of one kind; a check is a function from a `Survey`, which
-holds all nodes and is read once, to findings.
+Each file has the checks of one kind; a check is a function that returns findings for a `Survey`,
+which has all nodes and is read once.
 """
 
 from __future__ import annotations

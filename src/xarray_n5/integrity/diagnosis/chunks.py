@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from xarray_n5.model.grid import ChunkGrid, Index
 
 _ARRAYS = 512
-"""The most arrays of which chunks are sampled."""
+"""The maximum number of arrays whose chunks are sampled."""
 
 _CHUNKS = 8
-"""The most chunks of an array whose first bytes are read."""
+"""The maximum number of chunks per array whose first bytes are read."""
 
 _DECODED = 2
-"""The most chunks of an array that are decoded."""
+"""The maximum number of chunks per array that are decoded."""
 
 _LARGEST, _BUDGET = 1 << 25, 1 << 28
-"""The largest chunk that is decoded, and the most bytes of all that are, in bytes."""
+"""The maximum size of a chunk that is decoded, and of all together, in bytes."""
 
 _HEAD = 512
-"""How many of the first bytes of a chunk are read."""
+"""The number of bytes that are read from the beginning of a chunk."""
 
 _MAGIC = {
     b"\x1f\x8b": "gzip",
@@ -127,7 +127,7 @@ def _ends(folders: Sequence[str]) -> list[str]:
 
 
 def _wanted(sample: Sample) -> list[Index]:
-    """Return the chunks to look at: some that are stored, and those at the ends of the grid."""
+    """Return the chunks to check: some that are stored, and those at the ends of the grid."""
     stored = sorted(sample.stored)
     first = [*stored[:1], *stored[-1:], *stored[len(stored) // 2 :][:1]]
     return list(dict.fromkeys([*first, *_corners(sample.io.metadata.grid)]))[:_CHUNKS]
@@ -148,7 +148,7 @@ def _corners(grid: ChunkGrid) -> Iterator[Index]:
 def _heads(
     survey: Survey, samples: dict[str, Sample], wanted: Sequence[tuple[str, Index]]
 ) -> Iterator[tuple[bytes, int] | None]:
-    """Iterate over the beginnings of chunks, those of all arrays together where that is better."""
+    """Iterate over the beginnings of chunks, of all arrays together if that is better."""
     container = survey.container
     if container.batch > 1:
         most = max((sample.io.metadata.most_stored for sample in samples.values()), default=0)
@@ -196,12 +196,12 @@ def _empty_levels(survey: Survey, samples: Mapping[str, Sample]) -> Iterator[Fin
         remedy = f"make the levels again: xarray-n5 pyramid {survey.url(image.levels[0])} --mode w"
         if image.levels[0] in empty:
             remedy = "write the data, or restore it from where the pyramid was copied"
-        what = f"no chunk of {listed(names)} is stored, so that they read as fill values"
+        what = f"no chunk of {listed(names)} is stored, so they are read as fill values"
         yield Finding("empty-level", image.path, what, remedy)
 
 
 def _shapes(sample: Sample) -> Iterator[tuple[Index, tuple[str, str]]]:
-    """Find chunks whose header promises another shape than the metadata."""
+    """Find chunks whose header has another shape than the metadata."""
     metadata = sample.io.metadata
     for index, head in sample.heads.items():
         try:
@@ -216,12 +216,12 @@ def _shapes(sample: Sample) -> Iterator[tuple[Index, tuple[str, str]]]:
 
 
 def _unlike(found: tuple[int, ...], extent: tuple[int, ...], chunks: tuple[int, ...]) -> str:
-    expected = "" if extent == chunks else f" or {extent}, as far as the array reaches"
-    return f"is of shape {found}, expected {chunks}{expected}"
+    expected = "" if extent == chunks else f" or {extent}, clipped to the array"
+    return f"has shape {found}, expected {chunks}{expected}"
 
 
 def _decoded(sample: Sample, index: Index) -> Iterator[tuple[Index, tuple[str, str]]]:
-    """Find out whether a chunk can be decoded."""
+    """Check that a chunk can be decoded."""
     io, metadata = sample.io, sample.io.metadata
     if metadata.content is Content.OBJECTS:
         return
@@ -239,12 +239,12 @@ def _decoded(sample: Sample, index: Index) -> Iterator[tuple[Index, tuple[str, s
 
 
 def _likely(sample: Sample, index: Index) -> str:
-    """Return how a chunk seems to be compressed, where that is not what the metadata promise."""
+    """Return the apparent compression of a chunk, if it contradicts the metadata."""
     head = sample.heads[index][0]
     promised = type(sample.io.metadata.compression).__name__
     ndim = len(index)
     for start in (0, 4 + 4 * ndim, 8 + 4 * ndim):  # with no header, or one of N5's
         for magic, name in _MAGIC.items():
             if head[start:].startswith(magic) and name != promised.lower():
-                return f"; it begins like {name}, the metadata promise {promised}"
+                return f"; it begins like {name}, but the metadata have {promised}"
     return ""

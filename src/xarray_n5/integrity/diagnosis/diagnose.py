@@ -29,7 +29,7 @@ CHECKS: Mapping[str, Check] = {
     "chunks": chunks.sampled_chunks,
     "the views of the project": views.missing_views,
 }
-"""What is checked, in the order of the findings."""
+"""The checks, in the order of the findings."""
 
 
 def diagnose(
@@ -74,7 +74,7 @@ def survey_at(
 ) -> tuple[Survey | None, list[Finding]]:
     """Return all nodes of a container, unless it cannot be read, and the findings about them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the checks find what they are about
+        warnings.simplefilter("ignore")  # the checks report the same problems
         try:
             survey = Survey.of(Walk.at(url, path, storage_options, whole=True), project)
         except (NodeNotFoundError, RequestError):

@@ -1,4 +1,4 @@
-"""What a diagnosis finds."""
+"""The findings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SHOWN = 8
-"""How many names a message lists."""
+"""The maximum number of names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Finding:
     message: str
     """What was expected, and what was found."""
     remedy: str
-    """What to do; a command where there is one."""
+    """The remedy, with a command if there is one."""
 
     def __str__(self) -> str:
         return f"{self.path or '/'}: {self.message}; {self.remedy}"

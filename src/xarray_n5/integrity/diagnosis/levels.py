@@ -1,4 +1,4 @@
-"""Levels of pyramids that are missing, empty, or of sizes that do not fit."""
+"""Levels of pyramids that are missing, empty, or of inconsistent sizes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _levels(group: str, count: int) -> tuple[str, ...]:
 
 
 def _named(survey: Survey, path: str) -> Iterator[Image]:
-    """Iterate over the image that the names of arrays in a group make: ``s0``, ``s1``, ..."""
+    """Iterate over the images that the names of arrays in a group form: ``s0``, ``s1``, ..."""
     arrays = survey.children.get(path, {})
     numbers = [int(found[1]) for name in arrays if (found := _LEVEL.fullmatch(name))]
     coarse = any("downsamplingFactors" in array.attrs for array in arrays.values())
@@ -120,7 +120,7 @@ def _named(survey: Survey, path: str) -> Iterator[Image]:
 
 
 def missing_levels(survey: Survey) -> Iterator[Finding]:
-    """Find levels that are listed and not stored."""
+    """Find levels that are listed but not stored."""
     for image in images_of(survey):
         known = {*survey.arrays, *survey.unreadable}
         missing = [path for path in image.levels if path not in known and survey.covers(path)]
@@ -142,7 +142,7 @@ def missing_levels(survey: Survey) -> Iterator[Finding]:
 
 
 def odd_levels(survey: Survey) -> Iterator[Finding]:
-    """Find levels whose sizes do not follow from the base level's and their factors."""
+    """Find levels whose sizes are inconsistent with the base level's and their factors."""
     for image in images_of(survey):
         stored = {path: survey.arrays[path] for path in image.levels if path in survey.arrays}
         if len(stored) < 2 or next(iter(stored)) != image.levels[0]:  # noqa: PLR2004
@@ -159,7 +159,7 @@ def _odd(base: Array, level: Array, context: ArrayContext) -> Iterator[Finding]:
         yield Finding(
             "level-type",
             level.path,
-            f"the level has {level.ndim} axes of {level.dtype}, its base level {base.path!r} "
+            f"the level has {level.ndim} axes of {level.dtype}; its base level {base.path!r} has "
             f"{base.ndim} of {base.dtype}",
             "remove it from the pyramid, or write it again from the base level",
         )
@@ -168,7 +168,7 @@ def _odd(base: Array, level: Array, context: ArrayContext) -> Iterator[Finding]:
     remedy = "correct the factors, or scales, in its metadata, or write the pyramid again"
     if factors is None:
         if any(a > b for a, b in zip(level.shape, base.shape, strict=True)):
-            why = f"the level of shape {level.shape} is larger than {base.path!r}, {base.shape}"
+            why = f"the level has shape {level.shape}, larger than {base.path!r} with {base.shape}"
             yield Finding("level-size", level.path, why, remedy)
         return
     sizes = list(zip(base.shape, factors, strict=True))
@@ -176,8 +176,8 @@ def _odd(base: Array, level: Array, context: ArrayContext) -> Iterator[Finding]:
         expected = tuple(math.floor(size / factor) for size, factor in sizes)
         shown = ", ".join(f"{factor:g}" for factor in factors)
         why = (
-            f"the level is of shape {level.shape}; expected about {expected}, by the factors "
-            f"{shown} over {base.path!r} of shape {base.shape}"
+            f"the level has shape {level.shape}; expected about {expected}, by the factors "
+            f"{shown} over {base.path!r} with shape {base.shape}"
         )
         yield Finding("level-size", level.path, why, remedy)
 

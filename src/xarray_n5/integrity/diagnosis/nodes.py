@@ -1,4 +1,4 @@
-"""Nodes that cannot be read, that are unfinished, or that are not what they seem."""
+"""Nodes that cannot be read, are unfinished, or are ambiguous."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def unreadable(survey: Survey) -> Iterator[Finding]:
 
 
 def unfinished_nodes(survey: Survey) -> Iterator[Finding]:
-    """Find nodes into which a write has begun and not ended."""
+    """Find nodes with an unfinished write."""
     store = survey.container.store
     for path in sorted(unfinished(store, [*survey.arrays, *survey.groups])):
         tokens = {each.token for each in unfinished_writes(store, path)}
-        why = "a write has begun and not ended; chunks that it has not written read as fill values"
+        why = "it has an unfinished write; chunks that it has not written are read as fill values"
         if tokens == {REPAIRED}:
-            why = "damaged chunks were removed and not written again; they read as fill values"
+            why = "damaged chunks were removed and not written again; they are read as fill values"
         remedy = "wait if it is running; otherwise repeat the same call with resume=True"
         yield Finding("unfinished", path, why, remedy)
 
 
 def ambiguous(survey: Survey) -> Iterator[Finding]:
-    """Find groups that have the metadata of arrays, and arrays that hold nodes."""
+    """Find groups with the metadata of arrays, and arrays that contain nodes."""
     container, groups = survey.container, list(survey.groups)
     for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
         if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata):
@@ -63,8 +63,8 @@ def ambiguous(survey: Survey) -> Iterator[Finding]:
         yield Finding(
             "array-with-nodes",
             path,
-            f"the array has chunks and holds nodes, too ({listed(names)}), which most readers do "
-            "not find",
+            f"the array has chunks and also contains nodes ({listed(names)}), which most readers "
+            "do not find",
             "move them out of it",
         )
 
@@ -73,7 +73,7 @@ def _nested(survey: Survey) -> dict[str, list[str]]:
     """Return the names of nodes in arrays, by the paths of arrays with any; one batch of reads."""
     inside = {path: folders for path, (folders, _) in survey.listings.items() if folders}
     names = {path: [n for n in each if not n.startswith(".")] for path, each in inside.items()}
-    # Of directories called by numbers, which are mostly those of chunks, two are read.
+    # Of directories named by numbers, which usually have chunks, two are read.
     tried = [
         (path, name)
         for path, each in names.items()

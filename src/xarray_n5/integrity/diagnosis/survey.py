@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing
 
 _LONG = 4096
-"""How many entries a directory may have to be listed."""
+"""The maximum number of entries of a directory that is listed."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Survey:
     groups: Mapping[str, Group] = field(default_factory=dict)
     """The groups by their paths."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Why nodes cannot be read, by their paths."""
+    """The errors of unreadable nodes, by their paths."""
     project: Project | None = None
-    """The project of BigDataViewer whose views the container has, if it is known."""
+    """The BigDataViewer project that has the container's views, if it is known."""
 
     @classmethod
     def of(cls, walk: Walk, project: Project | None = None) -> Survey:
-        """Return the survey of all nodes that a walk meets."""
+        """Return the survey of all nodes of a walk."""
         arrays: dict[str, Array] = {}
         groups: dict[str, Group] = {}
         unreadable: dict[str, str] = {}

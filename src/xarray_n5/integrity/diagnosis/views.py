@@ -1,4 +1,4 @@
-"""Views of a project of BigDataViewer that its container does not have."""
+"""Views of a BigDataViewer project that its container does not have."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from xarray_n5.integrity.diagnosis.survey import Survey
 
 _MOST = 1 << 18
-"""How many views of a project are looked up."""
+"""The maximum number of views of a project that are checked."""
 
 
 def missing_views(survey: Survey) -> Iterator[Finding]:
-    """Find views that a project has and its container lacks."""
+    """Find views of a project that its container lacks."""
     if survey.root:
         return
     try:
@@ -54,7 +54,7 @@ def missing_views(survey: Survey) -> Iterator[Finding]:
 
 
 def _beside(survey: Survey) -> Project | None:
-    """Return the project beside a container that is about it, or None."""
+    """Return the project that refers to a container, or None."""
     document = xml_beside(survey.container)
     if document is None:
         return None

@@ -1,4 +1,4 @@
-"""Keep the permissions of replaced files; make directories that survive a power cut."""
+"""Keep the permissions of replaced files; make directories durable."""
 
 # ruff: noqa: PTH103, PTH112
 from __future__ import annotations
@@ -38,7 +38,7 @@ def keep_permissions(file: int, before: os.stat_result) -> None:
 
 
 def make_folders(folder: str, *, flush: bool) -> None:
-    """Make a directory and its parents; with `flush`, their names survive a power cut."""
+    """Make a directory and its parents; with `flush`, their names are durable."""
     missing = []
     above = folder
     while flush and above and not os.path.isdir(above):
@@ -50,7 +50,7 @@ def make_folders(folder: str, *, flush: bool) -> None:
 
 
 def flush_folder(folder: str) -> None:
-    """Make a rename survive a power cut, where the system can flush directories."""
+    """Make a rename durable, if the system can flush directories."""
     if os.name == "nt":
         return
     file = os.open(folder, os.O_RDONLY)

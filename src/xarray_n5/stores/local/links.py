@@ -1,12 +1,12 @@
 """Resolve the symbolic links of a container, and refuse those that leave it.
 
-The container's root may be reached through links. Inside, a link is followed if its target lies
-below the real root. Any other link is refused: nothing is written or removed through it, and it is
-read only with ``follow_links``.
+The container's root may be reached through links. Inside, a link is followed if its target is below
+the real root. Other links are refused: nothing is written or removed through them, and they are
+only read with ``follow_links``.
 """
 
 # ruff: noqa: PTH110, PTH116
-# Plain calls of the operating system, on strings: they cost least.
+# Plain system calls on strings, for speed.
 from __future__ import annotations
 
 import os
@@ -25,7 +25,7 @@ class Folder(NamedTuple):
     real: str
     """Its path without links."""
     links: int
-    """How many links lead to it from the container's root."""
+    """The number of links on the way from the container's root."""
 
 
 def check_folder(root: str, prefix: str, *, follow: bool) -> Folder | None:
@@ -53,7 +53,7 @@ def folder_to_write(root: str, prefix: str) -> str:
 
 
 def _existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list[str]]:
-    """Return the innermost directory that exists on the way to a prefix, and the missing names."""
+    """Return the innermost existing directory on the way to a prefix, and the missing names."""
     found = Folder(os.path.realpath(root), 0)
     parts = prefix.split("/") if prefix else []
     for count, name in enumerate(parts):
@@ -84,23 +84,25 @@ def resolve(root: str, key: str, path: str, *, follow: bool) -> str:
     Raises
     ------
     UnsafePathError
-        If the target lies outside of the container and `follow` is false, or does not exist.
+        If the target is outside of the container and `follow` is false, or does not exist.
     """
     target = os.path.realpath(path)
     if not follow and not is_below(target, os.path.realpath(root)):
         why = (
-            f"is a link to {target!r}, outside of the container; copy what it leads to into the "
+            f"is a link to {target!r}, outside of the container; copy its target into the "
             "container, or, if you trust it, read with storage_options={'follow_links': True}"
         )
         raise UnsafePathError(root, key, why)
     if not os.path.exists(target):
-        why = f"is a link to {target!r}, which does not exist; restore that, or remove the link"
+        why = (
+            f"is a link to {target!r}, which does not exist; restore the target, or remove the link"
+        )
         raise UnsafePathError(root, key, why)
     return target
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a path without links is a directory or lies in it."""
+    """Return whether a path without links is a directory or is in it."""
     path, folder = os.path.normcase(path), os.path.normcase(folder)
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 

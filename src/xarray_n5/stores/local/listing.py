@@ -1,4 +1,4 @@
-"""List and walk local directories; links that stay in the container are followed, loops are not."""
+"""List and walk local directories; follow links that stay in the container, except loops."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MOST_LINKS = 10_000
-"""How many links to directories one walk follows."""
+"""The maximum number of links to directories that one walk follows."""
 
 
 def names_in(root: str, prefix: str, *, follow: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the sorted names of directories and of files directly under a prefix.
 
-    A link that leaves the container counts as its target. Left out are links to directories
-    above themselves and, below a link, all other links: so walks over groups end.
+    A link that leaves the container is listed like its target. Links to parent directories and,
+    below a link, all other links are left out, so that walks over groups end.
     """
     folder = check_folder(root, prefix, follow=follow)
     if folder is None:
@@ -61,13 +61,13 @@ def _directories_above(root: str, prefix: str, *, follow: bool) -> list[str]:
 def walk_below(root: str, prefix: str, *, follow: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Iterate over the files below a prefix: their keys, relative to it, and their entries.
 
-    Links inside the container are followed, but not to directories above themselves. Hidden links
-    to directories count as files: no chunks lie there.
+    Links inside the container are followed, except to parent directories. Hidden links to
+    directories count as files: chunks are never there.
 
     Raises
     ------
     UnsafePathError
-        If a link to a directory leaves the container and `follow` is false: what is stored is
+        If a link to a directory leaves the container and `follow` is false: the stored chunks are
         unknown then. Also if links form more paths than can be walked.
     """
     top = check_folder(root, prefix, follow=follow)
@@ -108,7 +108,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def is_hidden(key: str) -> bool:
-    """Return whether a file or directory is hidden; no chunks lie there."""
+    """Return whether a file or directory is hidden; chunks never are."""
     return key.rpartition("/")[2].startswith(".")
 
 

@@ -17,14 +17,14 @@ if sys.platform != "win32":
     import fcntl
 
 _PATIENCE = 30.0
-"""How many seconds to wait for a process that holds a directory: it may be suspended."""
+"""The seconds to wait for a process that holds a lock: it may be suspended."""
 
 _PAUSE = 0.002
 
 
 @contextmanager
 def locked(folder: str, *, flush: bool) -> Iterator[bool]:
-    """Hold a directory, which is made if it is missing; yield whether the system can do that."""
+    """Lock a directory, which is created if missing; yield whether the system can do that."""
     file = _lock(folder, flush=flush)
     try:
         yield file is not None
@@ -55,7 +55,7 @@ def _lock(folder: str, *, flush: bool) -> int | None:
 
 
 def _is_at(file: int, folder: str) -> bool:
-    """Return whether a path still names an open directory: it may have been replaced."""
+    """Return whether a path still names an open directory, which may have been replaced."""
     try:
         found, opened = os.stat(folder), os.fstat(file)  # noqa: PTH116
     except FileNotFoundError:

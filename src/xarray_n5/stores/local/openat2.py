@@ -1,7 +1,7 @@
 """Linux's ``openat2``: open a file in one step, unless a part of its path is a symbolic link.
 
-Checking each directory first would cost several calls for each chunk, and leave time to replace
-one of them by a link.
+Checking each directory first would cost several calls per chunk, and leave time to replace a
+directory by a link.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 _NUMBER = ctypes.c_long(437)
-"""The system call's number, which is the same on all machines that Python supports."""
+"""The system call's number, the same on all machines that Python supports."""
 
 _AT_FDCWD = ctypes.c_int(-100)
 
@@ -30,7 +30,7 @@ _ENCODING = sys.getfilesystemencoding()
 
 @functools.cache
 def has_openat2() -> bool:
-    """Return whether the system has the call and allows it to this process."""
+    """Return whether the system has the call and allows this process to use it."""
     if sys.platform != "linux":
         return False
     try:
@@ -53,11 +53,11 @@ def openat2(path: str, flags: int, mode: int = 0, beneath: int | None = None) ->
     Raises
     ------
     OSError
-        With ``errno.ELOOP`` where a part of the path is a link.
+        With ``errno.ELOOP`` if a part of the path is a link.
     """
     encoded = path.encode(_ENCODING, "surrogateescape")
     if b"\0" in encoded:
-        raise ValueError(f"the path {path!r} holds a NUL")
+        raise ValueError(f"the path {path!r} contains a NUL")
     base = _AT_FDCWD if beneath is None else ctypes.c_int(beneath)
     how = _open_how(flags, mode, beneath is not None)
     while True:
@@ -71,7 +71,7 @@ def openat2(path: str, flags: int, mode: int = 0, beneath: int | None = None) ->
 
 @functools.cache
 def _syscall() -> Any:
-    # Without argument types, by which arguments would be converted on each call.
+    # Without argument types, which would be applied on each call.
     return ctypes.CDLL(None, use_errno=True).syscall
 
 

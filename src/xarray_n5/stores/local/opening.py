@@ -1,4 +1,4 @@
-"""Open the regular files of a container, and none that links outside of it lead to."""
+"""Open the regular files of a container, without following links out of it."""
 
 # ruff: noqa: PTH116
 from __future__ import annotations
@@ -23,10 +23,10 @@ _READ = os.O_RDONLY | _FLAGS | _NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
 
 _IS_LINK = frozenset({errno.ELOOP, errno.EMLINK, getattr(errno, "EFTYPE", errno.ELOOP)})
-"""Errors of systems that meet a link where there must not be one."""
+"""Errors of systems for unexpected links."""
 
 _UNSURE = _IS_LINK | {errno.EAGAIN, errno.EWOULDBLOCK}
-"""Errors after which the path is checked part by part; the last are of leases, as of Samba."""
+"""Errors after which the path is checked part by part; the last are of leases, as in Samba."""
 
 _IS_SOCKET = frozenset({errno.ENXIO, getattr(errno, "EOPNOTSUPP", errno.ENXIO)})
 """Errors for sockets, which cannot be opened."""
@@ -34,7 +34,7 @@ _IS_SOCKET = frozenset({errno.ENXIO, getattr(errno, "EOPNOTSUPP", errno.ENXIO)})
 _NOT_REGULAR = "is not a regular file, but a FIFO, a device or a socket; remove it"
 
 _LARGE = 1 << 30
-"""Sizes above this are checked by another call: those of directories may be anything."""
+"""The size above which another call is needed: directories may report any size."""
 
 _MOST_ROOTS = 256
 
@@ -45,12 +45,12 @@ _linked_roots: set[str] = set()
 def open_to_read(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
     """Open the regular file at a key for reading; return its descriptor and size, or None.
 
-    A FIFO, a device or a socket is an error at once; it is never waited for.
+    A FIFO, a device or a socket is an error at once, without waiting.
 
     Raises
     ------
     UnsafePathError
-        If it is not a regular file, or as :func:`check_folder`.
+        If it is not a regular file, or like :func:`check_folder`.
     """
     try:
         if follow or not key or root in _linked_roots or not has_openat2():
@@ -85,7 +85,7 @@ def _size_of(file: int) -> int | None:
     Raises
     ------
     IsADirectoryError
-        If it is a directory and cannot be taken for a file.
+        If it is a directory with the size of a possible file.
     """
     try:
         size = os.lseek(file, 0, os.SEEK_END)
@@ -113,7 +113,7 @@ def read_part(file: int, start: int, stop: int) -> bytes:
 
 
 def _open_checked(root: str, key: str, *, follow: bool) -> int:
-    """Open a file after a look at each part of its path, where one step was not enough."""
+    """Open a file after checking each part of its path, if one step was not enough."""
     if not key:
         return _open_patiently(root, _READ)
     if not follow:
@@ -133,7 +133,7 @@ def _open_checked(root: str, key: str, *, follow: bool) -> int:
 
 
 def _open_patiently(path: str, flags: int) -> int:
-    """Open a file; wait where a file server holds a lease on it."""
+    """Open a file; wait while a file server has a lease on it."""
     try:
         return os.open(path, flags)
     except BlockingIOError:
@@ -143,12 +143,12 @@ def _open_patiently(path: str, flags: int) -> int:
 
 
 def _open_unlinked(root: str, key: str, flags: int, mode: int = 0) -> int:
-    """Open a file that no link in the root leads to, whichever links lead to the root.
+    """Open a file without following links inside the root; the root itself may be a link.
 
     Raises
     ------
     OSError
-        With one of `_UNSURE` where a link leads to the file, or the system cannot tell.
+        With one of `_UNSURE` if a link leads to the file, or the system cannot decide.
     """
     if not has_openat2():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), key)

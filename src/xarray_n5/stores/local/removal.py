@@ -1,7 +1,7 @@
-"""Remove directories, and nothing that links in them lead to."""
+"""Remove directories, but not the targets of links in them."""
 
 # ruff: noqa: PTH208
-# Plain calls of the operating system, on strings: they cost least.
+# Plain system calls on strings, for speed.
 from __future__ import annotations
 
 import contextlib
@@ -21,14 +21,14 @@ _BY_DESCRIPTOR = (
     and hasattr(os, "O_NOFOLLOW")
     and {os.open, os.unlink, os.rename, os.stat} <= os.supports_dir_fd
 )
-"""Whether directories can be held open, so that nobody can replace them by links meanwhile."""
+"""Whether directories can be held open, which prevents replacing them by links."""
 
 
 def remove_tree(folder: str, name: str, first: str) -> None:
     """Remove a directory and everything in it; of a link, only the link.
 
-    Unless it is hidden already, it is renamed first: a process that is killed meanwhile leaves no
-    half array.
+    Unless it is hidden already, it is renamed first, so that a killed process does not leave half
+    an array.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def remove_tree(folder: str, name: str, first: str) -> None:
     name
         Its name.
     first
-        A path in it that is removed before all else.
+        A path in it that is removed first.
     """
     with _held(folder) as (base, descriptor):
         try:
@@ -89,7 +89,7 @@ def _held(folder: str) -> Iterator[tuple[str, int | None]]:
 
 
 def _remove_file(folder: str, path: str, descriptor: int | None) -> None:
-    """Remove a file below a directory, unless links lead to it."""
+    """Remove a file below a directory, unless its path has links."""
     *inner, name = path.split("/")
     with contextlib.ExitStack() as stack, contextlib.suppress(*MISSING):
         for part in (folder, *inner):

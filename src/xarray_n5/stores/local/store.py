@@ -1,4 +1,4 @@
-"""Containers in local directories, by plain calls of the operating system."""
+"""Containers in local directories, by plain system calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 30
 
 _TRIES = 20
-"""How often to create a file in a directory that other processes remove."""
+"""The number of attempts to create a file in a directory that other processes remove."""
 
 _LOCAL = re.compile(r"(?:file|local)://")
 
@@ -46,22 +46,22 @@ _LOCAL = re.compile(r"(?:file|local)://")
 class LocalStore(Store):
     """A directory.
 
-    A write goes to a hidden file with a name of its own, which then replaces the other: readers
-    see the old bytes or the new ones, and a killed write leaves the old. Renaming works on
-    network mounts that refuse links.
+    A write goes to a hidden file with a unique name, which then replaces the old one: readers see
+    the old bytes or the new ones, and a killed write leaves the old ones. Renaming works on network
+    mounts that refuse links.
 
-    The directory may be reached through links. Links in it that leave it are never written or
-    removed through, and read only with `follow_links`.
+    The directory may be reached through links. Links that leave it are never written or removed
+    through, and only read with `follow_links`.
     """
 
     root: str
     """The directory's absolute path."""
     fsync: bool = False
-    """Whether a write waits until it would survive a power cut."""
+    """Whether a write waits until it is durable."""
     follow_links: bool = False
     """Whether links that leave the directory are read and listed."""
     limit: int = field(default=_LARGEST, compare=False, repr=False)
-    """How many bytes of a file are read, and one more: no document or chunk has as many."""
+    """The maximum size of a file; one more byte is read, to detect larger files."""
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
@@ -78,7 +78,7 @@ class LocalStore(Store):
             path = os.fsdecode(location)
         if path is None:
             return None
-        # However it is named, the path is the same: tokens depend on it.
+        # The path is the same however it is named: tokens depend on it.
         root = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
         return cls(root, follow_links=follow)
 
@@ -106,7 +106,7 @@ class LocalStore(Store):
             return None
         file, size = opened
         try:
-            # A file larger than it can be, such as a sparse one, is read as if it were cut off.
+            # A file larger than the limit, such as a sparse one, is read as if it were truncated.
             size = min(size, self.limit + 1)
             data = os.read(file, size)
             while len(data) < size and (more := os.read(file, size - len(data))):
@@ -131,7 +131,7 @@ class LocalStore(Store):
             os.close(file)
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
-        """Return the bytes of parts of files; parts of one file in a row open it once."""
+        """Return the bytes of parts of files; consecutive parts of one file open it once."""
         found: list[bytes | None] = []
         for key, parts in groupby(ranges, attrgetter("key")):
             opened = open_to_read(self.root, key, follow=self.follow_links)
@@ -154,18 +154,18 @@ class LocalStore(Store):
         return _limited(self, nbytes)
 
     def _locked(self, path: str) -> AbstractContextManager[bool]:
-        """Hold a node's directory by an advisory lock, which ends with the process."""
+        """Lock a node's directory by an advisory lock, which ends with the process."""
         return locked(folder_to_write(self.root, path), flush=self.fsync)
 
     def set(self, key: str, data: Buffer) -> None:
-        """Replace the file at `key`, whole or not at all; its permissions stay as they are."""
-        # Unique per attempt: a task that runs twice at once must not share it.
+        """Replace the file at `key` atomically, keeping its permissions."""
+        # Unique per attempt: a task that runs twice at the same time must not share it.
         hidden, before = partial_key(key), permissions(self._path(key))
         try:
             file, folder = self._create(hidden, before)
         except (NotADirectoryError, FileExistsError) as error:
             raise NotADirectoryError(
-                error.errno, "it lies in a file, not in a directory", self._path(key)
+                error.errno, "its parent is a file, not a directory", self._path(key)
             ) from error
         path = f"{folder}/{key.rpartition('/')[2]}"
         temporary = f"{folder}/{hidden.rpartition('/')[2]}"
@@ -188,11 +188,11 @@ class LocalStore(Store):
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
             if isinstance(error, OSError) and error.filename is None:
-                error.filename = path  # a full disk does not say which file was too much
+                error.filename = path  # errors of a full disk do not name the file
             raise
 
     def _create(self, key: str, before: os.stat_result | None) -> tuple[int, str]:
-        """Create a file, and its directory if missing; never more readable than before.
+        """Create a file, and its directory if missing; never with more permissions than before.
 
         Return the file's descriptor and the path of its directory.
         """
@@ -219,7 +219,7 @@ class LocalStore(Store):
         return stat_inside(self.root, key, follow=self.follow_links)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove files; directories stay: a writer may be about to use them."""
+        """Remove files; directories are kept: a writer may be about to use them."""
         for key in keys:
             prefix, _, name = key.rpartition("/")
             folder = check_folder(self.root, prefix, follow=False)
@@ -228,14 +228,14 @@ class LocalStore(Store):
                     os.unlink(f"{folder.real}/{name}")  # noqa: PTH108
 
     def delete_tree(self, prefix: str, first: str) -> None:
-        """Remove all under `prefix`, the key `first` in it before all else; of a link, the link."""
+        """Remove all under `prefix`, beginning with the key `first`; of a link, the link."""
         if prefix:
             above, _, name = prefix.rpartition("/")
             folder = check_folder(self.root, above, follow=False)
             if folder is not None:
                 remove_tree(folder.real, name, first)
             return
-        # Nodes vanish one by one, the root's own document last.
+        # Nodes disappear one by one, the root's own document last.
         for each in self.list("")[0]:
             if not each.startswith("."):
                 self.delete_tree(each, first)
@@ -261,13 +261,13 @@ class LocalStore(Store):
     def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`.
 
-        Links that leave the container are listed and not followed; those to a directory above
-        themselves are left out.
+        Links that leave the container are listed and not followed; links to parent directories are
+        left out.
         """
         return names_in(self.root, prefix, follow=self.follow_links)
 
     def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over the files under `prefix`, relative to it; no loop of links is followed."""
+        """Iterate over the files under `prefix`, relative to it, without loops of links."""
         return (key for key, _ in walk_below(self.root, prefix, follow=self.follow_links))
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -285,7 +285,7 @@ class LocalStore(Store):
         return (key for key in self.walk(prefix) if meant_by(key))
 
     def parent(self) -> LocalStore | None:
-        """Return the store of the directory around this one."""
+        """Return the store of the parent directory."""
         parent = os.path.dirname(self.root)  # noqa: PTH120
         if parent == self.root:
             return None
@@ -301,7 +301,7 @@ class LocalStore(Store):
         return None if found is None else (found.st_mtime_ns, found.st_size)
 
     def stamp(self, key: str) -> object:
-        """Return what identifies the file and changes with it; None if there is none."""
+        """Return a stamp that identifies a file and its state; None if it does not exist."""
         try:
             found = os.stat(self._path(key))  # noqa: PTH116 - whose target is not opened
         except OSError:
@@ -311,4 +311,4 @@ class LocalStore(Store):
 
 @lru_cache(maxsize=64)
 def _limited(store: LocalStore, nbytes: int) -> LocalStore:
-    return replace(store, limit=nbytes)  # costs as much as a good part of reading a small chunk
+    return replace(store, limit=nbytes)  # takes a good part of the time to read a small chunk

@@ -1,4 +1,4 @@
-"""How channels are shown: names, colours and limits, from ``omero`` or by default."""
+"""Display settings of channels: names, colours and limits, from ``omero`` or by default."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _HEX = re.compile(r"#?([0-9a-fA-F]{6})")
 def channel_facts(
     group: Mapping[str, Any], index: int, count: int, dtype: np.dtype[Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a layer that shows one channel of several.
+    """Return the arguments of a layer with one of several channels.
 
     Parameters
     ----------
     group
         The attributes of the image's group, which may have ``omero``.
     index, count
-        Which channel it is, and how many there are.
+        The channel's index, and the number of channels.
     dtype
         The type of the values.
 
@@ -39,7 +39,7 @@ def channel_facts(
     -------
     dict
         ``name`` if the channel has one, ``colormap``, ``blending``, ``visible`` and
-        ``contrast_limits``, each where it is known.
+        ``contrast_limits``, each if it is known.
     """
     stated = _channel(group, index)
     found: dict[str, Any] = {"blending": "additive"} if count > 1 else {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Lazy:
-    """A variable that is read when it is indexed."""
+    """A variable that is read lazily, by indexing."""
 
     variable: xr.Variable
     dtype: np.dtype[Any]
@@ -44,8 +44,8 @@ class _Lazy:
 def as_dask(array: xr.DataArray, selection: Mapping[str, int | slice]) -> da.Array:
     """Return a part of an opened array as a Dask array of stored chunks.
 
-    If there are so many small ones that their tasks cost more than they read, a block is several
-    whole ones, as of :func:`from_n5` with ``chunks="auto"``.
+    If there are so many small chunks that tasks would cost more than they read, a block is several
+    whole chunks, as in :func:`from_n5` with ``chunks="auto"``.
 
     Parameters
     ----------

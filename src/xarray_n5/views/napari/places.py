@@ -1,4 +1,4 @@
-"""Where a layer lies: its scale and offset, or an affine matrix, and its units."""
+"""The position of a layer: its scale and offset, or an affine matrix, and its units."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from xarray_n5.views.napari.pyramids import Pyramid
 
 _SAME = 1e-9
-"""The relative difference of numbers that are equal within rounding."""
+"""The relative difference up to which numbers are equal, for rounding."""
 
 
 def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str, Any]:
-    """Return the arguments of a layer that place it: as the coordinates of the array do.
+    """Return the arguments that position a layer like the coordinates of the array.
 
-    Where only a matrix does, such as the registration of a view, it is ``affine``, and the scale
-    is that of samples.
+    If only a matrix does, such as the registration of a view, it is ``affine``, and the scale is
+    that of samples.
 
     Parameters
     ----------
     pyramid
-        The pyramid, of which the finest level is placed.
+        The pyramid, whose finest level is positioned.
     selection
         The index, or the slice, of the layer along some dimensions.
 
@@ -64,13 +64,13 @@ def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str
 
 
 def is_moved(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> bool:
-    """Return whether a view lies in several places: at one time point here, at another there."""
+    """Return whether a view has several positions, such as one per time point."""
     views = _of_views(pyramid, selection)
     return not np.allclose(views, views[:1], rtol=_SAME, atol=_SAME)
 
 
 def _of_views(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> np.ndarray:
-    """Return the matrices from samples to places of all views in a selection that have one."""
+    """Return the matrices from samples to positions of all views in a selection that have one."""
     shape = (-1, len(AXES), len(AXES) + 1)
     if pyramid.affine is None:
         return np.empty((0, *shape[1:]))
@@ -89,7 +89,7 @@ def _matrix(axes: Sequence[Axis]) -> np.ndarray:
 
 
 def _of_attributes(array: xr.DataArray, selection: Mapping[str, int | slice]) -> np.ndarray | None:
-    """Return the matrix in the attributes of an array, for the dimensions that are left."""
+    """Return the matrix in the attributes of an array, for the remaining dimensions."""
     numbers = np.asarray(array.attrs.get("affine", ()))
     ndim = array.ndim
     if numbers.shape != (ndim * (ndim + 1),) or numbers.dtype.kind not in "iuf":
@@ -112,7 +112,7 @@ def _is_index(selected: object) -> bool:
 
 
 def _transform(matrix: np.ndarray) -> dict[str, Any]:
-    """Return a matrix as a scale and a translation if it is one, otherwise as it is."""
+    """Return a matrix as a scale and a translation if possible, otherwise unchanged."""
     scale = np.diag(matrix)[:-1]
     if np.array_equal(matrix[:-1, :-1], np.diag(scale)) and (scale > 0).all():
         return {"scale": tuple(scale.tolist()), "translate": tuple(matrix[:-1, -1].tolist())}

@@ -1,4 +1,4 @@
-"""Pyramids in a tree of Datasets: variables of one name that are opened as levels."""
+"""Find pyramids in a tree of Datasets: variables of one name that are opened as levels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = "biufc"
 """The kinds of types that napari shows."""
 
 _LEAST = 2
-"""The least number of axes of a layer."""
+"""The minimum number of axes of a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Pyramid:
     group: Mapping[str, Any]
     """The attributes that describe it: those of its group, or of the group above "data"."""
     affine: xr.DataArray | None = None
-    """The matrices of a project's views, unless their coordinates are places already."""
+    """The matrices of a project's views, unless their coordinates are world positions."""
 
     @property
     def base(self) -> xr.DataArray:
@@ -46,7 +46,7 @@ class Pyramid:
 def pyramids_in(groups: Mapping[str, xr.Dataset]) -> list[Pyramid]:
     """Return the pyramids and single arrays in Datasets by path; scalars and strings are left out.
 
-    Of a dataset of Paintera, these are only its data, not the tables beside it.
+    For a dataset of Paintera, these are only its data, not the tables beside it.
     """
     found: dict[tuple[str, object], dict[str, xr.DataArray]] = {}
     listed = _listed(groups)
@@ -79,7 +79,7 @@ def _listed(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
 def _joined(
     place: str, name: str, arrays: Mapping[str, xr.DataArray], groups: Mapping[str, xr.Dataset]
 ) -> list[Pyramid]:
-    """Return arrays of one name as a pyramid, or each alone where they are not levels."""
+    """Return arrays of one name as a pyramid, or separately if they are not levels."""
     ordered = sorted(arrays, key=lambda path: -arrays[path].size)
     levels = [arrays[path] for path in ordered]
     group = _described_by(place, groups)

@@ -1,4 +1,4 @@
-"""Read a container or a project as layers of napari."""
+"""Read a container or a project as napari layers."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ LayerData: TypeAlias = tuple[Any, dict[str, Any], Literal["image", "labels"]]
 """The data of a layer, its arguments and its type."""
 
 MOST_LAYERS = 32
-"""How many layers are made of one container."""
+"""The maximum number of layers of one container."""
 
 _MOST_CHANNELS = 16
-"""How many channels become layers of their own; more are a dimension with a slider."""
+"""The maximum number of channels with separate layers; more are a dimension with a slider."""
 
 _SHOWN = 16
-"""How many layers that are left out a warning names."""
+"""The maximum number of omitted layers that a warning names."""
 
 _VIEWS = frozenset({"setup", *KINDS})
-"""Dimensions of projects along which views lie in several places."""
+"""Dimensions of projects along which the positions of views differ."""
 
 _LEAST = 2
-"""The least number of axes of a layer."""
+"""The minimum number of axes of a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """A part of a pyramid that becomes a layer; nothing of it is built yet."""
+    """A part of a pyramid that becomes a layer, before it is built."""
 
     pyramid: Pyramid
     selection: Mapping[str, int | slice]
     channel: tuple[int, int] | None = None
-    """Which channel it is, of how many."""
+    """The index of the channel, and the number of channels."""
 
 
 def read_layers(url: object) -> list[LayerData]:
@@ -87,7 +87,7 @@ def read_layers(url: object) -> list[LayerData]:
     )
     layers = [layer for pyramid in pyramids_in(groups) for layer in _layers(pyramid)]
     if not layers:
-        hint = "napari shows arrays of numbers with two axes or more"
+        hint = "napari shows arrays of numbers with at least two axes"
         raise NodeNotFoundError(str(url), "", "image", hint)
     if left := layers[MOST_LAYERS:]:
         named = ", ".join(_name(each, {}) for each in left[:_SHOWN])

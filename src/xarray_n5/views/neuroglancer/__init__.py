@@ -1,1 +1,1 @@
-"""Images in Neuroglancer, served from this process."""
+"""Images in Neuroglancer, served by this process."""

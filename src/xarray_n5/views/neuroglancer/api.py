@@ -1,4 +1,4 @@
-"""Look at what is open, or at a URL, in Neuroglancer."""
+"""Open xarray's objects, or data at a URL, in Neuroglancer."""
 
 from __future__ import annotations
 
@@ -172,7 +172,9 @@ def view(
     """
     if isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
         if group or opening or storage_options or link:
-            raise TypeError("group, link, storage_options and options of opening are for URLs")
+            raise TypeError(
+                "group, link, storage_options and options of opening require a URL as source"
+            )
         shown = _serve(source, labels, address, port)
     elif isinstance(source, (str, os.PathLike)):
         how = {"storage_options": storage_options, **opening}
@@ -202,7 +204,7 @@ def view(
 
 
 def open_tree(source: Any, group: str | None, options: dict[str, Any]) -> xr.DataTree:
-    """Open a node as a tree; where nothing can be listed, a pyramid by its levels."""
+    """Open a node as a tree; if the server cannot list, open a pyramid by its levels."""
     tree = xr.open_datatree(source, engine="n5", group=group, **options)
     if any(node.data_vars for node in tree.subtree):
         return tree
@@ -223,15 +225,15 @@ def _linked(
     *,
     must: bool,
 ) -> str | None:
-    """Return a link, or None if there cannot be one and none must be."""
+    """Return a link; None if it is impossible and `link` is not required."""
     is_project = urlsplit(url).path.lower().endswith(".xml")
     possible = can_be_linked(url) and not is_project
     found = link_of(tree, url, group, labels, storage_options) if possible else None
     if found is None and must:
         raise ValueError(
-            "Neuroglancer's public page cannot read this from its URL: expected N5 or Zarr at an "
+            "Neuroglancer's public page cannot read this from its URL; expected N5 or Zarr at an "
             "http, https, s3 or gs URL without credentials and queries, with an image in each "
-            "layer; omit link=True to serve it"
+            "layer; omit link=True to serve it instead"
         )
     return found
 

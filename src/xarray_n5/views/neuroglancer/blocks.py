@@ -1,4 +1,4 @@
-"""Read parts of arrays; blocks of Dask are computed once, and the last ones are kept."""
+"""Read parts of arrays; blocks of Dask are computed once, and the latest ones are kept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _KEPT = 1 << 28
-"""How many bytes of computed blocks are kept."""
+"""The maximum size of the computed blocks that are kept, in bytes."""
 
 Index = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Blocks:
-    """The blocks of one array that were computed last."""
+    """The latest computed blocks of one array."""
 
     found: OrderedDict[Index, Future[np.ndarray]] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -42,7 +42,7 @@ class Blocks:
         return result
 
     def _block(self, data: xr.Variable, index: Index) -> np.ndarray:
-        """Return a block; of several threads that want it, one computes it."""
+        """Return a block; if several threads need it, one computes it."""
         with self.lock:
             known = self.found.get(index)
             future: Future[np.ndarray] = Future() if known is None else known
@@ -73,7 +73,7 @@ class Blocks:
 
 
 def _overlaps(sides: Sequence[int], where: slice) -> Iterator[tuple[int, slice, slice]]:
-    """Iterate over the blocks that a range touches: their numbers, the parts, and the targets."""
+    """Iterate over the blocks that a range overlaps: their indices, the parts, and the targets."""
     for number, stop in enumerate(accumulate(sides)):
         start = stop - sides[number]
         first, last = max(start, where.start), min(stop, where.stop)

@@ -1,4 +1,4 @@
-"""Find the images in xarray's objects: variables, pyramids, and the channels and views in them."""
+"""Find images in xarray's objects: variables, pyramids, and their channels and views."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _KINDS = "biuf"
-"""The kinds of types that are shown."""
+"""The kinds of types that can be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Source:
     name: str
     variable: Any
     datasets: tuple[xr.Dataset, ...]
-    """The levels, the finest first, with nothing but the variable and all coordinates."""
+    """The levels, the finest first, with only the variable and all coordinates."""
     attributes: Mapping[Any, Any] = field(default_factory=dict)
     """The attributes of the image and of the groups around it."""
 
@@ -39,7 +39,7 @@ class Source:
 
 
 def sources_in(shown: xr.DataArray | xr.Dataset | xr.DataTree) -> list[Source]:
-    """Return what can be shown.
+    """Return the images that can be shown.
 
     Raises
     ------
@@ -61,8 +61,8 @@ def sources_in(shown: xr.DataArray | xr.Dataset | xr.DataTree) -> list[Source]:
         )
     if not found:
         raise ValueError(
-            "there is nothing to show: expected numbers along two dimensions or more, none of "
-            "which is empty"
+            "there is nothing to show: expected a numeric variable with at least two dimensions "
+            "that is not empty"
         )
     return found
 
@@ -77,7 +77,9 @@ def is_labels(source: Source, labels: bool | Collection[str] | None) -> bool:
             else not {source.name, source.variable}.isdisjoint(labels)
         )
         if chosen and kind == "f":
-            raise ValueError(f"{source.name!r} is of {source.array.dtype}; labels are integers")
+            raise ValueError(
+                f"{source.name!r} has type {source.array.dtype}; labels must be integers"
+            )
         return chosen
     return are_labels(source.array.dtype, source.attributes)
 
@@ -108,7 +110,9 @@ def _of_dataset(dataset: xr.Dataset, path: str, around: Mapping[Any, Any]) -> It
             more = {**around, **dataset.attrs, **array.attrs}
             yield Source(_name(path, str(name)), name, (only(dataset, name),), more)
         elif array.ndim > 1:
-            warn(f"{printable(str(name))!r} is not shown: it is of {array.dtype}, or empty")
+            warn(
+                f"{printable(str(name))!r} is not shown: its type is {array.dtype}, or it is empty"
+            )
 
 
 def only(dataset: xr.Dataset, name: Any) -> xr.Dataset:
@@ -131,7 +135,7 @@ def _levels(node: xr.DataTree) -> list[xr.DataTree]:
 
 
 def _shared(levels: Sequence[xr.Dataset]) -> list[str]:
-    """Return the variables that all levels have, if each has the same, smaller and smaller."""
+    """Return the variables that all levels have, if their sizes decrease."""
     if not levels:
         return []
     names = list(levels[0].data_vars)

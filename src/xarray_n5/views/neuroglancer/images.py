@@ -1,4 +1,4 @@
-"""Images as Neuroglancer shows them, and the documents of Zarr by which it reads them."""
+"""Images as Neuroglancer shows them, and the Zarr documents by which it reads them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _BASES = {"length": ("m", "meter"), "time": ("s", "second")}
 """Units of Neuroglancer, and their names in OME-NGFF."""
 
 _SAMPLE = 256
-"""How many rows and columns of samples the contrast is taken from."""
+"""The number of rows and columns of samples from which the contrast is computed."""
 
 _PERCENTILES = (0.1, 99.9)
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A dimension, in a unit that Neuroglancer has."""
+    """A dimension, in a unit that Neuroglancer supports."""
 
     name: str
     size: float
-    """How large the unit of the coordinates is in :attr:`unit`."""
+    """The size of the coordinates' unit in :attr:`unit`."""
     unit: str
     """``m``, ``s``, or an empty string for no unit."""
     word: str | None
@@ -40,7 +40,7 @@ class Dim:
 
     @classmethod
     def of(cls, name: str, unit: str | None) -> Dim:
-        """Return a dimension in metres or seconds, or without a unit if it has another one."""
+        """Return a dimension in metres or seconds; without a unit if it has another one."""
         known = unit_of(unit)
         plain = name if _NAME.fullmatch(name) else "d" + re.sub(r"[^a-zA-Z_0-9]", "_", name)
         if known is None or known.quantity not in _BASES:
@@ -57,13 +57,13 @@ class Image:
     dims: tuple[Dim, ...]
     """The dimensions, in C order; those of space are the last ones."""
     spatial: int
-    """How many dimensions of space it has."""
+    """The number of dimensions of space."""
     levels: tuple[Level, ...]
     labels: bool = False
     matrix: np.ndarray | None = None
-    """The matrix from samples to positions in space, of one row for each of its dimensions."""
+    """The matrix from samples to positions in space, with one row for each dimension of it."""
     world: tuple[Dim, ...] = ()
-    """The dimensions of the space that the matrix leads to."""
+    """The dimensions of the space of positions."""
     color: str | None = None
     """The colour of a channel, such as ``#ff0000``."""
 
@@ -73,7 +73,7 @@ class Image:
         return served_dtype(self.levels[0].data.dtype, labels=self.labels)
 
     def with_levels(self) -> Image:
-        """Return the image with more levels, if it has but one and is large."""
+        """Return the image with more levels, if it has only one and is large."""
         levels = list(self.levels)
         while len(self.levels) == 1 and (more := levels[-1].coarser()) is not None:
             levels.append(more)
@@ -94,7 +94,7 @@ class Image:
         return values.tobytes()
 
     def contrast(self) -> tuple[float, float]:
-        """Return which values are black and white: percentiles of samples of the coarsest level."""
+        """Return the values shown as black and white: percentiles of the coarsest level."""
         source = self.levels[0].data.dtype
         if source.kind == "b":
             return 0.0, 1.0
@@ -116,7 +116,7 @@ class Image:
         return (low, high) if low < high else (low, low + 1.0)
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of OME-NGFF 0.4 by which levels have positions."""
+        """Return the attributes of OME-NGFF 0.4 that position the levels."""
         axes = []
         for at, dim in enumerate(self.dims):
             is_space = at >= len(self.dims) - self.spatial
@@ -155,7 +155,7 @@ class Image:
 
 
 def served_dtype(dtype: np.dtype[Any], *, labels: bool) -> np.dtype[Any]:
-    """Return the type that samples are served as: one that Neuroglancer has, little-endian.
+    """Return the type of served samples: one that Neuroglancer supports, little-endian.
 
     >>> [str(served_dtype(np.dtype(each), labels=False)) for each in ("f8", ">i2", "?", "i8")]
     ['float32', 'int16', 'uint8', 'float32']

@@ -1,4 +1,4 @@
-"""Make layers of variables: one for each channel, and for each view that lies elsewhere."""
+"""Make layers of variables: one for each channel, and for each view with its own position."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from xarray_n5.views.neuroglancer.collect import Source
 
 _CHANNELS = 16
-"""How many channels become layers; more are a dimension."""
+"""The maximum number of channels with separate layers; more are a dimension."""
 
 _LAYERS = 100
-"""How many layers are shown at most."""
+"""The maximum number of layers."""
 
 _SPACE = 3
 
@@ -48,7 +48,7 @@ _MORE = ("#00ffff", "#ff00ff", "#ffff00", "#ff0000", "#00ff00", "#0000ff")
 def layers_of(
     shown: xr.DataArray | xr.Dataset | xr.DataTree, labels: bool | Collection[str] | None
 ) -> list[Image]:
-    """Return the layers of all that can be shown.
+    """Return the layers of all images that can be shown.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def layers_of(
     if not isinstance(labels, bool) and labels is not None:
         names = {each for source in sources for each in (source.name, str(source.variable))}
         if unknown := sorted(set(labels) - names):
-            raise ValueError(f"labels names {unknown}; expected some of {sorted(names)}")
+            raise ValueError(f"labels has {unknown}; expected some of {sorted(names)}")
     found: list[Image] = []
     for source in sources:
         split = _split_dims(source, is_labels=is_labels(source, labels))
@@ -83,7 +83,7 @@ class _Places:
 
     dims: tuple[Any, ...]
     points: np.ndarray
-    """Where the first sample and its three neighbours are, for each view."""
+    """The positions of the first sample and its three neighbours, for each view."""
     unit: str | None
 
     @property
@@ -101,7 +101,7 @@ class _Places:
 
 
 def _places(source: Source) -> _Places | None:
-    """Return where views lie, if coordinates alone do not say so."""
+    """Return the positions of views, unless coordinates suffice."""
     dataset, attrs = source.datasets[0], source.array.attrs
     dims: tuple[Any, ...] = ()
     unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
@@ -123,7 +123,7 @@ def _places(source: Source) -> _Places | None:
 
 
 def _split_dims(source: Source, *, is_labels: bool) -> list[Any]:
-    """Return the dimensions whose samples are layers of their own."""
+    """Return the dimensions whose samples become separate layers."""
     array = source.array
     channels = [
         dim
@@ -182,7 +182,7 @@ def _level(
     *,
     relative: bool,
 ) -> Level:
-    """Return a level; of views with a matrix, in samples of the finest level along space."""
+    """Return a level; for views with a matrix, in samples of the finest level along space."""
     base, levels = finer
     whole = levels[0].shape if levels else array.shape
     scale, offset = [], []
@@ -207,7 +207,7 @@ def _level(
 
 
 def _space(array: xr.DataArray, places: _Places | None) -> list[Any]:
-    """Return the dimensions of space, three at most."""
+    """Return the dimensions of space, at most three."""
     if places is not None:
         return list(AXES)
     kinds = {axis.name: axis.kind for axis in geometry_from(array).axes}
@@ -218,7 +218,7 @@ def _space(array: xr.DataArray, places: _Places | None) -> list[Any]:
 
 
 def _ascending(array: xr.DataArray) -> xr.DataArray:
-    """Return an array whose coordinates grow, as Neuroglancer wants them."""
+    """Return an array with increasing coordinates, which Neuroglancer requires."""
     falls = {
         dim: slice(None, None, -1)
         for dim, coord in array.coords.items()

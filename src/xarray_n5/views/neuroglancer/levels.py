@@ -1,4 +1,4 @@
-"""Levels of images as they are served: chunks of plain numbers, of stored samples or of means."""
+"""Levels of images as they are served: chunks of plain numbers, of stored samples or means."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _SIDE = 64
-"""The side of served chunks along dimensions of space, where the data has none."""
+"""The side of served chunks along dimensions of space, if the data have none."""
 
 _SMALL, _LARGE = 1 << 15, 1 << 21
-"""How many samples a served chunk has at least, where there are so many, and at most."""
+"""The minimum number of samples of a served chunk, if possible, and the maximum."""
 
 _FINEST = 256
-"""Levels are added until one has no more samples than this along any dimension of space."""
+"""Levels are added until one has at most this many samples along each dimension of space."""
 
 _MOST = 64
-"""How many samples are read at most for one of an added level, as Neuroglancer limits itself."""
+"""The maximum number of samples that are read for one of an added level, Neuroglancer's limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Level:
     """A resolution of an image."""
 
     data: xr.Variable
-    """The samples, which are read when they are looked at."""
+    """The samples, which are read lazily."""
     scale: tuple[float, ...]
     """The distance between samples along each dimension, of the data divided by the factors."""
     offset: tuple[float, ...]
@@ -41,7 +41,7 @@ class Level:
     spatial: int
     """The number of dimensions of space, which are the last ones."""
     factors: tuple[int, ...]
-    """The sides of the windows of the data that one sample is made of."""
+    """The sides of the windows of the data that are reduced to one sample."""
     blocks: Blocks = field(default_factory=Blocks, repr=False)
 
     @property
@@ -71,12 +71,12 @@ class Level:
         return reduce_windows(values, self.factors, "nearest" if flat else "mean")
 
     def coarser(self) -> Level | None:
-        """Return the next level, of which samples are computed, or None if it is not needed."""
+        """Return the next level, whose samples are computed, or None if it is not needed."""
         outer = len(self.shape) - self.spatial
         sides = self.shape[outer:]
         if not sides or max(sides) <= _FINEST:
             return None
-        # Sides of samples become as equal as they can.
+        # Makes the sides of samples as equal as possible.
         steps = [abs(step) for step in self.scale[outer:]]
         more = [
             2 if step < 2 * min(steps) and n > 1 else 1
@@ -98,7 +98,7 @@ class Level:
 
 
 def source_chunks(data: xr.Variable) -> tuple[int, ...]:
-    """Return the sides of Dask's blocks or of stored chunks; nothing if they are not known."""
+    """Return the sides of Dask's blocks or of stored chunks; nothing if they are unknown."""
     if data.chunks is not None:
         return tuple(max(sides) for sides in data.chunks)
     match data.encoding.get("preferred_chunks"):
@@ -108,7 +108,7 @@ def source_chunks(data: xr.Variable) -> tuple[int, ...]:
 
 
 def served_chunks(shape: Sequence[int], source: Sequence[int], spatial: int) -> tuple[int, ...]:
-    """Return the shape of served chunks: those of the source, cut or joined to a good size.
+    """Return the shape of served chunks: those of the source, split or merged to a good size.
 
     >>> served_chunks((1000, 1000, 1000), (256, 256, 256), 3), served_chunks((5, 9, 9), (), 2)
     ((128, 128, 128), (1, 9, 9))

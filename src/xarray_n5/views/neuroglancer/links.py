@@ -1,4 +1,4 @@
-"""Links to Neuroglancer's public page, which reads stored data from where it is."""
+"""Links to Neuroglancer's public page, which reads stored data directly from its URL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PAGE = "https://neuroglancer-demo.appspot.com/"
 _SCHEMES = frozenset({"http", "https", "s3", "gs"})
 
 _FORMATS = frozenset({"n5", "zarr2", "zarr3"})
-"""The formats that Neuroglancer reads, which it calls by the same names."""
+"""The formats that Neuroglancer supports, under the same names."""
 
 
 def is_public(url: str, options: Mapping[str, Any] | None) -> bool:
-    """Return whether everybody can probably read a URL.
+    """Return whether a URL is probably public.
 
     >>> is_public("https://example.org/a.n5", None), is_public("http://10.0.0.1/a.n5", None)
     (True, False)
@@ -77,7 +77,7 @@ def link_of(
 
 
 def _location(source: Source, form: str) -> str | None:
-    """Return where Neuroglancer finds an image: an array, or the group that describes it."""
+    """Return the location of an image for Neuroglancer: an array or the group of a pyramid."""
     place = source.array.encoding.get("source")
     if not isinstance(place, str):
         return None

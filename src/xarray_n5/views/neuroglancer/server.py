@@ -1,4 +1,4 @@
-"""Serve images to Neuroglancer, as Zarr, from the server that serves the viewer itself."""
+"""Serve images as Zarr to Neuroglancer, from the server of the viewer itself."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LEVEL = re.compile(r"s(\d{1,3})/\.zarray")
 
 
 class _Files(tornado.web.RequestHandler):
-    """Documents and chunks of images, which exist when they are requested."""
+    """Documents and chunks of images, which are created on request."""
 
     def initialize(self, images: Sequence[Image], server: Any, viewer: Any) -> None:
-        """Keep what is served; the viewer lives as long as the server does."""
+        """Keep the served images; the viewer exists as long as the server."""
         self.images, self.server, self.viewer = images, server, viewer
 
     async def get(self, number: str, path: str) -> None:
@@ -59,7 +59,7 @@ def _file(image: Image, path: str) -> bytes | None:
 
 
 def _viewer_on(server: Any) -> Any:
-    """Return a new viewer on a server of its own, instead of the one of all other viewers."""
+    """Return a new viewer with its own server, instead of the one that all other viewers share."""
     from neuroglancer.viewer_base import ViewerBase
 
     class Viewer(ViewerBase):  # type: ignore[misc]
@@ -69,14 +69,14 @@ def _viewer_on(server: Any) -> Any:
         def get_viewer_url(self) -> str:
             return f"{server.server_url}/v/{self.token}/"
 
-    # Pages must not get the user's credentials for other services.
+    # Pages must not receive the user's credentials for other services.
     viewer = Viewer(allow_credentials=False)
     server.viewers[viewer.token] = viewer
     return viewer
 
 
 def serve(images: Sequence[Image], address: str, port: int) -> tuple[Any, Any]:
-    """Return a server that runs in threads of its own, and the viewer that shows the images.
+    """Return a server that runs in its own threads, and the viewer of the images.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The state of a viewer: layers, dimensions, and where one looks at first."""
+"""The state of a viewer: layers, dimensions, and the initial position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xarray_n5.views.neuroglancer.images import Image
 
 _PIXELS = 300
-"""How many pixels the longest side of the data takes."""
+"""The size of the longest side of the data on the screen, in pixels."""
 
 _IMAGE = """#uicontrol invlerp normalized
 void main() { emitGrayscale(normalized()); }
@@ -31,7 +31,7 @@ def state_of(images: Sequence[Image], urls: Sequence[str]) -> dict[str, Any]:
     Parameters
     ----------
     images
-        The images; the first one decides where one looks.
+        The images; the first one determines the position.
     urls
         The URLs of their sources.
     """
@@ -55,7 +55,7 @@ def state_of(images: Sequence[Image], urls: Sequence[str]) -> dict[str, Any]:
 
 
 _Space = dict[str, tuple[float, str, float, float]]
-"""Of each dimension the size of its unit, the unit, and in it the middle and the extent."""
+"""For each dimension: the size of its unit, the unit, and in it the middle and the extent."""
 
 
 def _space(image: Image) -> _Space:
@@ -82,7 +82,7 @@ def _space(image: Image) -> _Space:
 
 
 def _zoom(space: _Space, shown: Sequence[str]) -> dict[str, float]:
-    """Return scales by which all of an image is seen."""
+    """Return scales that show a whole image."""
     units = {space[name][1] for name in shown}
     sizes = [space[name][0] if len(units) == 1 else 1.0 for name in shown]
     extents = [space[name][3] * size for name, size in zip(shown, sizes, strict=True)]
@@ -123,7 +123,7 @@ def _image_layer(image: Image, *, is_first: bool) -> dict[str, Any]:
 
 
 def _transformed(image: Image, url: str) -> dict[str, Any]:
-    """Return a source whose samples are led to the positions of a registration."""
+    """Return a source whose samples are transformed to the positions of a registration."""
     matrix = np.asarray(image.matrix, np.float64)
     if not np.isfinite(matrix).all():
         raise ValueError(
