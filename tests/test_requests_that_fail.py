@@ -15,6 +15,7 @@ import dask
 import fsspec
 import numpy as np
 import pytest
+import xarray as xr
 
 from tests.containers import objects_of
 from tests.faulty import Plan, Server, serving
@@ -281,6 +282,15 @@ def test_a_read_in_the_filesystems_own_loop_is_refused_and_does_not_hang(server:
         with pytest.raises(NotImplementedError):
             answer.result(timeout=120)
     np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_a_tree_is_not_opened_in_the_filesystems_own_loop(server: Server) -> None:
+    async def read() -> Any:
+        return xr.open_datatree(server.url, engine="n5")
+
+    answer = asyncio.run_coroutine_threadsafe(read(), fsspec.asyn.get_loop())
+    with pytest.raises(NotImplementedError):
+        answer.result(timeout=120)
 
 
 def test_a_filesystem_without_a_loop_says_so(stored: dict[str, bytes]) -> None:

@@ -191,8 +191,7 @@ def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -
     fs = Far()
     store = FsspecStore(fs, "b/x.n5")
     create_array(store, path, shape=(4,), dtype="u1")
-    fs.latency = 0.02
-    fs.reset()
+    fs.be_far()
     open_array(store, path)
     assert (fs.counts["GET"], fs.rounds) == (3, 1)  # two documents, and the hint at a write
     fs.reset()

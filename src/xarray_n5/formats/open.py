@@ -242,7 +242,7 @@ def _look_ahead(
     several = kept is store or len(forms) > 1
     around = [path, "", *([path.rpartition("/")[0], *ahead] if several else ())]
     read = partial(_request, kept, around, forms, [join(path, UNFINISHED)])
-    look = partial(_try, OSError, lambda: kept.list(path))
+    look = partial(_try, lambda: kept.list(path))
     together(kept, [read, *([look] if listed else [])])
     return kept
 
@@ -257,12 +257,12 @@ def _request_root(store: Store, path: str) -> None:
     if store.concurrency > 1:
         read = partial(_request, store, [path, ""], keyed_formats(), [join(path, UNFINISHED)])
         looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
-        together(store, [read, *(partial(_try, OSError, look) for look in looks)])
+        together(store, [read, *(partial(_try, look) for look in looks)])
 
 
-def _try(errors: type[Exception], call: Callable[[], object]) -> None:
-    """Make requests whose errors are raised where their answers are needed."""
-    with suppress(errors):
+def _try(call: Callable[[], object]) -> None:
+    """Make a request early; servers refuse in many ways, which is raised where it is needed."""
+    with suppress(Exception):
         call()
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from xarray_n5.stores._filesystems import behind_caches, is_async
+from xarray_n5.stores.fsspec import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,9 +28,20 @@ def together(store: Store, calls: Iterable[Callable[[], T]]) -> list[T]:
     have ended before the first error is raised.
     """
     waiting: list[Any] = [*calls]
-    if store.concurrency == 1 or len(waiting) < 2:  # noqa: PLR2004
+    if store.concurrency == 1 or len(waiting) < 2 or _runs_loop_of(store):  # noqa: PLR2004
         return [call() for call in waiting]
     with ThreadPoolExecutor(min(len(waiting), _THREADS), "xarray-n5-request") as threads:
         running = [threads.submit(call) for call in waiting]
         wait(running)
     return [each.result() for each in running]
+
+
+def _runs_loop_of(store: Store) -> bool:
+    """Return whether this thread runs the loop that requests would wait for: they raise then."""
+    source = store.uncached()
+    if not isinstance(source, FsspecStore) or not is_async(fs := behind_caches(source.fs)):
+        return False
+    try:
+        return asyncio.get_running_loop() is fs.loop
+    except RuntimeError:
+        return False
