@@ -14,6 +14,7 @@ import numpy as np
 import xarray_n5
 from tests.benchmarks.clock import Done, checksum, timed
 from tests.benchmarks.data import store, volume
+from tests.benchmarks.limit import LIMIT, Limit
 from tests.benchmarks.peers import PEERS, Ours, TensorStore
 
 if TYPE_CHECKING:
@@ -115,14 +116,21 @@ def reads(place: Place) -> Iterator[Contest]:
     for compression, name in READS:
         path = place.stored(name, compression)
         runs = place.runs("read", path, blocks=[128] * 3)
+        runs |= {} if compression == "lz4" else limited(path)  # whose blocks have frames of Java's
         yield Contest("reads", compression, name, "", runs)
 
 
 def small_reads(place: Place) -> Iterator[Contest]:
     """Read whole arrays of many small chunks; zarr-python 2 without dask, which is faster there."""
     for compression, name in SMALL_READS:
-        runs = place.runs("read", place.stored(name, compression, 16), blocks=None)
+        path = place.stored(name, compression, 16)
+        runs = place.runs("read", path, blocks=None) | limited(path)
         yield Contest("small reads", compression, name, "", runs)
+
+
+def limited(path: Path) -> dict[str, Callable[[], Done]]:
+    """Return what the codec and the copies of a whole read cost."""
+    return {LIMIT: functools.partial(timed, functools.partial(Limit.read, path), checksum)}
 
 
 def totals(place: Place) -> Iterator[Contest]:
@@ -159,9 +167,13 @@ def shift(random: np.random.Generator, size: int, side: int) -> int:
 
 
 def writes(place: Place) -> Iterator[Contest]:
-    """Store through dask, in blocks of eight chunks; each time at a new place."""
+    """Store through dask, in blocks of eight chunks; each time at a new place.
+
+    Where compressing takes no time, volumes are four times as large.
+    """
     for compression, name in WRITES:
-        values = cached_volume(name, place.mebibytes)
+        size = place.mebibytes * (1 if compression.startswith("gzip") else 4)
+        values = cached_volume(name, size)
         source = da.from_array(values, chunks=128)
         saved = place.folder / "source.npy"
         np.save(saved, values)
@@ -170,7 +182,7 @@ def writes(place: Place) -> Iterator[Contest]:
             name: functools.partial(written, place.folder, name, sizes, work)
             for name, work in writers(source, saved, compression, place.worker).items()
         }
-        yield Contest("writes", compression, name, "", runs, sizes)
+        yield Contest("writes", compression, name, f"{size} MiB", runs, sizes)
 
 
 def writers(
@@ -182,6 +194,7 @@ def writers(
         return lambda path: timed(lambda: kind.write(source, path, 64, compression), lambda _: None)
 
     found = {name: here(kind) for name, kind in PEERS.items()}
+    found[LIMIT] = here(Limit)
     if worker:
         asked = {"codec": CODECS[compression], "chunks": [64] * 3, "blocks": [128] * 3}
         found[ZARR2] = lambda path: worker.ask("write", path, source=str(saved), **asked)

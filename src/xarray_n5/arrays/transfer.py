@@ -6,11 +6,11 @@ import math
 from collections import deque
 from functools import partial
 from itertools import chain, islice, product, tee
-from operator import ge
+from operator import ge, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.shards import read_shards
-from xarray_n5.arrays.threads import spread, threads_for
+from xarray_n5.arrays.threads import Item, spread, threads_for
 from xarray_n5.model.indexing import outer
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from xarray_n5.model.indexing import AxisIndex
 
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
+    _Part: TypeAlias = tuple[Index, Any, Any]
+    """A chunk's index, where its elements go in the result, and which of its elements they are."""
 
 
 def new_cache(size: int) -> Any:
@@ -41,34 +43,39 @@ def read(
     metadata = chunks.metadata
     grid = metadata.grid
     pieces = grid.project(axes)
+    count = math.prod(map(len, pieces))
     plain = all(isinstance(axis, slice) for axis in axes)
 
     if metadata.inner is not None and cache is None:
         read = partial(_read_shards, chunks, result, plain=plain)
-        _share(chunks, read, pieces, alone=chunks.container.batch > 1)
+        _share(chunks, read, product(*pieces), count, alone=chunks.container.batch > 1)
         return
 
-    def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
-        for parts, found in _stored(chunks, chosen, cache):
-            # Lists, not generators: this is done for each of millions of chunks.
-            target: Any = tuple([part.target for part in parts])
-            inside: Any = tuple([part.inside for part in parts])
+    def work(chosen: Iterable[_Part]) -> None:
+        for (index, target, inside), found in _stored(chunks, chosen, cache):
             if not plain:
-                target, inside = outer(target), outer(inside)
+                target, inside = outer(target), outer(inside)  # noqa: PLW2901
             if found is None:
                 result[target] = metadata.fill_value
                 continue
             stored = found
-            if stored.shape != grid.chunks:
-                index = tuple([part.chunk for part in parts])
-                if not all(map(ge, stored.shape, grid.extent(index))):
-                    stored = chunks.native(index, stored)
+            if stored.shape != grid.chunks and not all(map(ge, stored.shape, grid.extent(index))):
+                stored = chunks.native(index, stored)
             if plain and axes and stored.dtype == result.dtype:
                 _copy_rows(stored[inside], result[target])
             else:
                 result[target] = stored[inside]
 
-    _share(chunks, work, pieces, alone=cache is not None or chunks.container.batch > 1)
+    alone = cache is not None or chunks.container.batch > 1
+    _share(chunks, work, _parts(pieces), count, alone=alone)
+
+
+def _parts(pieces: Sequence[Sequence[Piece]]) -> Iterator[_Part]:
+    """Iterate over the chunks that pieces touch, without an object for each of millions."""
+    indices = product(*[[piece.chunk for piece in each] for each in pieces])
+    targets = product(*[[piece.target for piece in each] for each in pieces])
+    insides = product(*[[piece.inside for piece in each] for each in pieces])
+    return zip(indices, targets, insides, strict=True)
 
 
 def _read_shards(
@@ -96,32 +103,36 @@ def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
         deque(chunks.put(chosen, values), maxlen=0)
 
-    return _share(chunks, work, pieces, alone=chunks.format.one_writer)
+    count = math.prod(map(len, pieces))
+    _share(chunks, work, product(*pieces), count, alone=chunks.format.one_writer)
+    return count
 
 
 def _share(
     chunks: ChunkIO,
-    work: Callable[[Iterable[tuple[Piece, ...]]], None],
-    pieces: Sequence[Sequence[Piece]],
+    work: Callable[[Iterable[Item]], None],
+    items: Iterable[Item],
+    count: int,
     *,
     alone: bool,
-) -> int:
-    """Process all chunks that pieces overlap, in several threads if that is faster."""
+) -> None:
+    """Process `count` chunks, in several threads if that is faster."""
     grid = chunks.metadata.grid
-    count = math.prod(map(len, pieces))
     nbytes = math.prod(grid.chunks) * chunks.metadata.dtype.itemsize
     threads = 1 if alone else threads_for(count, nbytes)
     if threads > 1:
-        spread(work, product(*pieces), count, threads)
+        spread(work, items, count, threads)
     else:
-        work(product(*pieces))
-    return count
+        work(items)
 
 
 def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
-    """Copy elements unchanged: whole rows at once, if they are contiguous."""
+    """Copy elements unchanged: whole rows at once, if they are contiguous.
+
+    NumPy copies rows of single bytes as fast itself.
+    """
     width = target.dtype.itemsize
-    beside = target.strides[-1:] == source.strides[-1:] == (width,)
+    beside = width > 1 and target.strides[-1:] == source.strides[-1:] == (width,)
     if beside and target.size and not target.dtype.hasobject:
         row = f"V{target.shape[-1] * width}"
         source, target = source.view(row), target.view(row)
@@ -142,27 +153,26 @@ def blocks(
 
 
 def _stored(
-    chunks: ChunkIO, chosen: Iterable[tuple[Piece, ...]], cache: Cache | None
-) -> Iterator[tuple[tuple[Piece, ...], np.ndarray | None]]:
-    """Iterate over the chunks that pieces overlap, as they are stored."""
-    if cache is None and chunks.container.batch == 1:
-        for parts in chosen:
-            yield parts, chunks.load(tuple([part.chunk for part in parts]))
-        return
+    chunks: ChunkIO, chosen: Iterable[_Part], cache: Cache | None
+) -> Iterator[tuple[_Part, np.ndarray | None]]:
+    """Iterate over some chunks as they are stored."""
     if cache is None:
         chosen, again = tee(chosen)
-        indices = (tuple([part.chunk for part in parts]) for parts in again)
-        yield from zip(chosen, _loaded(chunks, indices), strict=True)
+        yield from zip(chosen, _loaded(chunks, map(itemgetter(0), again)), strict=True)
         return
     chosen = iter(chosen)
     while batch := list(islice(chosen, chunks.ahead)):
-        held = [tuple(part.chunk for part in parts) for parts in batch]
+        held = [index for index, _, _ in batch]
         yield from zip(batch, _cached(chunks, held, cache), strict=True)
 
 
 def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
     """Iterate over chunks as they are stored: one is decoded while others are fetched."""
     container, path, metadata = chunks.container, chunks.path, chunks.metadata
+    if container.batch == 1:
+        for index, data in container.get_chunks(path, metadata, indices, 1):
+            yield chunks.decoded(index, data)
+        return
     indices = iter(indices)
     first = list(islice(indices, 2))
     if not first:

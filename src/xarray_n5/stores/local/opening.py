@@ -43,7 +43,9 @@ _linked_roots: set[str] = set()
 
 
 def open_to_read(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
-    """Open the regular file at a key for reading; return its descriptor and size, or None.
+    """Open the regular file at a key; return its descriptor and size, or None.
+
+    Read it by :func:`read_part`; its position may be anywhere.
 
     A FIFO, a device or a socket is an error at once, without waiting.
 
@@ -92,11 +94,9 @@ def _size_of(file: int) -> int | None:
     except OSError:
         return None  # a FIFO or a terminal
     if 0 < size < _LARGE:  # devices have no size; os.fstat would cost as much as opening
-        os.lseek(file, 0, os.SEEK_SET)
         return size
     found = os.fstat(file)
     if stat.S_ISREG(found.st_mode):
-        os.lseek(file, 0, os.SEEK_SET)
         return found.st_size
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError
@@ -105,11 +105,21 @@ def _size_of(file: int) -> int | None:
 
 def read_part(file: int, start: int, stop: int) -> bytes:
     """Return the bytes of an open file from `start` to `stop`, or to its end."""
-    data, count = b"", max(0, stop - start)
-    os.lseek(file, start, os.SEEK_SET)
-    while len(data) < count and (more := os.read(file, count - len(data))):
+    data = b""
+    while (left := stop - start - len(data)) > 0:
+        more = _read_at(file, left, start + len(data))
+        if not more:
+            break
         data += more
     return data
+
+
+def _seek_and_read(file: int, count: int, start: int) -> bytes:
+    os.lseek(file, start, os.SEEK_SET)
+    return os.read(file, count)
+
+
+_read_at = getattr(os, "pread", _seek_and_read)  # Windows has no such call
 
 
 def _open_checked(root: str, key: str, *, follow: bool) -> int:

@@ -107,15 +107,11 @@ class LocalStore(Store):
         file, size = opened
         try:
             # A file larger than the limit, such as a sparse one, is read as if it were truncated.
-            size = min(size, self.limit + 1)
-            data = os.read(file, size)
-            while len(data) < size and (more := os.read(file, size - len(data))):
-                data += more
+            return read_part(file, 0, min(size, self.limit + 1))
         except IsADirectoryError:
             return None
         finally:
             os.close(file)
-        return data
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
@@ -124,7 +120,7 @@ class LocalStore(Store):
             return None
         file, size = opened
         try:
-            return os.read(file, count), size
+            return read_part(file, 0, min(count, size)), size
         except IsADirectoryError:
             return None
         finally:
