@@ -123,4 +123,4 @@ def test_version_and_dependencies_are_the_same_everywhere() -> None:
 
 def test_the_source_distribution_holds_what_it_refers_to() -> None:
     build = tomllib.loads(text("pyproject.toml"))["tool"]["hatch"]["build"]
-    assert "SECURITY.md" in build["targets"]["sdist"]["only-include"]
+    assert {"README.md", "SECURITY.md"} <= {*build["targets"]["sdist"]["only-include"]}
