@@ -807,7 +807,9 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
         *("(axes,", "units,", "resolution)"),
     ]
     assert any(
-        line.startswith("    Neuroglancer: s0: scale of z is 40 nm instead of 44 nm")
+        line.startswith(
+            "    Neuroglancer: s0: scale of z is 40 nm (from axes, units, resolution), ex"
+        )
         for line in lines
     )
 

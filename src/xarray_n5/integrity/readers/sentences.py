@@ -34,12 +34,11 @@ def _difference(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> st
     name = geometry.with_names().axes[first.axis].name
     where = f"{image.names[first.level]}: " if image.grouped else ""
     more = len(opinion.differences) - 1
-    others = f"; {more} more of the axes and levels differ" if more > 1 else ""
-    others = "; 1 more axis differs" if more == 1 else others
-    read = f"reads {reading.attribute}" if reading.attribute else "finds no attribute that it reads"
+    others = f"; {more} more differences" if more > 1 else "; 1 more difference" if more else ""
+    theirs = f"from {reading.attribute}" if reading.attribute else "by default"
     return (
-        f"{where}{first.field} of {name} is {first.theirs} instead of {first.ours}; it {read}, "
-        f"xarray-n5 reads {_source(geometry, first.field)}{others}"
+        f"{where}{first.field} of {name} is {first.theirs} ({theirs}), expected {first.ours} "
+        f"(from {_source(geometry, first.field)}){others}"
     )
 
 
