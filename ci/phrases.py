@@ -55,6 +55,7 @@ PHRASES = {
     r"(?:was|were|is|are) asked for": "requested",
     r"as far as (?:the array|it) reaches": "clipped to the array",
     r"(?:bytes|numbers|strings?) (?:are|is|were) (?:needed|wanted|expected)": "expected ...",
+    r"known are": "expected one of",
     r"cut off": "truncated",
     r"nobody": "no other program, no one",
 }

@@ -832,4 +832,4 @@ def test_the_command_is_brief_about_arrays_without_axes(tmp_path: Path) -> None:
 def test_the_command_completes_and_checks_dialects(tmp_path: Path) -> None:
     found = run(tmp_path, "--dialect", "cosmic")
     assert found.exit_code == 2
-    assert "unknown dialect 'cosmic'; known are" in found.output
+    assert "unknown dialect 'cosmic'; expected one of" in found.output

@@ -67,7 +67,7 @@ def test_unknown_options_of_to_n5_are_refused_with_a_suggestion(
         ({"f": {"chunksizes": 4}}, "did you mean 'chunks'"),
         ({"f": {"compressions": "gzip"}}, "did you mean 'compression'"),
         ({"f": {"zlib": True}}, "did you mean 'compression'"),
-        ({"f": {"xyz": 1}}, "known are .*chunks, .*compression"),
+        ({"f": {"xyz": 1}}, "expected one of .*chunks, .*compression"),
         ({"chunks": (4, 4, 4)}, r"by variable: encoding=\{'f': \{'chunks': \.\.\.\}\}"),
     ],
 )

@@ -30,7 +30,9 @@ class _Dialect(click.ParamType[str]):
         from xarray_n5.dialects import DIALECTS
 
         if value not in DIALECTS:
-            self.fail(f"unknown dialect {value!r}; known are {', '.join(DIALECTS)}", param, ctx)
+            self.fail(
+                f"unknown dialect {value!r}; expected one of {', '.join(DIALECTS)}", param, ctx
+            )
         return value
 
     def shell_complete(

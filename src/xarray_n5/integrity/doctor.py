@@ -180,7 +180,7 @@ def examine(
 ) -> Diagnosis:
     """Compare what programs read of the images at a node and below it; see :func:`doctor`."""
     if dialect is not None and dialect not in DIALECTS:
-        raise ValueError(f"unknown dialect {dialect!r}; known are {', '.join(DIALECTS)}")
+        raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
     file = find_project(url, storage_options)
     source = url if file is None else container_of(file, storage_options)
     project = None if file is None else file.project
@@ -193,7 +193,7 @@ def examine(
         images = tuple(_examined(image, dialect, survey.root) for image in found)
     where = survey.container.url
     if not images and not findings:
-        why = "there is nothing to examine; check the URL and the path"
+        why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(where, path, "array", why)
     if dialect is not None and not any(describes(each, dialect) for each in found):
         raise ValueError(f"no image in {where!r} has {dialect} metadata")

@@ -141,7 +141,7 @@ def _hint(name: str, known: list[str], encoding: str) -> str:
     parameter, hint = _HINTS.get(name, ("", ""))
     if encoding and name in _ENCODINGS:
         inner = f"{{{_ENCODINGS[name]!r}: ...}}"
-        return f"it is given by variable: {encoding.replace('...', inner, 1)}"
+        return f"pass it by variable: {encoding.replace('...', inner, 1)}"
     if parameter in known:
         return hint
     same = next((each for each in _SAME.get(name, "").split() if each in known), None)
@@ -156,5 +156,5 @@ def refuse_encodings(name: object, unknown: Iterable[str], known: Iterable[str])
     """Raise ValueError for the first of the unknown encodings of a variable."""
     for each in unknown:
         meant = f"; did you mean {_ENCODINGS[each]!r}?" if each in _ENCODINGS else near(each, known)
-        hint = meant or f"; known are {', '.join(sorted(known))}"
+        hint = meant or f"; expected one of {', '.join(sorted(known))}"
         raise ValueError(f"unexpected encoding for variable {name!r}: {each!r}{hint}")

@@ -38,7 +38,7 @@ def truth_of(image: Image, dialect: str | None = None) -> tuple[Geometry, ...]:
     if dialect is None:
         return tuple(resolve_geometry(level.context)[0] for level in image.levels)
     if dialect not in DIALECTS:
-        raise ValueError(f"unknown dialect {dialect!r}; known are {', '.join(DIALECTS)}")
+        raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
     if not describes(image, dialect):
         raise ValueError(f"no {dialect} metadata describe {image.path or '/'}")
     order = [dialect, *(name for name in DIALECTS if name != dialect)]
