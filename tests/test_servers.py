@@ -35,8 +35,8 @@ ROOT = Path(__file__).parent.parent
 
 NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
-MANY, SOME = (5, 9, 2), (5, 9, 10)
-"""Shapes of chunks: there are 320 of the first, 64 of the second."""
+MANY, SOME = (5, 9, 4), (5, 9, 10)
+"""Shapes of chunks: there are 160 of the first, 64 of the second."""
 
 pytestmark = pytest.mark.exhaustive
 
@@ -106,7 +106,7 @@ def test_each_of_many_chunks_is_one_put(bucket: Bucket, cluster: Client) -> None
         assert set(verify(place, "a", storage_options=options).state.values.ravel()) == {"ok"}
         np.testing.assert_array_equal(from_n5(place, "a", options), NUMBERS)
     wanted = chunks(open_array(place, "a", storage_options=options))
-    assert len(wanted) == 320
+    assert len(wanted) == 160
     stored = bucket.keys("once.n5/a")
     assert set(stored) == {key[2:] for key in wanted} | {"attributes.json"}
     assert all(stored.values())
