@@ -185,3 +185,27 @@ def test_only_the_store_itself_travels(tmp_path: Any) -> None:
     store.get("attributes.json")
     store.with_fsync().set("attributes.json", b"{}")
     assert store.get("attributes.json") == b"{}"
+
+
+def test_what_another_thread_has_changed_meanwhile_is_read_again() -> None:
+    class Meanwhile(Complete):
+        """A store whose answers come after another thread has written."""
+
+        def list(self, prefix: str) -> Any:
+            found = super().list(prefix)
+            if not cached.documents:
+                cached.set("a/attributes.json", b"{}")
+            return found
+
+        def get(self, key: str) -> bytes | None:
+            found = super().get(key)
+            if key == "attributes.json" and found is None:
+                cached.set(key, b"{}")
+            return found
+
+    cached = CachedStore(Meanwhile())
+    assert cached.list("") == ((), ())
+    assert cached.list("") == (("a",), ())
+    cached.forget()
+    assert cached.get("attributes.json") is None
+    assert cached.get("attributes.json") == b"{}"
