@@ -220,7 +220,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Place], Iterator[Contest]]]] = {
     "reads": ("Whole reads, chunks of 64³", reads),
     "small reads": ("Whole reads, chunks of 16³", small_reads),
     "totals": ("Sums through dask's threads, chunks of 64³, four times the size", totals),
-    "cutouts": ("Cutouts across eight chunks, opened anew", cutouts),
+    "cutouts": ("Cutouts across eight chunks, with a new array each", cutouts),
     "writes": ("Writes through dask, chunks of 64³, blocks of 128³", writes),
 }
 """The kinds of contests, and their titles."""
