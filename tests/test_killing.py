@@ -158,7 +158,7 @@ def test_another_array_does_not_go_on(places: tuple[Path, Path, Path]) -> None:
         (data, {"chunks": 5, "checksums": True}),
         (data.astype("u8"), {"chunks": 5}),
     ):
-        with pytest.raises(ResumeError, match="another array"):
+        with pytest.raises(ResumeError, match="different array"):
             to_n5(wrong, place, "a", resume=True, **options)  # type: ignore[arg-type]
     assert files(place) == before
     to_n5(data, place, "a", chunks=5, resume=True)
