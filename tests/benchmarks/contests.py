@@ -175,26 +175,26 @@ def writes(place: Place) -> Iterator[Contest]:
         size = place.mebibytes * (1 if compression.startswith("gzip") else 4)
         values = cached_volume(name, size)
         source = da.from_array(values, chunks=128)
-        saved = place.folder / "source.npy"
+        saved = place.folder / f"source-{size}.npy"  # the worker keeps what it has loaded
         np.save(saved, values)
         sizes: dict[str, int] = {}
         runs: dict[str, Callable[[], Done]] = {
             name: functools.partial(written, place.folder, name, sizes, work)
-            for name, work in writers(source, saved, compression, place.worker).items()
+            for name, work in writers(values, source, saved, compression, place.worker).items()
         }
         yield Contest("writes", compression, name, f"{size} MiB", runs, sizes)
 
 
 def writers(
-    source: da.Array, saved: Path, compression: str, worker: Worker | None
+    values: np.ndarray, source: da.Array, saved: Path, compression: str, worker: Worker | None
 ) -> dict[str, Callable[[Path], Done]]:
     """Return what stores an array, by name."""
 
-    def here(kind: Any) -> Callable[[Path], Done]:
+    def here(kind: Any, source: Any = source) -> Callable[[Path], Done]:
         return lambda path: timed(lambda: kind.write(source, path, 64, compression), lambda _: None)
 
     found = {name: here(kind) for name, kind in PEERS.items()}
-    found[LIMIT] = here(Limit)
+    found[LIMIT] = here(Limit, values)
     if worker:
         asked = {"codec": CODECS[compression], "chunks": [64] * 3, "blocks": [128] * 3}
         found[ZARR2] = lambda path: worker.ask("write", path, source=str(saved), **asked)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import dask.array as da
-
 LIMIT = "limit"
 
 HEADER = 16
@@ -64,9 +62,9 @@ class Limit:
         return result
 
     @staticmethod
-    def write(source: da.Array, place: Path, side: int, compression: str) -> None:
+    def write(values: np.ndarray, place: Path, side: int, compression: str) -> None:
         """Store all values."""
-        values, members = source.compute(), COMPRESSIONS[compression]
+        members = COMPRESSIONS[compression]
         xarray_n5.create_array(
             place, "a", shape=values.shape, chunks=side, dtype=values.dtype, compression=members
         )
