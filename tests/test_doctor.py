@@ -109,6 +109,10 @@ ODD = {
     "neuroglancer, a level without": Sample(
         group=NAMES | NM | PIXELS | SCALES, levels=[PIXELS, {}]
     ),
+    "neuroglancer, a unit that is a number": Sample(
+        group=NAMES | NM | PIXELS | SCALES,
+        levels=[PIXELS, {"pixelResolution": {"dimensions": [8, 8, 80], "unit": 0}}],
+    ),
     "neuroglancer, few levels": Sample(
         group=NAMES | NM | PIXELS | {"scales": [[1, 1, 1]]}, levels=[PIXELS, COARSE]
     ),
