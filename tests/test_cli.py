@@ -577,7 +577,7 @@ def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
     assert "not valid JSON" in nuclei
     assert raw == "raw     23 ok, 1 truncated"
     assert damaged == f"    truncated: {key}"
-    assert "1 of 3 arrays has damaged chunks: xarray-n5 repair" in found.stderr
+    assert "1 of 3 arrays has damaged chunks: remove them with xarray-n5 repair" in found.stderr
     assert "2 of 3 arrays have not been verified" in found.stderr
     reports = json.loads(run("verify", cells, "--json").stdout)
     assert [bool(report["error"]) for report in reports] == [True, True, False]
@@ -605,7 +605,7 @@ def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
     assert found.exit_code == 1
     assert "raw     2 missing, 22 ok; 1 stray file; 1 unfinished write" in found.stdout
     assert "    stray: raw/notes.txt" in found.stdout
-    assert "resume these with --resume" in found.stderr
+    assert "the same command with --resume" in found.stderr
     printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
     assert run("verify", cells).exit_code == 0
 

@@ -105,9 +105,23 @@ def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None
 def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "b.n5", "a", compute=False)
     begin(tmp_path / "b.n5", "a")
-    with pytest.raises(NodeExistsError, match="it has an unfinished write of something else"):
+    with pytest.raises(NodeExistsError, match="an unfinished write of different data"):
         xr.Dataset({"b": ("x", [1.0])}).n5.to_n5(tmp_path / "b.n5", resume=True)
     begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5")
     to_n5(NUMBERS, tmp_path / "b.n5", "more")
     with pytest.raises(NodeExistsError, match="it has an unfinished write of something else"):
         copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+def test_a_write_again_without_resume_is_refused_with_the_unfinished_arrays(tmp_path: Path) -> None:
+    def stop(_: np.ndarray) -> np.ndarray:
+        raise RuntimeError("killed")
+
+    numbers = da.ones((4, 6), chunks=2).map_blocks(stop, dtype="f8")
+    dataset = xr.Dataset({"slow": (("y", "x"), numbers)})
+    with pytest.raises(RuntimeError, match="killed"):
+        dataset.n5.to_n5(tmp_path / "b.n5")
+    hint = "it has an unfinished write of slow; resume it with resume=True"
+    with pytest.raises(NodeExistsError, match=hint):
+        dataset.n5.to_n5(tmp_path / "b.n5")

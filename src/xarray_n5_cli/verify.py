@@ -19,6 +19,10 @@ _SHOWN = 10
 
 _HARMLESS = ("ok", "missing")
 
+_UNFINISHED = (
+    "unfinished writes: repeat the write with resume=True, or the same command with --resume"
+)
+
 
 @click.command()
 @click.argument("url", shell_complete=files)
@@ -145,8 +149,8 @@ def _problems(reports: list[dict[str, Any]]) -> list[str]:
     """Return a line for each kind of problem, with what to do."""
     found = []
     for key, problem in (
-        ("damaged", "damaged chunks: xarray-n5 repair removes these, to be written again"),
-        ("unfinished", "unfinished writes: resume these with --resume"),
+        ("damaged", "damaged chunks: remove them with xarray-n5 repair, then write them again"),
+        ("unfinished", _UNFINISHED),
         ("error", "not been verified"),
     ):
         if count := sum(bool(report[key]) for report in reports):

@@ -19,7 +19,7 @@ from xarray_n5.errors import NodeExistsError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import told_by
-from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
+from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,11 +111,8 @@ def check_group(
     """
     arrays, url = existing.arrays, existing.group.url
     if how.mode == "w-" and not resumes and (arrays or existing.group.attrs):
-        found = f"it contains {', '.join(arrays) or 'attributes'}; "
-        found += (
-            _why_not_resumed(plan.path, arrays, how) if how.resume else "use mode='w' or mode='a'"
-        )
-        raise NodeExistsError(url, "", "a group that is not empty", found)
+        hint = _hint(_unfinished(plan.path, arrays, how), arrays, resume=bool(how.resume))
+        raise NodeExistsError(url, "", "a group that is not empty", hint)
     _check_names(plan, existing)
     if how.mode == "a" and not plan.is_pyramid:
         _check_sizes(plan, existing)
@@ -160,6 +157,20 @@ def _check_sizes(plan: GroupPlan, existing: ExistingGroup) -> None:
             )
 
 
-def _why_not_resumed(path: str, arrays: Iterable[str], how: WriteOptions) -> str:
-    others = any(unfinished_writes(how.store, join(path, name)) for name in ("", *arrays))
-    return OTHER_UNFINISHED if others else NOT_UNFINISHED
+def _unfinished(path: str, arrays: Iterable[str], how: WriteOptions) -> list[str]:
+    """Return the names of the arrays with an unfinished write, and "" if the group has one."""
+    return [name for name in ("", *arrays) if unfinished_writes(how.store, join(path, name))]
+
+
+def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> str:
+    """Return the hint for a group that exists."""
+    contained = f"it contains {', '.join(arrays) or 'attributes'}"
+    if resume:
+        return f"{contained}; {OTHER_DATA if unfinished else NOT_UNFINISHED}"
+    if not unfinished:
+        return f"{contained}; use mode='w' or mode='a'"
+    of = ", ".join(filter(None, unfinished))
+    return (
+        f"it has an unfinished write{of and f' of {of}'}; resume it with resume=True, or start "
+        "again with mode='w'"
+    )

@@ -255,7 +255,10 @@ def _written(
         for attributes, (node, geometry) in zip(own, levels, strict=True):
             written = known.write(geometry, node)
             if not written and not group:
-                raise ValueError(f"{name} metadata cannot be written on a single array")
+                raise ValueError(
+                    f"{name} metadata cannot be written on a single array; write a pyramid with "
+                    "xarray_n5.pyramid(array, ...), or choose another dialect"
+                )
             _merge(attributes, written, name)
     if group:
         complete_factors(own, len(levels[0][0].shape))

@@ -11,7 +11,7 @@ import numpy as np
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.model.metadata import lists_levels
-from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
+from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ class Existing:
         unfinished = bool(unfinished_writes(how.store, ""))
         hint = "use mode='a' to add views, or mode='w' to replace them"
         if how.resume:
-            hint = OTHER_UNFINISHED if unfinished else NOT_UNFINISHED
+            hint = OTHER_DATA if unfinished else NOT_UNFINISHED
         elif unfinished:
             hint = "its write is unfinished: use resume=True, or mode='w' to replace it"
         if self.target.project is not None:
