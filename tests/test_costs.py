@@ -254,7 +254,8 @@ def test_a_chunk_is_held_twice_while_it_is_read(
     lazy = from_n5(array).max()
     with dask.config.set(scheduler="sync"):
         for read in (lambda: array[...], lazy.compute):
-            assert peak(read) < 2.1 * values.nbytes
+            # Some is of the first call in a process: three copies would be 860 kB more.
+            assert peak(read) < 2 * values.nbytes + 400_000
 
 
 @pytest.mark.parametrize("compression", ["raw", "gzip"])
