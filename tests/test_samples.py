@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.geometries import (
@@ -489,6 +489,9 @@ def test_every_dialect_is_read_in_the_stated_order(geometry: Geometry, name: str
 
 
 @given(geometries(), st.sampled_from(sorted(DIALECTS)))
+@example(
+    Geometry((Axis(scale=1.0, offset=0.0), Axis(scale=1.0, offset=0.0, unit="nm"))), "paintera"
+)
 def test_a_dialect_loses_nothing_silently(geometry: Geometry, name: str) -> None:
     shape = (2,) * geometry.ndim
     try:

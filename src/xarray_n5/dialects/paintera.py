@@ -119,7 +119,8 @@ def _unit_of(
 
 
 def _unit(geometry: Geometry) -> dict[str, Any]:
-    units = {axis.unit for axis in geometry.axes if axis.unit is not None}
-    if len(units) > 1:
-        raise ValueError(f"'unit' is one for all axes, got {sorted(units)}")
-    return {"unit": units.pop()} if units else {}
+    unit, *others = {axis.unit for axis in geometry.axes}
+    if others:
+        units = ", ".join(repr(axis.unit) for axis in geometry.axes)
+        raise ValueError(f"'unit' is one for all axes; expected equal units, got {units}")
+    return {} if unit is None else {"unit": unit}
