@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import linecache
 import re
+import runpy
 import shutil
 import struct
 import sys
@@ -523,6 +525,16 @@ def a_write_is_unfinished() -> None:
     xarray_n5.open_array("new.n5", "a")
 
 
+def a_function_has_changed() -> None:
+    for result in ("block", "2 * block"):
+        Path("steps.py").write_text(f"def work(block):\n    return {result}\n", encoding="utf-8")
+        linecache.clearcache()
+        steps = runpy.run_path("steps.py", run_name="steps")
+        again = da.ones(4, chunks=2).map_blocks(steps["work"], name="worked")
+        xarray_n5.to_n5(again, "new.n5", "a", compute=False, resume=True)
+        begin("new.n5", "a")
+
+
 def times_of_a_project_are_no_ids() -> None:
     times = xr.concat([project_image()] * 2, xr.Variable("t", [0.5, 1.5]))
     times.n5.to_n5("image.n5", project="image.xml")
@@ -543,6 +555,7 @@ def a_level_of_a_project_lies_elsewhere() -> None:
 
 WARNINGS: list[Callable[[], None]] = [
     a_write_is_unfinished,
+    a_function_has_changed,
     a_fill_value_is_no_json,
     dialects_disagree,
     a_dialect_makes_no_sense,

@@ -14,7 +14,7 @@ import dask.array as da
 import numpy as np
 from dask.array.core import Array, getter, normalize_chunks
 from dask.base import get_scheduler
-from dask.blockwise import BlockwiseDep, blockwise
+from dask.blockwise import Blockwise, BlockwiseDep, blockwise
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.layers import ArrayBlockwiseDep, ArraySliceDep
@@ -35,6 +35,7 @@ __all__ = [
     "getter",
     "in_one_layer",
     "label",
+    "layers_of",
     "normalize_chunks",
     "reduce_all",
     "side_of",
@@ -52,6 +53,15 @@ _MANY = 1000
 
 _LETTERS = 40
 """The maximum number of characters of an array's name in the names of its tasks."""
+
+
+def layers_of(graph: Any) -> Iterator[Iterable[Any]]:
+    """Return the tasks of each layer of a graph; of a symbolic one, that for all of its blocks."""
+    for layer in graph.layers.values() if isinstance(graph, HighLevelGraph) else [graph]:
+        if isinstance(layer, Blockwise):
+            yield [layer.task]
+        elif not isinstance(layer, Layer) or layer.is_materialized():
+            yield layer.values()
 
 
 class GridSlices(BlockwiseDep):

@@ -28,6 +28,7 @@ from xarray_n5.writing.completed import NOT_UNFINISHED, is_finished
 from xarray_n5.writing.inputs import aligned_blocks
 from xarray_n5.writing.resume import all_done, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
+from xarray_n5.writing.user_code import code_of
 from xarray_n5.writing.write import Write
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ def _write(
         checksums=options.checksums,
         deferred=request.deferred,
         dims=request.dims,
+        code=code_of(request.source.dask),
     )
 
 

@@ -12,7 +12,9 @@ import numpy as np
 from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.receipts import Receipts
+from xarray_n5.writing.user_code import changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +36,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
     """
     facts = write.marker.facts()
     if facts is not None:
+        _check_code(write, facts)
         resumed = write.marker.new_attempt(facts)
         # If the marker is invalid, all chunks are written again.
         fresh, journal = bool(facts.get("fresh")), bool(facts.get("journal", True))
@@ -64,6 +67,17 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         return None
     write = replace(write, marker=mark, journal=False, resumed=True, only=frozenset(damaged))
     return write, all_done(write, but=damaged)
+
+
+def _check_code(write: Write, facts: Mapping[str, Any]) -> None:
+    """Warn if the user's functions have changed since an interrupted write began."""
+    if names := changed(facts.get("code"), write.code):
+        warn(
+            f"the code of {', '.join(names)} has changed since the unfinished write of "
+            f"{write.marker.path!r} in {write.marker.store.url!r} began; chunks that it has stored "
+            "keep the results of the former code. If these differ, start again with mode='w' and "
+            "without resume"
+        )
 
 
 def renew(write: Write, *, deferred: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import ge
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.marker import WriteMarker
@@ -55,6 +55,8 @@ class Write:
     """The marker of its Dataset or tree."""
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
+    code: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Digests of the user's functions in the graph, by their names."""
 
     @property
     def box(self) -> tuple[range, ...]:
@@ -68,6 +70,7 @@ class Write:
             "shape": self.shape,
             "fresh": self.fresh,
             "journal": self.journal,
+            **({"code": dict(self.code)} if self.code else {}),
             **({} if self.whole is None else {"whole": [self.whole.path, self.whole.token]}),
             **provenance(),
         }
