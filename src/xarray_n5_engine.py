@@ -36,6 +36,9 @@ _DECODERS = frozenset(
 )
 """The names of decoders in xarray's functions."""
 
+_NOT_MEANT = ("filename_or_obj", "kwargs")
+"""Parameters of xarray's functions that no misspelt option is compared with."""
+
 
 class N5BackendEntrypoint(BackendEntrypoint):
     """Open arrays and groups of N5 containers with ``xr.open_dataset(url, engine="n5")``."""
@@ -255,12 +258,16 @@ def _settings(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the parameters of the package's functions; this imports dask.array.from_n5, too."""
+    import xarray as xr
+
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.model.keywords import refuse_keywords
 
     _, *parameters = N5BackendEntrypoint.open_dataset_parameters or ()
-    refuse_keywords("the engine 'n5'", [o for o in options if o not in parameters], parameters)
+    own = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
+    unknown = [name for name in options if name not in parameters]
+    refuse_keywords("the engine 'n5'", unknown, dict.fromkeys([*parameters, *own]))
     return {
         "path": group or "",
         "storage_options": storage_options,

@@ -25,6 +25,7 @@ from xarray_n5 import (
     create_group,
     from_n5,
     open_array,
+    open_group,
     pyramid,
     to_n5,
     verify,
@@ -220,3 +221,31 @@ def test_the_cure_of_times_that_do_not_fit_is_told_and_works(tmp_path: Path) -> 
         frame(minute).n5.to_n5(tmp_path / "b.n5", append_dim="time")
     again = xr.open_dataset(tmp_path / "b.n5", engine="n5")
     assert again.identical(xr.concat([frame(minute) for minute in range(3)], "time"))
+
+
+def test_xarrays_own_parameters_are_suggested_too(tmp_path: Path) -> None:
+    create_array(tmp_path / "a.n5", "raw", shape=(4,), dtype="u1")
+    with pytest.raises(TypeError, match=r"no parameter 'chnks'; did you mean 'chunks'\?"):
+        xr.open_dataset(tmp_path / "a.n5", engine="n5", chnks={})
+
+
+def test_a_misspelt_container_is_answered_with_the_one_beside_it(tmp_path: Path) -> None:
+    create_array(tmp_path / "cells.n5", "raw", shape=(4,), dtype="u1")
+    with pytest.raises(NodeNotFoundError, match=r"not exist; did you mean 'cells.n5'\?"):
+        xr.open_dataset(tmp_path / "cels.n5", engine="n5")
+
+
+def test_an_encoding_of_no_variable_is_answered_with_the_variables(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="names 'ff', which is not a variable; the variables are f"):
+        IMAGE.to_dataset().n5.to_n5(tmp_path / "a.n5", encoding={"ff": {}})
+
+
+def test_levels_in_groups_of_their_own_are_named(tmp_path: Path) -> None:
+    for name in ("scale0/image", "scale1/image"):
+        create_array(tmp_path / "a.n5", name, shape=(4, 4), dtype="u1")
+    datasets = [{"path": "scale0/image"}, {"path": "scale1/image"}]
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    multiscales = [{"version": "0.4", "axes": axes, "datasets": datasets}]
+    open_group(tmp_path / "a.n5", mode="r+").attrs["multiscales"] = multiscales
+    with pytest.raises(ValueError, match="the levels scale0/image, scale1/image; open one"):
+        xr.open_dataset(tmp_path / "a.n5", engine="n5")

@@ -306,7 +306,10 @@ def _checked_encodings(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable
         if not isinstance(own, Mapping):
             raise ValueError(_not_a_mapping(name, own, dataset))  # noqa: TRY004
         if name not in dataset.variables:
-            raise KeyError(f"the encoding has {name!r}; expected some of {list(dataset.variables)}")
+            known = ", ".join(map(str, dataset.variables))
+            raise KeyError(
+                f"the encoding names {name!r}, which is not a variable; the variables are {known}"
+            )
         refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
     return {name: dict(own) for name, own in encoding.items()}
 

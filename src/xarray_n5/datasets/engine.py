@@ -249,7 +249,7 @@ def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Arra
     """Raise if the names of dimensions do not fit any of the images."""
     dims = options.dims
     if dims is not None and all(len(dims) != len(image.shape) for image in images.values()):
-        axes = (", ".join(dims_of(image.named())) for image in images.values())
+        axes = dict.fromkeys(", ".join(dims_of(image.named())) for image in images.values())
         raise ValueError(
             f"dims has {len(dims)} names; expected one for each of the axes {' or '.join(axes)} in "
             f"{node.url!r}"

@@ -204,12 +204,13 @@ def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
     return found.get("", {})
 
 
-def _check_single_level(group: Group, levels: Mapping[str, Image]) -> None:
+def _check_single_level(group: Group, combined: Mapping[str, Image]) -> None:
+    levels = list(combined or pyramid_levels(group, {}))
     if not levels:
         inner = ", ".join(group) or "nothing"
         hint = f"the group has {inner}; name an array or its group with group="
         raise NodeNotFoundError(group.url, "", "array", hint)
-    if len(levels) > 1:
+    if len(levels) > len(combined) or len(levels) > 1:
         raise ValueError(
             f"{group.url!r} is an image with the levels {', '.join(levels)}; open one of them "
             "with level=0, or all with xarray.open_datatree"

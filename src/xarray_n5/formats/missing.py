@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.bdv.project import container_of
@@ -10,6 +12,8 @@ from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.options import near
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Store
 
 _ZARR = (".zarray", ".zgroup")
+
+_EMPTY = "the container is empty or does not exist"
+
+_MOST = 1000
+"""The maximum number of names that are compared with a misspelt one."""
 
 _SHOWN = 10
 """The maximum number of names that an error lists."""
@@ -49,13 +58,26 @@ def _hint(store: Store, form: KeyedFormat, path: str) -> str:
     except Exception:  # noqa: BLE001 - a server that lists nothing must not hide the real error
         return ""
     described = not set(form.documents).isdisjoint(files)
-    return list_names(path, [name for name in folders if not name.startswith(".")], described)
+    hint = list_names(path, [name for name in folders if not name.startswith(".")], described)
+    return _local_hint(store) if hint == _EMPTY else hint
+
+
+def _local_hint(store: Store) -> str:
+    """Return whether a local container is empty or does not exist, with a similar name."""
+    with suppress(Exception):
+        parent = store.parent()
+        if parent is not None and isinstance(parent.uncached(), LocalStore):
+            names = list(islice(chain(*parent.list("")), _MOST))
+            if store.name in names or parent.exists(store.name):
+                return "the container is empty"
+            return f"the container does not exist{near(store.name, names)}"
+    return _EMPTY
 
 
 def list_names(path: str, names: Sequence[str], described: bool) -> str:
     """Return the hint with the names of a group's nodes."""
     if not names:
-        return "" if described else "the container is empty or does not exist"
+        return "" if described else _EMPTY
     shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
     return f"{path or '/'!r} holds {shown}"
 
