@@ -65,17 +65,22 @@ def check_independent(
         if met is None and read.certainty != "node" and read.location in around:
             met = read.location
         if met is not None:
-            what = "an array that the new one is computed from"
-            raise NodeExistsError(met.removeprefix("remote://"), "", what, _ADVICE)
+            raise _refusal(met, "the new data is computed from it")
     if found.hidden and targets and (exists is None or exists()):
-        what = f"and tasks may read it: the files that {found.hidden[0]} reads are unknown"
-        raise NodeExistsError(targets[0].removeprefix("remote://"), "", what, _ADVICE)
+        why = f"its tasks may read it, since the files that {found.hidden[0]} reads are unknown"
+        raise _refusal(targets[0], why)
 
 
-_ADVICE = (
-    "the write would destroy its own input: write to another path, or compute the new values "
-    "first (x.compute() of an array, ds.load() of a Dataset)"
-)
+def _refusal(target: str, why: str) -> NodeExistsError:
+    """Return the error for a write whose input is its target."""
+    url = target.removeprefix("remote://")
+    error = NodeExistsError(url, "", "the input of the write", why)
+    text = (
+        f"cannot overwrite {url!r}: {why}; write to another path, or load the data first "
+        "(x.compute() of an array, ds.load() of a Dataset)"
+    )
+    error.args = (text,)
+    return error
 
 
 def check_one_process(url: str, *sources: da.Array) -> None:
