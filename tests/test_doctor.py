@@ -829,7 +829,9 @@ def test_the_command_shows_levels_and_all_programs(tmp_path: Path) -> None:
 def test_the_command_is_brief_about_arrays_without_axes(tmp_path: Path) -> None:
     shutil.copytree(DATA / "java-2.5.1.n5", tmp_path / "a.n5")
     found = run(tmp_path / "a.n5", "missing2d")
-    assert found.output == "missing2d  n5, 23 x 11\n    no attribute describes its axes\n"
+    assert found.output.startswith(
+        "missing2d  n5, 23 x 11\n    no attribute describes its axes; xarray_n5.create_array"
+    )
     assert found.exit_code == 0
 
 
@@ -837,3 +839,14 @@ def test_the_command_completes_and_checks_dialects(tmp_path: Path) -> None:
     found = run(tmp_path, "--dialect", "cosmic")
     assert found.exit_code == 2
     assert "unknown dialect 'cosmic'; expected one of" in found.output
+
+
+def test_coordinates_and_bounds_are_not_images(tmp_path: Path) -> None:
+    matrix = (("t", "axis"), np.ones((2, 3)))
+    coords = {"affine": matrix, "setup": 4, "x": ("x", [1.0, 2.0], {"bounds": "x_bounds"})}
+    bounds = (("x", "side"), np.ones((2, 2)))
+    cells = (("t", "x"), np.ones((2, 2)))
+    dataset = xr.Dataset({"cells": cells, "x_bounds": bounds}, coords)
+    dataset.n5.to_n5(tmp_path / "a.zarr")
+    assert list(doctor(tmp_path / "a.zarr").children) == ["cells"]
+    assert doctor(tmp_path / "a.zarr", "affine").sizes["axis"] == 2

@@ -53,7 +53,9 @@ class _Dialect(click.ParamType[str]):
 @click.option("--fix", is_flag=True, help="Write the attributes that make the programs agree.")
 @click.option("--dry-run", is_flag=True, help="Show what --fix would write; write nothing.")
 @click.option(
-    "--dialect", type=_Dialect(), help="The dialect that is right where several contradict."
+    "--dialect",
+    type=_Dialect(),
+    help="The dialect that is right if several contradict each other.",
 )
 @click.option("--levels", is_flag=True, help="Show the axes of all levels, not of the first only.")
 @click.option(
@@ -72,12 +74,12 @@ def doctor(
     whole: bool,
     options: dict[str, Any],
 ) -> None:
-    """Find damage at URL, or at PATH in it, and what other programs make of the images.
+    """Find damage at URL, or at PATH in it, and compare what other programs read.
 
     Each program has a line with the axes that it reads: their names, the distance between samples,
-    and the position of the first one if it is not 0. Then follow the programs that read something
-    else, with the reason and what makes them agree, and what is damaged, by the metadata of all
-    nodes and a sample of chunks. The exit code is 1 if a program disagrees or something is damaged;
+    and the position of the first one if it is not 0. Below are the programs that read something
+    else, the reason, and what makes them agree. Damage is looked for in the metadata of all nodes
+    and in a sample of chunks. The exit code is 1 if a program disagrees or something is damaged;
     with --fix, if that is still so afterwards.
 
     \b
@@ -108,6 +110,7 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
     """Iterate over the lines about an image."""
     from xarray_n5.arrays.repr import times
     from xarray_n5.integrity.readers import READERS
+    from xarray_n5.integrity.readers.cure import NO_AXES
     from xarray_n5.integrity.readers.sentences import reason_of
 
     image = found.image
@@ -116,7 +119,7 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
     listed = f", levels {', '.join(names)}" if names else ""
     yield f"{image.path or '/'}  {image.format}, {shape}{listed}"
     if not whole and all(each.verdict in _WORDS for each in found.opinions):
-        yield "    no attribute describes its axes"
+        yield f"    {NO_AXES}"
         return
     shown = [each for each in found.opinions if whole or each.verdict != "unread"]
     rows = [row for each in shown for row in _rows(each, names, levels=levels)]

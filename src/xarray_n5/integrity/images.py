@@ -141,16 +141,30 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 
 def _coordinates(levels: Mapping[str, Level]) -> set[str]:
-    """Return the arrays that hold coordinates of others: those that are named like their axes."""
+    """Return the arrays that hold coordinates or bounds of others, by their names or attributes."""
     found = set()
     for path, level in levels.items():
         names = level.attributes.get("_ARRAY_DIMENSIONS", level.document.get("dimension_names"))
         inside = path.rpartition("/")[0]
+        for attributes in (level.attributes, *level.above[:1]):
+            named = {join(inside, name) for name in _cited(attributes)}
+            found |= named & levels.keys() - {path if attributes is level.attributes else None}
         for name in names if isinstance(names, list) else ():
             beside = join(inside, str(name))
             if beside != path and beside in levels and levels[beside].ndim == 1:
                 found.add(beside)
-    return found
+    return found if found < levels.keys() else set()
+
+
+def _cited(attributes: Attributes) -> Iterator[str]:
+    """Iterate over the names of other arrays in CF attributes.
+
+    >>> list(_cited({"coordinates": "lon lat", "bounds": "x_bounds", "units": "m"}))
+    ['lon', 'lat', 'x_bounds']
+    """
+    for key in ("coordinates", "bounds", "climatology"):
+        if isinstance(value := attributes.get(key), str):
+            yield from value.split()
 
 
 def _members(level: Level, levels: Mapping[str, Level]) -> dict[str, Level]:

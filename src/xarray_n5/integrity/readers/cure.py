@@ -62,6 +62,13 @@ class Cure:
     """The programs that still read something else."""
 
 
+NO_AXES = (
+    "no attribute describes its axes; xarray_n5.create_array, with axes and in mode 'a', stores "
+    "them and keeps the data"
+)
+"""What to do about an image without axes."""
+
+
 def cure_of(image: Image, dialect: str | None = None) -> Cure:
     """Return the changes that make more programs agree, and none disagree that agreed.
 
@@ -87,7 +94,7 @@ def cure_of(image: Image, dialect: str | None = None) -> Cure:
     if not before.bad and not against:
         return Cure(changes=(), gained=(), left=())
     if not any(each.placed or each.named for each in truth):
-        raise ValueError("no attribute describes its axes")
+        raise ValueError(NO_AXES)
     names = [axis.name for axis in truth[0].axes if axis.name]
     if len(set(names)) < len(names):
         raise ValueError(f"its axes are called {names}, one name twice; correct them first")
