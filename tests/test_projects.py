@@ -770,7 +770,7 @@ def test_a_project_is_described(tiled: Path) -> None:
         "loader        bdv.n5, x.n5",
         "setups        4: 0, 1, 2, 3",
         "timepoints    2: 0, 1",
-        "channel       2: 0 GFP, 1 RFP",
+        'channel       2: 0 "GFP", 1 "RFP"',
         "world         a unit is 0.5 µm (calibration)",
         "image         2 x 2 x 2 x 6 x 12 x 16 (t, channel, tile, z, y, x), levels s0, s1, s2",
     ):

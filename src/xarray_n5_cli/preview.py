@@ -45,7 +45,7 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
     multiple=True,
     callback=_picture,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="The output file: .png, .jpg, .pdf or .svg.",
+    help=f"The output file, which ends in {', '.join(_KINDS)}.",
 )
 @click.option("--axis", help="The axis to cut across; by default z, or the third from last.")
 @click.option("--index", "--z", type=int, help="Where to cut: an index at the finest level.")

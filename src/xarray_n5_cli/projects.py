@@ -108,7 +108,7 @@ def project_text(file: ProjectFile, images: Images) -> str:
         views = [f"{view.timepoint}/{view.setup}" for view in sorted(project.missing)]
         rows.append(("missing", f"{_ids(views)} (timepoint/setup)"))
     for kind, entities in project.entities.items():
-        named = [f"{number} {project.name_of(kind, number)}" for number in entities]
+        named = [_named(number, project.name_of(kind, number)) for number in entities]
         rows.append((kind, _ids(named)))
     if project.registrations:
         length = " x ".join(f"{number:g}" for number in dict.fromkeys(world.scale))
@@ -164,6 +164,15 @@ def project_facts(file: ProjectFile, images: Images) -> dict[str, Any]:
             for number, level in levels.items()
         ],
     }
+
+
+def _named(number: int, name: str) -> str:
+    """Return an id with its name.
+
+    >>> _named(0, "DAPI"), _named(1, "1")
+    ('0 "DAPI"', '1')
+    """
+    return str(number) if name == str(number) else f'{number} "{name}"'
 
 
 def _loader(project: Project) -> str:

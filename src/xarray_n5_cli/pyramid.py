@@ -42,7 +42,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     multiple=True,
     callback=_factors,
     metavar="2 | 1,2,2",
-    help="The factor between two levels: once for all levels, or once for each.",
+    help="The factor between two levels: give it once for all levels, or once for each.",
 )
 @click.option("--levels", type=click.IntRange(0), help="The number of coarser levels.")
 @click.option(

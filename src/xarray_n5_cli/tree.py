@@ -47,7 +47,7 @@ def tree(
 
     Each array has its shape, type, chunks, shards and compression, and "unfinished" if a write is
     incomplete; below it are its axes, with the first coordinate, the step, and the dialect that
-    describes them. A directory that is not a container is drawn to a depth of 2, unless --depth is
+    describes them. A directory that is not a container is drawn two levels deep, unless --depth is
     used. For a project of BigDataViewer, which is opened by its XML, images and their levels are
     drawn. The exit code is 1 if something cannot be read.
 

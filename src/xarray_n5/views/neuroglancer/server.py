@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from typing import TYPE_CHECKING, Any
 
 import tornado.web
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 _CHUNK = re.compile(r"s(\d{1,3})/(\d{1,15}(?:\.\d{1,15})*)")
 _LEVEL = re.compile(r"s(\d{1,3})/\.zarray")
+
+_ALL = ("0.0.0.0", "::")  # noqa: S104
+"""Addresses that stand for all of this machine."""
+
+_LOCALHOST = re.compile(r"//(?:localhost|ip6-localhost)(?:\.[\w.]*)?:")
 
 
 class _Files(tornado.web.RequestHandler):
@@ -90,6 +96,7 @@ def serve(images: Sequence[Image], address: str, port: int) -> tuple[Any, Any]:
     except ImportError as error:
         raise MissingPackageError("views in Neuroglancer", "view", error) from error
     server = Server(bind_address=address, bind_port=port)
+    server.server_url = _reachable(server.server_url, address)
     try:
         viewer = _viewer_on(server)
         root = f"/images/{viewer.token}"
@@ -102,6 +109,15 @@ def serve(images: Sequence[Image], address: str, port: int) -> tuple[Any, Any]:
         stop(server)
         raise
     return server, viewer
+
+
+def _reachable(url: str, address: str) -> str:
+    """Return a server's URL with the name of this machine if it listens at all addresses.
+
+    >>> _reachable("http://127.0.0.1:80", "127.0.0.1")
+    'http://127.0.0.1:80'
+    """
+    return _LOCALHOST.sub(f"//{socket.gethostname()}:", url) if address in _ALL else url
 
 
 def stop(server: Any) -> None:
