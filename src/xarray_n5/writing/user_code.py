@@ -113,7 +113,7 @@ def _text(function: FunctionType) -> str | None:
 
 
 def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Return the global variables and those of functions around it that a function names."""
+    """Return the global variables that a function names, and the functions around it."""
     names = list(dict.fromkeys(_names(function.__code__)))
     for name in names:
         value = function.__globals__.get(name)
@@ -122,9 +122,11 @@ def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{attribute}", vars(value).get(attribute)
         elif not name.startswith("__"):
             yield name, value
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+    # Other values around a function are part of the name that Dask gives its result.
+    for cell in function.__closure__ or ():
         with suppress(ValueError):  # not assigned yet
-            yield name, cell.cell_contents
+            if isinstance(cell.cell_contents, FunctionType):
+                yield "", cell.cell_contents
 
 
 def _names(code: CodeType) -> Iterator[str]:
