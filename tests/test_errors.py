@@ -367,6 +367,11 @@ def an_axis_ends_nowhere() -> None:
     xr.open_dataset("new.n5", engine="n5", group="a")
 
 
+def a_unit_is_misspelt() -> None:
+    axes = [xarray_n5.Axis(name="x", unit="micormeter", scale=2.0)]
+    xarray_n5.create_array("new.n5", "a", shape=(4,), dtype="uint8", axes=axes)
+
+
 def places_are_uneven() -> None:
     uneven = xr.DataArray(ONES, dims=["y", "x"], coords={"y": np.arange(20.0) ** 2})
     xarray_n5.to_n5(uneven, "new.n5", "a")
@@ -574,6 +579,7 @@ WARNINGS: list[Callable[[], None]] = [
     digests_are_damaged,
     an_axis_is_long,
     an_axis_ends_nowhere,
+    a_unit_is_misspelt,
     places_are_uneven,
     times_cannot_be_decoded,
     blocks_of_dask_cut_chunks,

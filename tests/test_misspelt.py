@@ -249,3 +249,10 @@ def test_levels_in_groups_of_their_own_are_named(tmp_path: Path) -> None:
     open_group(tmp_path / "a.n5", mode="r+").attrs["multiscales"] = multiscales
     with pytest.raises(ValueError, match="the levels scale0/image, scale1/image; open one"):
         xr.open_dataset(tmp_path / "a.n5", engine="n5")
+
+
+def test_a_misspelt_unit_of_a_pyramid_is_answered_once_with_the_one_meant(tmp_path: Path) -> None:
+    position = xr.Variable("x", np.arange(8.0), {"units": "micormeter"})
+    with pytest.warns(UserWarning, match="did you mean 'micrometer'") as caught:
+        pyramid(IMAGE.assign_coords(x=position), tmp_path / "a.n5", "em", factors=2, levels=1)
+    assert len([each for each in caught if "did you mean" in str(each.message)]) == 1

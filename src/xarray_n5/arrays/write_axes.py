@@ -13,7 +13,9 @@ from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import as_geometry
+from xarray_n5.model.units import meant_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,6 +61,7 @@ def describe(
     node = load_context(container, path, replace(metadata, attributes={**before, **given}))
     try:
         geometry = as_geometry(axes, len(metadata.shape))
+        warn_misspelt_units(where, [geometry])
         said = write_geometry(
             geometry, metadata.shape, dialect, lists_x_first=container.lists_x_first
         )
@@ -88,6 +91,13 @@ def describe(
         found, _ = _quietly(replace(node, attributes={**kept, **given, **said}))
     _check(where, geometry, found)
     return replace(metadata, attributes={**given, **said}), stale
+
+
+def warn_misspelt_units(where: str, geometries: Iterable[Geometry]) -> None:
+    """Warn about units that no program knows and that are similar to known ones."""
+    for unit in dict.fromkeys(axis.unit for each in geometries for axis in each.axes):
+        if (meant := meant_unit(unit)) is not None:
+            warn(f"{where}: unknown unit {unit!r}; did you mean {meant!r}?")
 
 
 def without_image(attributes: Attributes, path: str) -> Attributes:

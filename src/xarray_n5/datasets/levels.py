@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
+from xarray_n5.arrays.write_axes import warn_misspelt_units
 from xarray_n5.datasets.naming import check_name
 from xarray_n5.datasets.select import names_of_levels
 from xarray_n5.dialects import ArrayContext, write_pyramid
@@ -279,6 +280,7 @@ def _described(
     """Return the attributes of the group and of the levels that describe them, if any can."""
     if not any(axis.placed for each in geometries for axis in each.axes):
         return {}, [{} for _ in levels]
+    warn_misspelt_units(how.container.where(path), geometries)
     contexts = []
     for name, level in levels.items():
         (array,) = level.data_vars.values()

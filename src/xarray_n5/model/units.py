@@ -5,6 +5,7 @@ Stored units are kept verbatim and compared by meaning; numbers are converted on
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -97,6 +98,9 @@ _NO_UNIT = frozenset(
 
 _LONGEST_ABBREVIATION = 3
 
+_SIMILAR = 0.85
+"""The similarity above which an unknown unit is a misspelling; "milligram" is not "millimeter"."""
+
 _NUMBERED = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([^\d\s].*)")
 """A number and a unit. Each character matches one part only, so matching takes linear time."""
 
@@ -131,6 +135,19 @@ def unit_of(text: str | None) -> Unit | None:
     return UNITS.get(text) or (
         UNITS.get(text.lower()) if len(text) > _LONGEST_ABBREVIATION else None
     )
+
+
+def meant_unit(text: str | None) -> str | None:
+    """Return the known unit of which an unknown one is a misspelling, or None.
+
+    >>> meant_unit("micormeter"), meant_unit("mV"), meant_unit("arbitrary"), meant_unit("um")
+    ('micrometer', None, None, None)
+    """
+    text = written_unit(text) or ""
+    if len(text) <= _LONGEST_ABBREVIATION or not text.isalpha() or unit_of(text) is not None:
+        return None
+    found = difflib.get_close_matches(text.lower(), UNITS, n=1, cutoff=_SIMILAR)
+    return found[0] if found else None
 
 
 def canonical_unit(text: str | None) -> str | None:

@@ -12,6 +12,7 @@ from dask.base import tokenize
 from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.write_axes import warn_misspelt_units
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_overwrite import (
     check_attributes,
@@ -150,6 +151,7 @@ class PyramidPlan:
 
     def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the attributes of the group and of the levels."""
+        warn_misspelt_units(self._where, self.geometries)
         try:
             return write_pyramid(
                 list(zip(self.levels, self.geometries, strict=True)), self.how.dialect
