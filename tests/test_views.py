@@ -434,3 +434,11 @@ def test_the_command_reports_what_cannot_be_shown(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["view", str(tmp_path / "a.n5"), "--no-browser"])
     assert result.exit_code == 1
     assert "nothing to show" in result.stderr
+
+
+@viewer
+def test_a_view_at_all_addresses_has_a_url_for_other_machines() -> None:
+    pytest.importorskip("neuroglancer")
+    with xarray_n5.view(image(), address="0.0.0.0") as shown:  # noqa: S104
+        assert "//localhost" not in shown.url
+        assert "//0.0.0.0" not in shown.url

@@ -171,7 +171,7 @@ def sampled_chunks(survey: Survey) -> Iterator[Finding]:
                 "stray-chunk",
                 path,
                 f"chunks are outside the grid of {sample.io.metadata.grid.counts} chunks: "
-                f"{listed(sample.strays)}; the array was larger, or its metadata are wrong",
+                f"{listed(sample.strays)}; the array was larger, or its metadata is wrong",
                 f"list all of them with {verify}, and remove them or correct 'dimensions'",
             )
         damaged = dict(_shapes(sample))
