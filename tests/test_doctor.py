@@ -850,3 +850,12 @@ def test_coordinates_and_bounds_are_not_images(tmp_path: Path) -> None:
     dataset.n5.to_n5(tmp_path / "a.zarr")
     assert list(doctor(tmp_path / "a.zarr").children) == ["cells"]
     assert doctor(tmp_path / "a.zarr", "affine").sizes["axis"] == 2
+
+
+def test_bigdataviewers_tables_in_hdf5_are_not_images(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["s00/resolutions"], file["s00/subdivisions"] = np.ones((1, 3)), np.full((1, 3), 16)
+        file.create_dataset("t00000/s00/0/cells", data=np.zeros((8, 8, 8), "i2"), chunks=(4, 4, 4))
+    assert "resolutions" not in run(tmp_path / "a.h5", "--all").output
+    assert "t00000/s00" in run(tmp_path / "a.h5", "--all").output

@@ -541,11 +541,20 @@ def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:
     create_group(tmp_path, "p", attributes=other)
     create_array(tmp_path, "p/labels", shape=(4, 4), dtype="u1")
     before = files(tmp_path)
-    with pytest.raises(MetadataError, match=r"already has other \['multiscales'\]"):
+    with pytest.raises(NodeExistsError, match="contains labels"):
         pyramid(image(), tmp_path, "p", factors=[2])
     with pytest.raises(NodeExistsError, match="labels"):
         pyramid(image(), tmp_path, "p", factors=[2], mode="w")
     assert files(tmp_path) == before
+
+
+def test_levels_are_not_written_beside_other_images(tmp_path: Path) -> None:
+    to_n5(image(), tmp_path / "a.n5", "raw", chunks=16)
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match="a group that contains raw"):
+        pyramid(image(), tmp_path / "a.n5", factors=[2])
+    assert files(tmp_path) == before
+    pyramid(image(), tmp_path / "a.n5", "pyramid", factors=[2])
 
 
 def test_a_group_that_contradicts_is_told_before_anything_is_written(tmp_path: Path) -> None:

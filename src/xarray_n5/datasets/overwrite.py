@@ -168,7 +168,10 @@ def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> 
     if resume:
         return f"{contained}; {OTHER_DATA if unfinished else NOT_UNFINISHED}"
     if not unfinished:
-        return f"{contained}; use mode='w' or mode='a'"
+        return (
+            f"{contained}; mode='a' adds to these, replacing arrays of the same names, and mode='w' "
+            "first removes all arrays and attributes of the group"
+        )
     of = ", ".join(filter(None, unfinished))
     return (
         f"it has an unfinished write{of and f' of {of}'}; resume it with resume=True, or start "

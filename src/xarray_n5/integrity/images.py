@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _LEVEL = re.compile(r"s\d+")
 
+_TABLE = re.compile(r"s\d\d+/(resolutions|subdivisions)")
+"""BigDataViewer's tables of a setup's levels in HDF5."""
+
 _DOCUMENTS = {"n5": "attributes.json", "zarr2": ".zarray", "zarr3": "zarr.json"}
 """The documents that make nodes arrays."""
 
@@ -40,7 +43,7 @@ def images_of(survey: Survey, xml: bytes | None = None) -> tuple[Image, ...]:
     xml
         The project of BigDataViewer that names the container; by default the one beside it.
     """
-    arrays = list(survey.arrays.values())
+    arrays = [each for path, each in survey.arrays.items() if not _TABLE.fullmatch(path)]
     levels = {array.path: level for array, level in _levels(survey.container, arrays)}
     if xml is not None:
         for path, level in levels.items():

@@ -19,6 +19,7 @@ from xarray_n5.datasets.level_overwrite import (
     check_coordinates,
     check_images,
     check_not_begun,
+    check_only_levels,
     older_levels,
     unfinished_pyramids,
 )
@@ -178,6 +179,8 @@ class PyramidPlan:
         if self.how.mode == "w-":
             if not resumes and (others or marker.facts() is not None):
                 check_not_begun(group, self.written)
+            if not resumes and self.base.stored is None:
+                check_only_levels(group)
             return [], set()
         check_images(group)
         lists_x_first = self.how.container.lists_x_first
