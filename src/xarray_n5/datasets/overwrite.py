@@ -169,7 +169,7 @@ def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> 
         return f"{contained}; {OTHER_DATA if unfinished else NOT_UNFINISHED}"
     if not unfinished:
         return (
-            f"{contained}; mode='a' adds to these, replacing arrays of the same names, and mode='w' "
+            f"{contained}; mode='a' adds to these and replaces arrays of the same names, mode='w' "
             "first removes all arrays and attributes of the group"
         )
     of = ", ".join(filter(None, unfinished))
