@@ -52,6 +52,18 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     sys.modules.pop("steps_of_a_user", None)
 
 
+class Hidden:
+    """A function of the user's that loads its attributes, and cannot."""
+
+    def __call__(self, block: Any) -> Any:
+        return block
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError(name)
+
+
 def blocks(module: Any) -> Any:
     return ONES.map_blocks(module.work, dtype="i8")
 
@@ -85,6 +97,20 @@ def test_changed_functions_are_named(way: Callable[[Any], Any], steps: Any) -> N
     with pytest.warns(UserWarning, match="steps_of_a_user.work has changed since the unfinished"):
         to_n5(way(steps(WORKS)), "a.n5", "a", resume=True)
     assert (open_array("a.n5", "a")[...] == 0).all()
+
+
+def test_a_mixture_is_reported_whichever_version_resumes_it(steps: Any) -> None:
+    stop(blocks(steps(FAILS)))
+    with pytest.warns(UserWarning, match="has changed"):
+        stop(blocks(steps(FAILS.replace("block > LEVEL", "block >= LEVEL"))))
+    with pytest.warns(UserWarning, match="has changed"):
+        stop(blocks(steps(FAILS)))
+
+
+def test_objects_that_fail_when_they_are_looked_at_are_written(steps: Any) -> None:
+    steps("")
+    to_n5(ONES.map_blocks(Hidden(), dtype="f8", name="hidden"), "a.n5", "a", resume=True)
+    assert (open_array("a.n5", "a")[...] == 1).all()
 
 
 @pytest.mark.parametrize(

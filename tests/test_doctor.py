@@ -859,3 +859,63 @@ def test_bigdataviewers_tables_in_hdf5_are_not_images(tmp_path: Path) -> None:
         file.create_dataset("t00000/s00/0/cells", data=np.zeros((8, 8, 8), "i2"), chunks=(4, 4, 4))
     assert "resolutions" not in run(tmp_path / "a.h5", "--all").output
     assert "t00000/s00" in run(tmp_path / "a.h5", "--all").output
+
+
+TRANSFORM = {"axes": ["z", "y", "x"], "units": ["nm"] * 3, "scale": [2.0] * 3}
+"""COSEM's, which contradicts OME-NGFF's images below."""
+
+
+def ome_zarr(place: Path, paths: list[list[str]], *, version: str) -> Path:
+    """Write images with the given levels, whose arrays have another scale by COSEM's metadata."""
+    create_group(place, format="zarr3" if version == "0.5" else "zarr2")
+    images = []
+    for levels in paths:
+        datasets = []
+        for n, path in enumerate(levels):
+            own = {"translate": [(2**n - 1) / 2] * 3, **TRANSFORM, "scale": [2.0 * 2**n] * 3}
+            attributes = {"transform": own}
+            create_array(place, path, shape=(16 >> n,) * 3, dtype="u1", attributes=attributes)
+            scale = {"type": "scale", "scale": [2.0**n] * 3}
+            datasets.append({"path": path, "coordinateTransformations": [scale]})
+        axes = [{"name": name, "type": "space", "unit": "nanometer"} for name in "zyx"]
+        images.append({"axes": axes, "datasets": datasets, "name": "kept", "type": "mean"})
+    omero = {"channels": [{"label": "DAPI", "color": "00FF00"}]}
+    found: dict[str, Any] = {"multiscales": images, "omero": omero}
+    if version == "0.5":
+        found = {"ome": {"version": "0.5", **found}}
+    else:
+        images[0]["version"] = "0.4"
+    xarray_n5.open_group(place, mode="r+").attrs.update(found)
+    return place
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_repair_keeps_what_no_dialect_writes(tmp_path: Path, version: str) -> None:
+    url = ome_zarr(tmp_path / "a.zarr", [["s0", "s1"]], version=version)
+    doctor(url, fix=True, dialect="cosem")
+    attributes = dict(xarray_n5.open_group(url).attrs)
+    attributes = attributes.get("ome", attributes)
+    (image,) = attributes["multiscales"]
+    assert (image["name"], image["type"]) == ("kept", "mean")
+    assert attributes["omero"]["channels"][0]["label"] == "DAPI"
+    first = image["datasets"][0]["coordinateTransformations"][0]
+    assert first["scale"] == [2.0] * 3
+
+
+@pytest.mark.parametrize(
+    "paths", [[["s0", "s1"], ["lab0", "lab1"]], [["scale0/image", "scale1/image"]]]
+)
+def test_images_that_share_attributes_are_not_repaired(
+    tmp_path: Path, paths: list[list[str]]
+) -> None:
+    url = ome_zarr(tmp_path / "a.zarr", paths, version="0.4")
+    before = contents(url)
+    doctor(url, fix=True, dialect="cosem")
+    assert contents(url) == before
+
+
+def test_an_invalid_resolution_is_reported(tmp_path: Path) -> None:
+    url = write(tmp_path, "a", Sample(group=GROUP | FACTORS, levels=[{}, {}]))
+    odd = {"pixelResolution": {"dimensions": ["a", 4, 4], "unit": "nm"}}
+    xarray_n5.open_array(url, "raw/s0", mode="r+").attrs.update(odd)
+    assert not isinstance(run(url).exception, ValueError | TypeError)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import warnings
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -446,3 +447,25 @@ def test_fill_values_of_bytes_are_as_long_as_an_element(tmp_path: Path) -> None:
     tensorstore = pytest.importorskip("tensorstore")
     place = {"driver": "file", "path": str(tmp_path / "a")}
     tensorstore.open({"driver": "zarr", "kvstore": place}).result()
+
+
+def test_fields_of_several_byte_orders_are_read_and_merged(tmp_path: Path) -> None:
+    dtype = np.dtype([("a", ">i4"), ("b", "<i4")])
+    values = np.array([(1, 2)] * 4, dtype)
+    document = {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": dtype.descr,
+        "compressor": {"id": "zlib", "level": 1},
+        "fill_value": None,
+        "order": "C",
+        "filters": None,
+    }
+    (tmp_path / "a.zarr").mkdir()
+    (tmp_path / "a.zarr/.zarray").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "a.zarr/0").write_bytes(zlib.compress(values.tobytes()))
+    array = open_array(tmp_path / "a.zarr", mode="r+")
+    assert array[...].tolist() == array[0:4].tolist() == values.tolist()
+    array[0:1] = np.array([(7, 8)], array.dtype)
+    assert array[...].tolist() == [(7, 8), (1, 2), (1, 2), (1, 2)]

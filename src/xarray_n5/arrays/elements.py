@@ -21,6 +21,8 @@ def in_place(decoded: np.ndarray, data: Buffer) -> np.ndarray | None:
         return None
     if decoded.dtype.isnative:
         return decoded
+    if decoded.dtype.names is not None:
+        return None  # fields may differ in their order
     return decoded.byteswap(inplace=True).view(decoded.dtype.newbyteorder("="))
 
 

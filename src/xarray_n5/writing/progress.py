@@ -81,7 +81,7 @@ class ProgressBar:
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        self._began = time.monotonic()
+        self._began, self.total, self.written, self.nbytes = time.monotonic(), 0, 0, 0
         token = _shown.set(self)
         self._stack.callback(_shown.reset, token)
         self._stack.enter_context(Callback(posttask=self._after_task))
@@ -89,6 +89,7 @@ class ProgressBar:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
+        self._client = None
         if not self.total:
             return
         if error is None:

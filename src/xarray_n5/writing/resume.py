@@ -89,7 +89,11 @@ def renew(write: Write, *, deferred: bool) -> None:
         return
     facts = write.marker.facts()
     if facts is not None:
-        write.marker.begin({**write.facts(), **facts})
+        new = write.facts()
+        if names := changed(facts.get("code"), write.code):
+            # Chunks of both versions are stored from now on: each later resume warns.
+            facts = {**facts, "code": {**facts["code"], **dict.fromkeys(names, "")}}
+        write.marker.begin({**new, **facts})
     elif not deferred:
         write.marker.begin_planned()
 

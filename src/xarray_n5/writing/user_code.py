@@ -27,6 +27,9 @@ _MOST = 100
 _TASKS = 16
 """The maximum number of tasks that are looked at in a layer without one for all blocks."""
 
+_OBJECTS = 1000
+"""The maximum number of objects that are looked at in a task."""
+
 _OURS = frozenset({"xarray_n5", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"})
 
 _WITHIN = ("func", "pyfunc", "__func__", "__self__", "__wrapped__", "args", "kwargs", "keywords")
@@ -40,10 +43,11 @@ def code_of(graph: object) -> dict[str, str]:
     the functions and constants of the user's modules that a function names do.
     """
     found: dict[str, str] = {}
-    for layer in layers_of(graph):
-        for task in islice(layer, _TASKS):
-            for function in _functions(task, 0):
-                _add(function, found)
+    with suppress(Exception):  # objects of the user's may fail when they are looked at
+        for layer in layers_of(graph):
+            for task in islice(layer, _TASKS):
+                for function in _functions(task):
+                    _add(function, found)
     return found
 
 
@@ -53,23 +57,27 @@ def changed(before: object, now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in now if known.get(name, now[name]) != now[name])
 
 
-def _functions(item: Any, depth: int) -> Iterator[FunctionType]:
+def _functions(task: Any) -> Iterator[FunctionType]:
     """Return the functions in a task."""
-    if depth > 6 or isinstance(item, str | bytes | type | ModuleType):  # noqa: PLR2004
-        return
-    if isinstance(item, FunctionType):
-        yield item
-    elif callable(item) and isinstance(
-        call := inspect.getattr_static(type(item), "__call__", None), FunctionType
-    ):
-        yield call  # of an object with methods
-    inner: Any = item if isinstance(item, list | tuple | set) else ()
-    if isinstance(item, dict):
-        inner = item.values()
-    elif callable(item) or hasattr(item, "func"):
-        inner = [each for name in _WITHIN if (each := getattr(item, name, None)) is not None]
-    for each in islice(inner, _MOST):
-        yield from _functions(each, depth + 1)
+    left = [task]
+    for _ in range(_OBJECTS):
+        if not left:
+            return
+        item = left.pop()
+        if isinstance(item, str | bytes | type | ModuleType):
+            continue
+        if isinstance(item, FunctionType):
+            yield item
+        elif callable(item) and isinstance(
+            call := inspect.getattr_static(type(item), "__call__", None), FunctionType
+        ):
+            yield call  # of an object with methods
+        if isinstance(item, list | tuple | set):
+            left += islice(item, _MOST)
+        elif isinstance(item, dict):
+            left += islice(item.values(), _MOST)
+        elif callable(item) or hasattr(item, "func"):
+            left += [each for name in _WITHIN if (each := getattr(item, name, None)) is not None]
 
 
 def _add(function: FunctionType, found: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects import DIALECTS, write_geometry, write_pyramid
+from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.dialects.pyramids import over
 from xarray_n5.integrity.readers.compare import BAD, opinions
 from xarray_n5.integrity.readers.truth import conflicts, truth_of
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 _ALSO = ("multiscales", "scales", "downsamplingFactors")
 """Attributes of groups that describe levels, and are of no dialect alone."""
+
+_IMAGES = ("multiscales", "ome", "omero")
+"""Attributes with members that no dialect writes, such as names and channels."""
+
+_RESOLUTION, _V04 = "pixelResolution", "0.4"
 
 _SETS: tuple[tuple[str, ...] | None, ...] = (None, ("cosem",), ("neuroglancer",))
 """The dialects that are written: the default ones, or those that can describe the image."""
@@ -98,6 +104,7 @@ def cure_of(image: Image, dialect: str | None = None) -> Cure:
     names = [axis.name for axis in truth[0].axes if axis.name]
     if len(set(names)) < len(names):
         raise ValueError(f"its axes are called {names}, one name twice; correct them first")
+    _check_place(image)
     stored = _stored(image)
     best = _improved(image, truth, stored, before)
     if best is None:
@@ -173,7 +180,7 @@ def _improved(
             continue
         both = list(zip(stored, written, strict=True))
         for kept in (dict, _without_dialects):  # attributes are removed only if they must be
-            nodes = tuple(kept(own) | more for own, more in both)
+            nodes = tuple(_joined(own, kept(own), more) for own, more in both)
             found = _score(_changed(image, nodes), truth)
             if found.better_than(before):
                 candidates.append((found, nodes))
@@ -181,6 +188,39 @@ def _improved(
         raise problems[0]
     best = min(candidates, key=lambda each: (len(each[0].bad), len(each[0].against)), default=None)
     return None if best is None else best[1]
+
+
+def _check_place(image: Image) -> None:
+    """Raise if a change of the group's attributes would not be of this image alone."""
+    if not image.grouped:
+        return
+    if any(level.context.path.rpartition("/")[0] != image.path for level in image.levels):
+        raise ValueError("its levels are not directly in its group; correct the attributes by hand")
+    if len(images_of(image.group)) > 1:
+        raise ValueError(
+            "the group's 'multiscales' describe several images; correct the attributes by hand"
+        )
+
+
+def _joined(own: Mapping[str, Any], kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return the kept attributes and the written ones, with all that no dialect writes."""
+    rest = {key: value for key, value in more.items() if key not in _IMAGES}
+    if isinstance(before := own.get(_RESOLUTION), dict) and isinstance(
+        written := rest.get(_RESOLUTION), dict
+    ):
+        rest[_RESOLUTION] = before | written
+    found = kept | {key: own[key] for key in _IMAGES if key in own} | rest
+    if not (images := images_of(more)):
+        return found
+    if not (known := images_of(own)):
+        return found | {key: value for key, value in more.items() if key in _IMAGES}
+    if not isinstance(known[0], dict):
+        return found
+    # The written levels include the transformations of the whole image.
+    image = {k: v for k, v in known[0].items() if k != "coordinateTransformations"}
+    name = {"name": image["name"]} if "name" in image else {}
+    changed = with_images(own, [image | images[0] | name], _V04)
+    return found | changed
 
 
 def _written(

@@ -144,8 +144,10 @@ def _odd_members(image: Image, level: Level) -> Iterator[str]:
         own = member.attributes.get("pixelResolution")
         if not isinstance(own, dict) or not isinstance(own.get("unit"), str):
             yield f"{name!r} in the group has no 'pixelResolution' with a unit"
-        elif not isinstance(own.get("dimensions"), list):
-            yield f"{name!r} in the group has no 'pixelResolution' with dimensions"
+        elif problem := strict.numbers(
+            {"dimensions": own.get("dimensions")}, "dimensions", member.ndim
+        ):
+            yield f"'pixelResolution' of {name!r} in the group: {problem}"
     listed = range(len(image.group["scales"]))
     if absent := [n for n in listed if f"s{n}" not in image.members]:
         yield f"'scales' of the group lists 's{absent[0]}', which is not an array in it"
