@@ -12,8 +12,10 @@ import xarray as xr
 
 from tests.containers import NAMES, NUMBERS, contents, write_array, write_dataset, write_pyramid
 from tests.killing import begin
-from xarray_n5 import NodeExistsError, copy, open_array, to_n5
+from xarray_n5 import NodeExistsError, UnfinishedWriteWarning, copy, create_array, open_array, to_n5
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.copying.copy import begin_copy
+from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,3 +127,17 @@ def test_a_write_again_without_resume_is_refused_with_the_unfinished_arrays(tmp_
     hint = "it has an unfinished write of slow; resume it with resume=True"
     with pytest.raises(NodeExistsError, match=hint):
         dataset.n5.to_n5(tmp_path / "b.n5")
+
+
+def test_a_write_that_begins_while_another_ends_keeps_its_hint(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(4,), dtype="u1")
+    store = LocalStore(tmp_path)
+    one, other = (WriteMarker(store=store, path="a", token=char * 32) for char in "ab")
+    one.begin({})
+    end = one.ending(records=True)
+    other.begin({})
+    end()
+    with pytest.warns(UnfinishedWriteWarning):
+        open_array(tmp_path, "a")
+    other.end()
+    assert not list((tmp_path / "a").glob(".*"))

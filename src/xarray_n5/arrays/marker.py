@@ -29,7 +29,6 @@ from xarray_n5.arrays.marker_json import (
 )
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
-from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -239,11 +238,12 @@ class WriteMarker:
         notes = [join(self.folder, name) for name in files if name != _MARK]
         if notes and not part:
             self.done({})
-        look: Any = partial(find_markers, self.store, self.path, but=self)
-        others = together(self.store, [partial(self.store.delete, notes), look])[1][0]
-        return partial(self._end, shared=bool(others))
+        self.store.delete(notes)
+        return self._end
 
-    def _end(self, *, shared: bool) -> None:
+    def _end(self) -> None:
+        # Another write may have begun until now, and relies on the hint: look as late as possible.
+        shared = bool(find_markers(self.store, self.path, but=self)[0])
         self._remove(self.folder, *([] if shared else [UNFINISHED]))
         if shared:
             self._remove_hint()  # other writes may have left it to this one
