@@ -131,7 +131,7 @@ def test_a_write_again_without_resume_is_refused_with_the_unfinished_arrays(tmp_
 
 def test_a_write_that_begins_while_another_ends_keeps_its_hint(tmp_path: Path) -> None:
     create_array(tmp_path, "a", shape=(4,), dtype="u1")
-    store = LocalStore(tmp_path)
+    store = LocalStore(str(tmp_path))
     one, other = (WriteMarker(store=store, path="a", token=char * 32) for char in "ab")
     one.begin({})
     end = one.ending(records=True)
