@@ -32,8 +32,6 @@ Rows = tuple[tuple[float, ...], ...]
 
 Basis = Literal["calibration", "voxels", "assumed", "unknown"]
 
-IDENTITY: Rows = as_tuples(np.eye(NDIM, NDIM + 1))
-
 CALIBRATION = "calibration"
 """The name of BigStitcher's first step."""
 
