@@ -501,6 +501,20 @@ def test_blosc_refuses_a_size_before_it_allocates_it() -> None:
         Blosc().decode(header + bytes(14), 12)
 
 
+def test_blosc_returns_a_view_of_a_frame_that_is_not_compressed() -> None:
+    noise = np.random.default_rng(0).bytes(1000)
+    frame = Blosc(clevel=9).encode(noise)
+    assert bytes(frame)[2] & 2
+    decoded = Blosc().decode(frame, 1000)
+    assert bytes(decoded) == noise
+    assert np.shares_memory(np.frombuffer(decoded, "u1"), np.frombuffer(frame, "u1"))
+    # Bytes behind the frame, or a size that does not fit, are left to the library.
+    assert bytes(Blosc().decode(bytes(frame) + b"rest", 1000)) == noise
+    wrong = bytes(frame[:12]) + (1000).to_bytes(4, "little") + bytes(frame[16:])
+    with pytest.raises(RuntimeError):
+        Blosc().decode(wrong, 1000)
+
+
 def test_blosc_says_that_it_has_no_snappy() -> None:
     with pytest.raises(NotImplementedError, match="snappy"):
         Blosc(cname="snappy").encode(b"1234")

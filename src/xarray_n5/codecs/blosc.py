@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _HEADER = struct.Struct("<BBBBIII")
 """Two versions, flags, item size, then decoded, block and frame size (c-blosc, README_HEADER)."""
-_COPIED, _SNAPPY = 0x2, 2
+_COPIED, _SNAPPY, _VERSION = 0x2, 2, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,33 @@ class Blosc:
         return int(_HEADER.unpack_from(head)[-1])
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the content of the frame.
+        """Return the content of the frame; of one that is not compressed, as a view.
 
         numcodecs uses Blosc's threads in the main thread only, so Dask's threads do not compete.
         """
-        decoded = np.empty(_decoded_size(bytes_of(data), size), np.uint8)
-        if decoded.size:
+        view = bytes_of(data)
+        plain, copied = _content(view, size)
+        if copied:
+            return view[_HEADER.size : _HEADER.size + plain]
+        decoded = np.empty(plain, np.uint8)
+        if plain:
             import numcodecs.blosc
 
             numcodecs.blosc.decompress(data, decoded)
         return decoded.data
 
 
-def _decoded_size(view: memoryview, size: int) -> int:
-    """Return the decoded size from the header; raise if the frame cannot be decoded."""
+def _content(view: memoryview, size: int) -> tuple[int, bool]:
+    """Return the decoded size from the header, and whether the content follows uncompressed.
+
+    Raises
+    ------
+    EOFError, ValueError, NotImplementedError
+        If the frame cannot be decoded.
+    """
     if len(view) < _HEADER.size:
         raise EOFError(f"expected a blosc header of {_HEADER.size} bytes, got {len(view)}")
-    _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
+    version, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
     if plain > size:
         raise ValueError(f"expected {size} bytes in the blosc frame, got {plain}")
     if plain and packed <= _HEADER.size:
@@ -84,4 +94,5 @@ def _decoded_size(view: memoryview, size: int) -> int:
         raise EOFError(f"expected a blosc frame of {packed} bytes, got {len(view)}")
     if flags >> 5 == _SNAPPY and not flags & _COPIED:
         raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
-    return int(plain)
+    copied = flags & _COPIED and version == _VERSION and packed == plain + _HEADER.size
+    return int(plain), bool(copied)
