@@ -118,20 +118,25 @@ def test_large_chunks_are_written_by_several_threads(
     assert (open_array(tmp_path / "a.n5", "a")[...] == expected).all()
 
 
-def test_items_are_worked_on_once_in_order_of_groups() -> None:
+def test_items_of_bands_are_worked_on_once() -> None:
     done: list[int] = []
-    spread(done.extend, range(10_000), 10_000, 2)
+    spread(done.extend, [range(9_000), range(9_000, 10_000)], 2)
     assert sorted(done) == list(range(10_000))
+    # More threads than bands: they share what there is.
+    done.clear()
+    spread(done.extend, [range(100)], 3)
+    assert sorted(done) == list(range(100))
 
     def fail(items: Any) -> None:
-        done.extend(items)
-        if 100 in done:
-            raise ValueError("stop")
+        for item in items:
+            done.append(item)
+            if item == 100:
+                raise ValueError("stop")
 
     done.clear()
     with pytest.raises(ValueError, match="stop"):
-        spread(fail, iter(range(10_000_000)), 10_000_000, 2)
-    assert len(done) < 10_000  # what comes later is not begun
+        spread(fail, [iter(range(10_000_000)), iter(range(10_000_000, 20_000_000))], 2)
+    assert len(done) < 1_000_000  # what comes later is not begun
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no forks here")

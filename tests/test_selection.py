@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from xarray_n5.arrays import assembly
+from xarray_n5.arrays.assembly import Assembly
+from xarray_n5.codecs.raw import Raw
 from xarray_n5.model.grid import ChunkGrid
 from xarray_n5.model.indexing import normalize, outer
+from xarray_n5.model.metadata import ArrayMetadata
 
 shapes = st.lists(st.integers(0, 9), min_size=0, max_size=4).map(tuple)
 chunk_sides = st.integers(1, 5)
@@ -88,6 +92,72 @@ def test_ix_arrays_mean_what_they_mean_to_numpy(data: st.DataObject) -> None:
     )
     values = np.arange(np.prod(shape)).reshape(shape)
     np.testing.assert_array_equal(read_through_chunks(values, grid, key), values[key])
+
+
+def metadata_of(grid: ChunkGrid, dtype: Any) -> ArrayMetadata:
+    """The array with a grid."""
+    return ArrayMetadata(
+        shape=grid.shape, chunks=grid.chunks, dtype=np.dtype(dtype), compression=Raw(), fill=7
+    )
+
+
+@given(st.data())
+def test_a_result_is_assembled_from_chunks_in_any_order(data: st.DataObject) -> None:
+    grid = data.draw(grids())
+    dtype = data.draw(st.sampled_from(["u1", "u2", "f4", "u8"]))
+    stored = data.draw(st.sampled_from(["<", ">"])) + dtype
+    key = data.draw(
+        st.one_of(orthogonal(grid.shape), st.tuples(*[st.slices(size) for size in grid.shape]))
+    )
+    selection = normalize(key, grid.shape)
+    parts = list(product(*grid.project(selection.axes)))
+    if data.draw(st.booleans()):
+        parts = data.draw(st.permutations(parts))
+    missing = data.draw(st.sets(st.integers(0, max(0, len(parts) - 1)), max_size=3))
+    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape).astype(stored)
+    result = np.zeros(selection.shape, dtype)
+    if data.draw(st.booleans()):  # another order in memory, as of a part of a larger array
+        result = np.zeros((*selection.shape[::-1], 2), dtype).T[0, ...]
+    plain = all(isinstance(axis, slice) for axis in selection.axes)
+    one = Assembly(metadata_of(grid, dtype), result, plain=plain)
+    expected = values.astype(dtype)
+    for number, pieces in enumerate(parts):
+        where = grid.slices([piece.chunk for piece in pieces])
+        if number in missing:
+            expected[where] = 7
+        target = tuple(piece.target for piece in pieces)
+        inside = tuple(piece.inside for piece in pieces)
+        one.add(None if number in missing else values[where], target, inside)
+    one.end()
+    taken = take(expected, tuple(selection.axes)) if grid.shape else expected
+    np.testing.assert_array_equal(result, taken.reshape(selection.shape))
+
+
+def test_neighbouring_chunks_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[tuple[int, ...]] = []
+    copy = assembly._copy
+
+    def spy(source: np.ndarray, target: np.ndarray) -> None:
+        copies.append(target.shape)
+        copy(source, target)
+
+    monkeypatch.setattr(assembly, "_copy", spy)
+    grid = ChunkGrid((4, 1040), (4, 64))
+    values = np.arange(4 * 1040, dtype="u1").reshape(4, 1040)
+    result = np.zeros_like(values)
+    one = Assembly(metadata_of(grid, "u1"), result, plain=True)
+    axes = normalize(..., grid.shape).axes
+    for pieces in product(*grid.project(axes)):
+        where = grid.slices([piece.chunk for piece in pieces])
+        one.add(
+            values[where],
+            tuple(piece.target for piece in pieces),
+            tuple(piece.inside for piece in pieces),
+        )
+    one.end()
+    # Rows of 512 bytes; the last chunk is clipped.
+    assert sorted(copies) == [(4, 8, 64), (4, 8, 64), (4, 16)]
+    assert (result == values).all()
 
 
 @given(st.data())

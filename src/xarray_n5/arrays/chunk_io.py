@@ -267,8 +267,12 @@ class ChunkIO:
         values: np.ndarray,
         prove: _Prove = None,
         digest: _Digest = None,
+        threads: int = 1,
     ) -> Iterator[tuple[Index, int, int]]:
-        """Write the parts of `values` that belong to some chunks, several of them at once."""
+        """Write the parts of `values` that belong to some chunks, several of them at once.
+
+        The limit on chunks in flight is that of all `threads` which do so together.
+        """
         if self.container.batch == 1:
             for parts in chosen:
                 index, block = self._merged(parts, values)
@@ -288,7 +292,8 @@ class ChunkIO:
                 begun.append((index, 0 if data is None else len(data), digested))
                 yield index, data
 
-        for _ in self.container.set_chunks(self.path, self.metadata, changes(), self.ahead):
+        ahead = max(1, self.ahead // threads)
+        for _ in self.container.set_chunks(self.path, self.metadata, changes(), ahead):
             self.indices.forget([begun[0][0]])
             yield begun.popleft()
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
 Item = TypeVar("Item")
 
 _WORTH = 1 << 16
 """The minimum size of a chunk for which two threads are faster than one, in bytes."""
-
-_LARGEST_GROUP = 64
-"""The maximum number of chunks that a thread takes at a time."""
 
 _pool: ThreadPoolExecutor | None = None
 _making = threading.Lock()
@@ -43,26 +39,33 @@ def cores() -> int:
 
 
 def spread(
-    work: Callable[[Iterable[Item]], None], items: Iterable[Item], count: int, threads: int
+    work: Callable[[Iterable[Item]], None], bands: Iterable[Iterable[Item]], threads: int
 ) -> None:
-    """Process `count` items, in groups, in several threads; raise the first error."""
-    size = max(1, min(_LARGEST_GROUP, count // (8 * threads)))
-    left = iter(items)
-    running: deque[Future[None]] = deque()
+    """Process the items of bands in several threads; raise the first error.
+
+    Each thread begins with its own band; at the end it continues with those of others.
+    """
+    left = [iter(band) for band in bands]
+    taking, stopped = threading.Lock(), threading.Event()
+
+    def taken(first: int) -> Iterator[Item]:
+        for band in left[first:] + left[:first]:
+            while not stopped.is_set():
+                with taking:  # iterators cannot be shared
+                    one = list(islice(band, 1))
+                if not one:
+                    break
+                yield from one
+
+    running: list[Future[None]] = []
     try:
-        while group := list(islice(left, size)):
-            running.append(_executor().submit(work, group))
-            # A few groups ahead, not all: there may be millions of items.
-            while len(running) > 4 * threads:
-                running.popleft().result()
-        while running:
-            running.popleft().result()
+        running.extend(_executor().submit(work, taken(at % len(left))) for at in range(threads))
+        wait(running, return_when=FIRST_EXCEPTION)
     finally:
-        for future in running:
-            future.cancel()
-        for future in running:
-            if not future.cancelled():
-                future.exception()  # wait: nothing may write into the result any more
+        stopped.set()
+        wait(running)  # nothing may write into the result any more
+    for future in running:
+        future.result()
 
 
 def _executor() -> ThreadPoolExecutor:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from functools import partial
 from itertools import chain, islice, product, tee
 from operator import ge, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.arrays.assembly import Assembly
 from xarray_n5.arrays.shards import read_shards
 from xarray_n5.arrays.threads import Item, spread, threads_for
-from xarray_n5.model.indexing import outer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
     _Part: TypeAlias = tuple[Index, Any, Any]
     """A chunk's index, where its elements go in the result, and which of its elements they are."""
+    _Pieces: TypeAlias = Sequence[Sequence[Piece]]
+    """The chunks that a selection touches, by axis."""
 
 
 def new_cache(size: int) -> Any:
@@ -43,34 +44,39 @@ def read(
     metadata = chunks.metadata
     grid = metadata.grid
     pieces = grid.project(axes)
-    count = math.prod(map(len, pieces))
     plain = all(isinstance(axis, slice) for axis in axes)
+    alone = cache is not None or chunks.container.batch > 1
+    threads = 1 if alone else _threads(chunks, pieces)
 
     if metadata.inner is not None and cache is None:
-        read = partial(_read_shards, chunks, result, plain=plain)
-        _share(chunks, read, product(*pieces), count, alone=chunks.container.batch > 1)
+
+        def work_on_shards(chosen: Iterable[tuple[Piece, ...]]) -> None:
+            assembly = Assembly(metadata, result, plain=plain)
+            read_shards(chunks, chosen, assembly.add)
+            assembly.end()
+
+        _share(work_on_shards, _products, pieces, threads)
         return
 
     def work(chosen: Iterable[_Part]) -> None:
+        assembly = Assembly(metadata, result, plain=plain)
         for (index, target, inside), found in _stored(chunks, chosen, cache):
-            if not plain:
-                target, inside = outer(target), outer(inside)  # noqa: PLW2901
-            if found is None:
-                result[target] = metadata.fill_value
+            if found is None or found.shape == grid.chunks:
+                assembly.add(found, target, inside)
                 continue
-            stored = found
-            if stored.shape != grid.chunks and not all(map(ge, stored.shape, grid.extent(index))):
-                stored = chunks.native(index, stored)
-            if plain and axes and stored.dtype == result.dtype:
-                _copy_rows(stored[inside], result[target])
-            else:
-                result[target] = stored[inside]
+            short = not all(map(ge, found.shape, grid.extent(index)))
+            assembly.add(chunks.native(index, found) if short else found, target, inside)
+        assembly.end()
 
-    alone = cache is not None or chunks.container.batch > 1
-    _share(chunks, work, _parts(pieces), count, alone=alone)
+    _share(work, _parts, pieces, threads)
 
 
-def _parts(pieces: Sequence[Sequence[Piece]]) -> Iterator[_Part]:
+def _products(pieces: _Pieces) -> Iterator[tuple[Piece, ...]]:
+    """Iterate over the parts of the chunks that pieces touch."""
+    return product(*pieces)
+
+
+def _parts(pieces: _Pieces) -> Iterator[_Part]:
     """Iterate over the chunks that pieces touch, without an object for each of millions."""
     indices = product(*[[piece.chunk for piece in each] for each in pieces])
     targets = product(*[[piece.target for piece in each] for each in pieces])
@@ -78,65 +84,50 @@ def _parts(pieces: Sequence[Sequence[Piece]]) -> Iterator[_Part]:
     return zip(indices, targets, insides, strict=True)
 
 
-def _read_shards(
-    chunks: ChunkIO, result: np.ndarray, chosen: Iterable[tuple[Piece, ...]], *, plain: bool
-) -> None:
-    """Read parts of shards into `result`."""
-
-    def copy(found: np.ndarray | None, target: Any, inside: Any) -> None:
-        if not plain:
-            target, inside = outer(target), outer(inside)
-        if found is None:
-            result[target] = chunks.metadata.fill_value
-        elif plain and target and found.dtype == result.dtype:
-            _copy_rows(found[inside], result[target])
-        else:
-            result[target] = found[inside]
-
-    read_shards(chunks, chosen, copy)
-
-
 def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
     """Write `values` at the selection `axes`; return the number of chunks that were replaced."""
     pieces = chunks.metadata.grid.project(axes)
+    threads = 1 if chunks.format.one_writer else _threads(chunks, pieces)
 
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
-        deque(chunks.put(chosen, values), maxlen=0)
+        deque(chunks.put(chosen, values, threads=threads), maxlen=0)
 
-    count = math.prod(map(len, pieces))
-    _share(chunks, work, product(*pieces), count, alone=chunks.format.one_writer)
-    return count
+    _share(work, _products, pieces, threads)
+    return math.prod(map(len, pieces))
+
+
+def _threads(chunks: ChunkIO, pieces: _Pieces) -> int:
+    """Return the number of threads for the chunks that pieces touch."""
+    nbytes = math.prod(chunks.metadata.grid.chunks) * chunks.metadata.dtype.itemsize
+    return threads_for(math.prod(map(len, pieces)), nbytes)
 
 
 def _share(
-    chunks: ChunkIO,
     work: Callable[[Iterable[Item]], None],
-    items: Iterable[Item],
-    count: int,
-    *,
-    alone: bool,
+    items: Callable[[_Pieces], Iterator[Item]],
+    pieces: _Pieces,
+    threads: int,
 ) -> None:
-    """Process `count` chunks, in several threads if that is faster."""
-    grid = chunks.metadata.grid
-    nbytes = math.prod(grid.chunks) * chunks.metadata.dtype.itemsize
-    threads = 1 if alone else threads_for(count, nbytes)
+    """Process the `items` of the chunks that `pieces` touch."""
     if threads > 1:
-        spread(work, items, count, threads)
+        spread(work, map(items, _bands(pieces, threads)), threads)
     else:
-        work(items)
+        work(items(pieces))
 
 
-def _copy_rows(source: np.ndarray, target: np.ndarray) -> None:
-    """Copy elements unchanged: whole rows at once, if they are contiguous.
+def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
+    """Divide a selection into at most `count` parts that are distant in memory.
 
-    NumPy copies rows of single bytes as fast itself.
+    The system clears new memory when it is first written to, in pages of up to 2 MiB, and clears a
+    page twice if two threads write to it at once.
     """
-    width = target.dtype.itemsize
-    beside = width > 1 and target.strides[-1:] == source.strides[-1:] == (width,)
-    if beside and target.size and not target.dtype.hasobject:
-        row = f"V{target.shape[-1] * width}"
-        source, target = source.view(row), target.view(row)
-    target[...] = source
+    for axis, along in enumerate(pieces):
+        if len(along) > 1:
+            size = -(-len(along) // count)
+            for start in range(0, len(along), size):
+                yield [*pieces[:axis], along[start : start + size], *pieces[axis + 1 :]]
+            return
+    yield pieces
 
 
 def blocks(
