@@ -710,7 +710,15 @@ def test_a_cluster_writes_a_pyramid(tmp_path: Path, cluster: Client) -> None:
     source = da.from_array(volume((32, 64, 64)), chunks=(16, 32, 32))
     options: dict[str, Any] = {"chunks": 8, "axes": nm(z=1, y=1, x=1), "levels": 2}
     with cluster.as_current():
-        receipts = pyramid(source, tmp_path / "a.n5", **options)
-    pyramid(source, tmp_path / "b.n5", **options)
-    assert files(tmp_path / "a.n5") == files(tmp_path / "b.n5")
+        receipts = pyramid(source, tmp_path / "here/a.n5", **options)
+    pyramid(source, tmp_path / "there/a.n5", **options)
+    assert files(tmp_path / "here/a.n5") == files(tmp_path / "there/a.n5")
     assert receipts["s1"].worker.values.ravel()[0].startswith("tcp://")
+
+
+def test_the_image_of_a_pyramid_has_the_name_of_its_group(tmp_path: Path) -> None:
+    pyramid(image(), tmp_path / "cells.zarr", factors=[2])
+    pyramid(image(), tmp_path / "all.zarr", "em/raw", factors=[2])
+    (root,) = open_group(tmp_path / "cells.zarr").attrs["multiscales"]
+    (inner,) = open_group(tmp_path / "all.zarr", "em/raw").attrs["multiscales"]
+    assert [root["name"], inner["name"]] == ["cells", "raw"]

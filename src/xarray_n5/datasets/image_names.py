@@ -27,14 +27,15 @@ def image_name(array: Array, context: ArrayContext) -> str | None:
     if name := note_of(attributes).get("name"):
         return str(name)
     path = None if told_by(attributes) is not None else image_of(context)
-    return None if path is None else _last(path, container_of(array))
+    return None if path is None else name_at(path, container_of(array))
 
 
 def name_of_group(group: Group) -> str:
     """Return the name of the image in a group: the group's, or that of a container's root."""
-    return _last(group.path, container_of(group))
+    return name_at(group.path, container_of(group))
 
 
-def _last(path: str, container: Container) -> str:
+def name_at(path: str, container: Container) -> str:
+    """Return the name of the image at a group's path."""
     suffixes = [suffix for form in FORMATS.values() for suffix in form.suffixes]
     return path.rpartition("/")[2] or stem_of(container.name, suffixes)

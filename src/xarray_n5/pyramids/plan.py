@@ -14,6 +14,7 @@ from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.write_axes import warn_misspelt_units
 from xarray_n5.codecs import resolve
+from xarray_n5.datasets.image_names import name_at
 from xarray_n5.datasets.level_overwrite import (
     check_attributes,
     check_coordinates,
@@ -26,6 +27,7 @@ from xarray_n5.datasets.level_overwrite import (
 from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.dialects import check_pyramid, write_pyramid
+from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.model.metadata import ArrayMetadata
@@ -153,12 +155,12 @@ class PyramidPlan:
     def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the attributes of the group and of the levels."""
         warn_misspelt_units(self._where, self.geometries)
+        levels = list(zip(self.levels, self.geometries, strict=True))
         try:
-            return write_pyramid(
-                list(zip(self.levels, self.geometries, strict=True)), self.how.dialect
-            )
+            around, own = write_pyramid(levels, self.how.dialect)
         except ValueError as error:
             raise MetadataError(f"{self._where}: {error}") from error
+        return named_images(around, name_at(self.path, self.how.container)), own
 
     def _check_group(
         self,

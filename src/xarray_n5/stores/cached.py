@@ -154,9 +154,14 @@ class CachedStore(Layer):
         above = self._listing(parent) if prefix and self.store.complete_listings else None
         if above is not None:
             return name in above[0]
-        if prefix not in self.no_folders and self.store.is_folder(prefix):
+        if prefix in self.no_folders:
+            return False
+        before = self._changes()
+        if self.store.is_folder(prefix):
             return True
-        self.no_folders.add(prefix)
+        with self.lock:
+            if self.changed[0] == before:
+                self.no_folders.add(prefix)
         return False
 
     def _known(self, key: str) -> Any:

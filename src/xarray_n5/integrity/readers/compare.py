@@ -10,7 +10,7 @@ from xarray_n5.dialects.pyramids import SAME
 from xarray_n5.integrity.readers import READERS
 from xarray_n5.integrity.readers.protocol import refused
 from xarray_n5.model.alerts import ODD
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.units import ratio, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,10 +151,7 @@ def _ratio(unit: str | None, other: str | None) -> float | None:
     >>> _ratio("m", "km"), _ratio(None, "nm"), _ratio("s", "nm")
     (0.001, 1.0, None)
     """
-    first, second = unit_of(unit), unit_of(other)
-    if first is None or second is None:
-        return 1.0
-    return None if first.quantity != second.quantity else first.size / second.size
+    return 1.0 if unit_of(unit) is None or unit_of(other) is None else ratio(unit, other)
 
 
 def size_of(number: float, unit: str | None) -> str:
