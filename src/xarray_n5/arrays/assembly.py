@@ -62,8 +62,8 @@ class Assembly:
             _copy(found[inside], self._result[target])
 
     def _collect(self, block: np.ndarray, target: tuple[Any, ...]) -> None:
-        *before, along = target
-        adjacent = along.start == self._stop and tuple(before) == self._before
+        before, along = target[:-1], target[-1]
+        adjacent = along.start == self._stop and before == self._before
         if self._count == self._most or not adjacent:
             self.end()
         if self._room is None or self._room.dtype != block.dtype:
@@ -71,7 +71,7 @@ class Assembly:
             self._room = np.empty((self._most, *self._shape), block.dtype)
         self._room[self._count] = block
         self._count += 1
-        self._before, self._stop = tuple(before), along.stop
+        self._before, self._stop = before, along.stop
 
     def end(self) -> None:
         """Copy the chunks that are left."""

@@ -280,7 +280,8 @@ class KeyedContainer:
     ) -> Iterator[tuple[Index, bytes | None]]:
         """Iterate over chunks and their bytes; at most `ahead` are requested at once."""
         store, (indices, keyed) = self.store.with_limit(metadata.most_stored), tee(indices)
-        keys = (self.chunk_key(path, metadata, index) for index in keyed)
+        above = f"{path}/" if path else ""
+        keys = (above + self.format.chunk_key(metadata, index) for index in keyed)
         fetched = store.fetch(keys, ahead)
         return ((index, data) for index, (_, data) in zip(indices, fetched, strict=True))
 
