@@ -32,7 +32,7 @@ from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from xarray_n5.model.codec import Buffer, Compression
 
@@ -508,11 +508,25 @@ def test_blosc_returns_a_view_of_a_frame_that_is_not_compressed() -> None:
     decoded = Blosc().decode(frame, 1000)
     assert bytes(decoded) == noise
     assert np.shares_memory(np.frombuffer(decoded, "u1"), np.frombuffer(frame, "u1"))
-    # Bytes behind the frame, or a size that does not fit, are left to the library.
     assert bytes(Blosc().decode(bytes(frame) + b"rest", 1000)) == noise
-    wrong = bytes(frame[:12]) + (1000).to_bytes(4, "little") + bytes(frame[16:])
-    with pytest.raises(RuntimeError):
-        Blosc().decode(wrong, 1000)
+    # Sizes, versions and flags that do not fit are left to the library.
+    for at, value in ((12, 1000), (8, 0), (8, 0xFFFFFFFF)):
+        wrong = bytes(frame[:at]) + value.to_bytes(4, "little") + bytes(frame[at + 4 :])
+        with pytest.raises(RuntimeError):
+            Blosc().decode(wrong, 1000)
+    for at, value in ((0, 3), (2, frame[2] | 8), (2, frame[2] | 0xE0), (3, 0)):
+        odd = bytes(frame[:at]) + bytes([value]) + bytes(frame[at + 1 :])
+        assert outcome(lambda: Blosc().decode(odd, 1000)) == outcome(  # noqa: B023
+            lambda: numcodecs.blosc.decompress(odd)  # noqa: B023
+        )
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    """Bytes, or the type of an error."""
+    try:
+        return bytes(work())
+    except RuntimeError as error:
+        return type(error)
 
 
 def test_blosc_says_that_it_has_no_snappy() -> None:

@@ -120,11 +120,11 @@ def test_large_chunks_are_written_by_several_threads(
 
 def test_items_of_bands_are_worked_on_once() -> None:
     done: list[int] = []
-    spread(done.extend, [range(9_000), range(9_000, 10_000)], 2)
+    spread(done.extend, [range(9_000), range(9_000, 10_000)], 10_000, 2)
     assert sorted(done) == list(range(10_000))
     # More threads than bands: they share what there is.
     done.clear()
-    spread(done.extend, [range(100)], 3)
+    spread(done.extend, [range(100)], 100, 3)
     assert sorted(done) == list(range(100))
 
     def fail(items: Any) -> None:
@@ -135,7 +135,7 @@ def test_items_of_bands_are_worked_on_once() -> None:
 
     done.clear()
     with pytest.raises(ValueError, match="stop"):
-        spread(fail, [iter(range(10_000_000)), iter(range(10_000_000, 20_000_000))], 2)
+        spread(fail, [iter(range(10_000_000)), iter(range(10_000_000, 20_000_000))], 20_000_000, 2)
     assert len(done) < 1_000_000  # what comes later is not begun
 
 

@@ -160,6 +160,31 @@ def test_neighbouring_chunks_are_copied_together(monkeypatch: pytest.MonkeyPatch
     assert (result == values).all()
 
 
+def test_rows_that_no_type_holds_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "_LARGEST_ITEM", 100)
+    values, result = np.arange(64, dtype="u2"), np.zeros(60, "u2")
+    one = Assembly(metadata_of(ChunkGrid((64,), (64,)), "u2"), result, plain=True)
+    one.add(values, (slice(0, 60),), (slice(4, 64),))
+    one.end()
+    assert (result == values[4:]).all()
+
+
+def test_elements_with_padding_are_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype = np.dtype({"names": ["a", "b"], "formats": ["u1", "u4"], "offsets": [0, 4]})
+
+    def poisoned(shape: Any, dtype: Any) -> np.ndarray:
+        return np.frombuffer(b"\xff" * int(np.prod(shape)) * dtype.itemsize, dtype).reshape(shape)
+
+    result = np.zeros(8, dtype)
+    monkeypatch.setattr("xarray_n5.arrays.assembly.np.empty", poisoned)
+    one = Assembly(metadata_of(ChunkGrid((8,), (4,)), dtype), result, plain=True)
+    for start in (0, 4):
+        target = (slice(start, start + 4),)
+        one.add(np.zeros(4, dtype), target, (slice(0, 4),))
+    one.end()
+    assert result.tobytes() == bytes(8 * dtype.itemsize)
+
+
 @given(st.data())
 def test_each_chunk_is_touched_once_and_none_in_vain(data: st.DataObject) -> None:
     grid = data.draw(grids())

@@ -12,18 +12,22 @@ from xarray_n5.model.indexing import outer
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import ArrayMetadata
 
-_LONG_ROW, _RUN = 1 << 9, 1 << 21
-"""The maximum size of the rows that are copied together, and of their chunks: 512 bytes, 2 MiB.
+_LONG_ROW = 1 << 9
+"""The maximum size of a row of collected chunks: longer ones are not copied faster."""
 
-Longer rows gain nothing, and more chunks do not fit into a processor's cache.
-"""
+_RUN = 1 << 21
+"""The maximum size of the chunks that are collected: 2 MiB, which a processor's cache may hold."""
+
+_LARGEST_ITEM = 1 << 31
+"""The size from which NumPy has no type for a row."""
 
 
 class Assembly:
     """Copy the elements of one chunk after another, as one thread reads them.
 
     Whole chunks that are neighbours along the last axis are collected and copied together, because
-    the copy of a short row takes as long as that of a long one.
+    the copy of a short row takes as long as that of a long one. The last ones are copied by
+    :meth:`end`.
 
     Parameters
     ----------
@@ -39,7 +43,9 @@ class Assembly:
         self._result, self._plain, self._fill = result, plain, metadata.fill_value
         self._shape = metadata.inner or metadata.chunks
         most = 0
-        if plain and self._shape and result.dtype.itemsize and not result.dtype.hasobject:
+        # Elements with fields may have padding, which is not copied into the buffer.
+        simple = result.dtype.itemsize and not result.dtype.hasobject and not result.dtype.names
+        if plain and self._shape and simple:
             row = self._shape[-1] * result.dtype.itemsize
             nbytes = math.prod(self._shape[:-1]) * row
             most = min(result.shape[-1] // self._shape[-1], _LONG_ROW // row, _RUN // nbytes)
@@ -90,6 +96,7 @@ def _copy(source: np.ndarray, target: np.ndarray) -> None:
     width = target.dtype.itemsize
     beside = target.strides[-1:] == source.strides[-1:] == (width,)
     if beside and source.dtype == target.dtype and target.size and not target.dtype.hasobject:
-        row = f"V{target.shape[-1] * width}"
-        source, target = source.view(row), target.view(row)
+        row = target.shape[-1] * width
+        if row < _LARGEST_ITEM:
+            source, target = source.view(f"V{row}"), target.view(f"V{row}")
     target[...] = source

@@ -271,7 +271,7 @@ class ChunkIO:
     ) -> Iterator[tuple[Index, int, int]]:
         """Write the parts of `values` that belong to some chunks, several of them at once.
 
-        The limit on chunks in flight is that of all `threads` which do so together.
+        The limits on chunks in flight are those of all `threads` that do so at the same time.
         """
         if self.container.batch == 1:
             for parts in chosen:
@@ -292,7 +292,7 @@ class ChunkIO:
                 begun.append((index, 0 if data is None else len(data), digested))
                 yield index, data
 
-        ahead = max(1, self.ahead // threads)
+        ahead = max(1, min(self.ahead, self.store.most_at_once) // threads)
         for _ in self.container.set_chunks(self.path, self.metadata, changes(), ahead):
             self.indices.forget([begun[0][0]])
             yield begun.popleft()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
 
 Item = TypeVar("Item")
 
 _WORTH = 1 << 16
 """The minimum size of a chunk for which two threads are faster than one, in bytes."""
+
+_LARGEST_GROUP = 64
+"""The maximum number of chunks that a thread takes at a time."""
 
 _pool: ThreadPoolExecutor | None = None
 _making = threading.Lock()
@@ -38,34 +41,77 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def spread(
-    work: Callable[[Iterable[Item]], None], bands: Iterable[Iterable[Item]], threads: int
-) -> None:
-    """Process the items of bands in several threads; raise the first error.
+class _Bands(Generic[Item]):
+    """Bands of items that several threads process; an error of one thread stops all."""
 
-    Each thread begins with its own band; at the end it continues with those of others.
-    """
-    left = [iter(band) for band in bands]
-    taking, stopped = threading.Lock(), threading.Event()
+    def __init__(self, bands: Iterable[Iterable[Item]], size: int) -> None:
+        self._left, self._size = [iter(band) for band in bands], size
+        self._taking = threading.Lock()
+        self._stopped = False
+        self._ended: dict[int, BaseException | None] = {}
+        # Unlike futures, it has no locks in Python, which an interruption could leave locked.
+        self._ends: SimpleQueue[None] = SimpleQueue()
 
-    def taken(first: int) -> Iterator[Item]:
-        for band in left[first:] + left[:first]:
-            while not stopped.is_set():
-                with taking:  # iterators cannot be shared
-                    one = list(islice(band, 1))
-                if not one:
+    def _taken(self, number: int) -> Iterator[Item]:
+        """Iterate over the items of a thread's own band, then over what others have left."""
+        own = number % len(self._left)
+        for band in self._left[own:] + self._left[:own]:
+            while True:
+                with self._taking:  # iterators cannot be shared
+                    some = list(islice(band, self._size))
+                if not some:
                     break
-                yield from one
+                for item in some:
+                    if self._stopped:
+                        return
+                    yield item
 
-    running: list[Future[None]] = []
+    def process(self, work: Callable[[Iterable[Item]], None], number: int) -> None:
+        """Process items in a thread until none are left."""
+        error = None
+        try:
+            work(self._taken(number))
+        except BaseException as raised:  # noqa: BLE001 - raised in the other thread
+            self._stopped, error = True, raised
+        self._ended[number] = error
+        self._ends.put(None)
+
+    def wait(self, threads: int) -> None:
+        """Wait until so many threads have ended."""
+        while not self._ended.keys() >= set(range(threads)):
+            self._ends.get()
+
+    def stop(self) -> None:
+        """Stop the threads before their next item."""
+        self._stopped = True
+
+    def errors(self) -> list[BaseException]:
+        """Return the errors of threads."""
+        return [error for error in self._ended.values() if error is not None]
+
+
+def spread(
+    work: Callable[[Iterable[Item]], None],
+    bands: Iterable[Iterable[Item]],
+    count: int,
+    threads: int,
+) -> None:
+    """Process the `count` items of bands in several threads; raise an error of one of them.
+
+    Each thread takes a few items at a time: first of a band of its own, if there are enough.
+    """
+    shared = _Bands(bands, max(1, min(_LARGEST_GROUP, count // (8 * threads))))
+    begun = 0
     try:
-        running.extend(_executor().submit(work, taken(at % len(left))) for at in range(threads))
-        wait(running, return_when=FIRST_EXCEPTION)
+        for number in range(threads):
+            _executor().submit(shared.process, work, number)
+            begun += 1
+        shared.wait(threads)
     finally:
-        stopped.set()
-        wait(running)  # nothing may write into the result any more
-    for future in running:
-        future.result()
+        shared.stop()
+        shared.wait(begun)  # nothing may write into the result any more
+    for error in shared.errors():
+        raise error
 
 
 def _executor() -> ThreadPoolExecutor:

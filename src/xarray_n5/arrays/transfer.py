@@ -88,6 +88,8 @@ def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int
     """Write `values` at the selection `axes`; return the number of chunks that were replaced."""
     pieces = chunks.metadata.grid.project(axes)
     threads = 1 if chunks.format.one_writer else _threads(chunks, pieces)
+    if chunks.container.batch > 1:
+        threads = min(threads, chunks.store.most_at_once)
 
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
         deque(chunks.put(chosen, values, threads=threads), maxlen=0)
@@ -110,7 +112,8 @@ def _share(
 ) -> None:
     """Process the `items` of the chunks that `pieces` touch."""
     if threads > 1:
-        spread(work, map(items, _bands(pieces, threads)), threads)
+        count = math.prod(map(len, pieces))
+        spread(work, map(items, _bands(pieces, threads)), count, threads)
     else:
         work(items(pieces))
 
@@ -121,13 +124,13 @@ def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
     The system clears new memory when it is first written to, in pages of up to 2 MiB, and clears a
     page twice if two threads write to it at once.
     """
-    for axis, along in enumerate(pieces):
-        if len(along) > 1:
-            size = -(-len(along) // count)
-            for start in range(0, len(along), size):
-                yield [*pieces[:axis], along[start : start + size], *pieces[axis + 1 :]]
-            return
-    yield pieces
+    lengths = list(map(len, pieces))
+    enough = [axis for axis, length in enumerate(lengths) if length >= count]
+    axis = enough[0] if enough else lengths.index(max(lengths))
+    along = pieces[axis]
+    for number in range(min(count, len(along))):
+        start, stop = (each * len(along) // count for each in (number, number + 1))
+        yield [*pieces[:axis], along[start:stop], *pieces[axis + 1 :]]
 
 
 def blocks(

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 _NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _HEADER = struct.Struct("<BBBBIII")
 """Two versions, flags, item size, then decoded, block and frame size (c-blosc, README_HEADER)."""
-_COPIED, _SNAPPY, _VERSION = 0x2, 2, 2
+_FORMAT = 2
+"""The version of the format."""
+
+_COPIED, _RESERVED = 0x2, 0x8
+"""Flags for content that is not compressed, and for nothing."""
+
+_SNAPPY, _COMPRESSORS = 2, 5
+"""The number of Snappy in the upper bits of the flags, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Blosc:
         numcodecs uses Blosc's threads in the main thread only, so Dask's threads do not compete.
         """
         view = bytes_of(data)
-        plain, copied = _content(view, size)
+        plain, copied = _parse_header(view, size)
         if copied:
             return view[_HEADER.size : _HEADER.size + plain]
         decoded = np.empty(plain, np.uint8)
@@ -75,7 +82,7 @@ class Blosc:
         return decoded.data
 
 
-def _content(view: memoryview, size: int) -> tuple[int, bool]:
+def _parse_header(view: memoryview, size: int) -> tuple[int, bool]:
     """Return the decoded size from the header, and whether the content follows uncompressed.
 
     Raises
@@ -85,7 +92,7 @@ def _content(view: memoryview, size: int) -> tuple[int, bool]:
     """
     if len(view) < _HEADER.size:
         raise EOFError(f"expected a blosc header of {_HEADER.size} bytes, got {len(view)}")
-    version, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
+    version, _, flags, item, plain, block, packed = _HEADER.unpack_from(view)
     if plain > size:
         raise ValueError(f"expected {size} bytes in the blosc frame, got {plain}")
     if plain and packed <= _HEADER.size:
@@ -94,5 +101,7 @@ def _content(view: memoryview, size: int) -> tuple[int, bool]:
         raise EOFError(f"expected a blosc frame of {packed} bytes, got {len(view)}")
     if flags >> 5 == _SNAPPY and not flags & _COPIED:
         raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
-    copied = flags & _COPIED and version == _VERSION and packed == plain + _HEADER.size
-    return int(plain), bool(copied)
+    # Anything unusual is left to the library, which refuses it.
+    usual = version == _FORMAT and not flags & _RESERVED and flags >> 5 < _COMPRESSORS
+    usual = usual and item > 0 and 0 < block <= plain
+    return int(plain), bool(usual and flags & _COPIED and packed == plain + _HEADER.size)

@@ -206,7 +206,7 @@ def most_at_once(fs: AbstractFileSystem) -> int:
         from fsspec.config import conf
 
         size = conf.get("nofiles_gather_batch_size") or conf.get("gather_batch_size")
-    return max(1, int(size)) if size else _AT_ONCE
+    return int(size) if size and int(size) > 0 else _AT_ONCE  # -1 means any number
 
 
 def etag_of(fs: AbstractFileSystem, path: str) -> object:

@@ -107,6 +107,11 @@ class Store(ABC):
         return self.url.rstrip("/").rpartition("/")[2]
 
     @property
+    def most_at_once(self) -> int:
+        """The maximum number of requests in flight."""
+        return self.concurrency
+
+    @property
     def complete_listings(self) -> bool:
         """Whether a file that a listing does not name exactly does not exist.
 

@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 from urllib.parse import quote
 
 from xarray_n5.model.paths import join, meant_by
@@ -46,6 +46,8 @@ class FsspecStore(Store):
     """Whether reads use the copies of a caching filesystem; other requests go behind it."""
     limit: int = field(default=DOCUMENT, compare=False, repr=False)
     """The maximum number of bytes that a web server may send for a key."""
+    concurrency: ClassVar[int] = 256
+    """The number of requests that are worth having in flight; filesystems may allow fewer."""
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
@@ -115,9 +117,9 @@ class FsspecStore(Store):
         return replace(self, limit=nbytes)
 
     @property
-    def concurrency(self) -> int:  # type: ignore[override]
-        """The number of requests in flight that pays, and that the filesystem allows."""
-        return max(2, filesystems.most_at_once(self.fs))
+    def most_at_once(self) -> int:
+        """The maximum number of requests in flight, as configured in fsspec."""
+        return min(self.concurrency, filesystems.most_at_once(self.fs))
 
     @property
     def _source(self) -> AbstractFileSystem:

@@ -32,6 +32,10 @@ class Layer(Store):
         return self.store.concurrency
 
     @property
+    def most_at_once(self) -> int:
+        return self.store.most_at_once
+
+    @property
     def url(self) -> str:
         return self.store.url
 
