@@ -18,6 +18,9 @@ _LONG_ROW = 1 << 9
 _RUN = 1 << 21
 """The maximum size of the chunks that are collected: 2 MiB, which a processor's cache may hold."""
 
+_FEWEST = 3
+"""The minimum number of chunks that are collected: two are not copied faster together."""
+
 _LARGEST_ITEM = 1 << 31
 """The size from which NumPy has no type for a row."""
 
@@ -62,7 +65,7 @@ class Assembly:
             self._result[target] = self._fill
         elif not self._plain or not target:
             self._result[target] = found[inside]
-        elif self._most > 1 and (block := found[inside]).shape == self._shape:
+        elif self._most >= _FEWEST and (block := found[inside]).shape == self._shape:
             self._collect(block, target)
         else:
             _copy(found[inside], self._result[target])
