@@ -24,7 +24,7 @@ _COPIED, _RESERVED = 0x2, 0x8
 """Flags for content that is not compressed, and for nothing."""
 
 _SNAPPY, _COMPRESSORS = 2, 5
-"""The number of Snappy in the upper bits of the flags, and how many there are."""
+"""The number of Snappy in the upper bits of the flags, and that of compressors."""
 
 
 @dataclass(frozen=True, slots=True)
