@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from xarray_n5 import ChunkError, create_array, from_n5, open_array, to_n5
 from xarray_n5.arrays.threads import cores, spread, threads_for
@@ -137,6 +138,27 @@ def test_items_of_bands_are_worked_on_once() -> None:
     with pytest.raises(ValueError, match="stop"):
         spread(fail, [iter(range(10_000_000)), iter(range(10_000_000, 20_000_000))], 20_000_000, 2)
     assert len(done) < 1_000_000  # what comes later is not begun
+
+
+def test_a_connection_for_one_thread_is_used_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: 2)
+    seen: set[int] = set()
+
+    class OneByOne(MemoryFileSystem):  # type: ignore[misc]
+        """Stands for FTP and SFTP."""
+
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        def pipe_file(self, path: str, value: Any, **options: Any) -> None:
+            seen.add(threading.get_ident())
+            super().pipe_file(path, value, **options)
+
+    place = (OneByOne(), "/a.n5")
+    made = create_array(place, "a", shape=X.shape, chunks=(1, 40, 1000), dtype=X.dtype)
+    made[...] = X
+    assert seen == {threading.get_ident()}
+    assert (open_array(place, "a")[...] == X).all()
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no forks here")

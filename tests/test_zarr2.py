@@ -469,3 +469,22 @@ def test_fields_of_several_byte_orders_are_read_and_merged(tmp_path: Path) -> No
     assert array[...].tolist() == array[0:4].tolist() == values.tolist()
     array[0:1] = np.array([(7, 8)], array.dtype)
     assert array[...].tolist() == [(7, 8), (1, 2), (1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("dtype", ["S5", "U3", "u2", "V3"])
+def test_an_array_without_axes_is_written(tmp_path: Path, dtype: str) -> None:
+    value = np.array({"S": b"ab", "U": "ab", "u": 7, "V": b"abc"}[dtype[0]], dtype)
+    made = create_array(tmp_path, "a", shape=(), chunks=(), dtype=dtype, format="zarr2")
+    made[...] = value
+    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], value)
+    zarr_value = zarr.open_array(str(tmp_path / "a"), mode="r")[...]
+    np.testing.assert_array_equal(zarr_value, value)
+
+
+def test_a_new_axis_keeps_the_type_of_strings(tmp_path: Path) -> None:
+    made = create_array(tmp_path, "a", shape=(3,), chunks=2, dtype="S5", format="zarr2")
+    made[...] = np.array([b"abc", b"d", b"e"])
+    values = np.array([b"abc", b"d", b"e"], "S5")
+    for key in ((0, None), (None, 0), (None, slice(0, 2))):
+        assert made[key].dtype == values[key].dtype
+        np.testing.assert_array_equal(made[key], values[key])

@@ -50,8 +50,9 @@ def read_selection(io: ChunkIO, key: object, cache: Cache | None, *, transposed:
         result = np.empty(selection.shape, io.metadata.dtype)
         axes = selection.axes[::-1] if transposed else selection.axes
         read(io, axes, result.T if transposed else result, cache)
-    result = result[selection.view]
-    return np.expand_dims(result, selection.newaxes) if selection.newaxes else result
+    if selection.newaxes:
+        return np.expand_dims(result[(*selection.view, ...)], selection.newaxes)
+    return result[selection.view]
 
 
 def _whole_chunk(io: ChunkIO, axes: Sequence[AxisIndex]) -> Index | None:

@@ -152,9 +152,9 @@ def broadcast(value: object, selection: Selection, dtype: np.dtype[Any]) -> np.n
         shape.insert(position, 1)
     values = np.broadcast_to(values, shape)
     values = values.squeeze(selection.newaxes) if selection.newaxes else values
-    return values.reshape(selection.shape)[
-        tuple(seen if isinstance(seen, slice) else slice(None) for seen in selection.view)
-    ]
+    view: Any = [seen if isinstance(seen, slice) else slice(None) for seen in selection.view]
+    part: np.ndarray = values.reshape(selection.shape)[(*view, ...)]  # an array without axes, too
+    return part
 
 
 def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:

@@ -200,7 +200,7 @@ def is_threaded(fs: AbstractFileSystem) -> bool:
 def most_at_once(fs: AbstractFileSystem) -> int:
     """Return the maximum number of requests in flight, as configured in fsspec."""
     if not is_async(fs):
-        return THREADS
+        return THREADS if is_threaded(fs) else 1
     size = getattr(fs, "batch_size", None)
     if not size:
         from fsspec.config import conf

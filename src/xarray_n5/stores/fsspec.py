@@ -119,7 +119,8 @@ class FsspecStore(Store):
     @property
     def most_at_once(self) -> int:
         """The maximum number of requests in flight, as configured in fsspec."""
-        return min(self.concurrency, filesystems.most_at_once(self.fs))
+        most = filesystems.most_at_once(self.fs)
+        return self.concurrency if self._has_real_files else min(self.concurrency, most)
 
     @property
     def _source(self) -> AbstractFileSystem:
