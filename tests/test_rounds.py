@@ -13,7 +13,7 @@ import xarray as xr
 from tests.far_work import WORKS, Work, counted
 from tests.killing import begin
 from tests.remote import Bucket, Far
-from xarray_n5 import RequestError, create_array, open_array, to_n5, verify
+from xarray_n5 import RequestError, create_array, doctor, open_array, to_n5, verify
 from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.stores import FsspecStore, Retries
 
@@ -64,6 +64,17 @@ def test_bytes_under_way_are_bounded_when_they_are_put() -> None:
     made[...] = 1
     assert fs.counts["PUT"] == 40
     assert 2 <= fs.most <= 6
+
+
+def test_doctor_asks_about_arrays_together() -> None:
+    fs, store = far()
+    for number in range(40):
+        create_array(store, f"g/x{number}", shape=(4, 4), dtype="u1", chunks=2)
+    fs.reset()
+    doctor(store)
+    # Each array has four chunks, whose headers are requested by 32 threads.
+    assert fs.counts["HEAD"] >= 160
+    assert fs.rounds < 40
 
 
 REMOVALS: dict[str, Callable[[FsspecStore], Any]] = {

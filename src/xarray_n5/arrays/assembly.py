@@ -35,7 +35,7 @@ class Assembly:
     Parameters
     ----------
     metadata : ArrayMetadata
-        The array that is read; for its shards, these are the chunks in them.
+        The array that is read. In one with shards, the chunks in these are collected.
     result : numpy.ndarray
         The result.
     plain : bool

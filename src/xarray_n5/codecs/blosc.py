@@ -21,7 +21,7 @@ _FORMAT = 2
 """The version of the format."""
 
 _COPIED, _RESERVED = 0x2, 0x8
-"""Flags for content that is not compressed, and for nothing."""
+"""The flag for content that is not compressed, and one without a meaning."""
 
 _SNAPPY, _COMPRESSORS = 2, 5
 """The number of Snappy in the upper bits of the flags, and that of compressors."""
@@ -101,7 +101,7 @@ def _parse_header(view: memoryview, size: int) -> tuple[int, bool]:
         raise EOFError(f"expected a blosc frame of {packed} bytes, got {len(view)}")
     if flags >> 5 == _SNAPPY and not flags & _COPIED:
         raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
-    # Anything unusual is left to the library, which refuses it.
-    usual = version == _FORMAT and not flags & _RESERVED and flags >> 5 < _COMPRESSORS
-    usual = usual and item > 0 and 0 < block <= plain
-    return int(plain), bool(usual and flags & _COPIED and packed == plain + _HEADER.size)
+    # The library decides about a frame with other versions, flags or sizes.
+    known = version == _FORMAT and not flags & _RESERVED and flags >> 5 < _COMPRESSORS
+    sizes = item > 0 and 0 < block <= plain and packed == plain + _HEADER.size
+    return int(plain), bool(flags & _COPIED) and known and sizes

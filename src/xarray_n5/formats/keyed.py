@@ -260,7 +260,8 @@ class KeyedContainer:
 
     def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key in the store."""
-        return join(path, self.format.chunk_key(metadata, index))
+        key = self.format.chunk_key(metadata, index)
+        return f"{path}/{key}" if path else key
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the chunk that a key relative to the array names, or None."""
@@ -280,8 +281,7 @@ class KeyedContainer:
     ) -> Iterator[tuple[Index, bytes | None]]:
         """Iterate over chunks and their bytes; at most `ahead` are requested at once."""
         store, (indices, keyed) = self.store.with_limit(metadata.most_stored), tee(indices)
-        above = f"{path}/" if path else ""
-        keys = (above + self.format.chunk_key(metadata, index) for index in keyed)
+        keys = (self.chunk_key(path, metadata, index) for index in keyed)
         fetched = store.fetch(keys, ahead)
         return ((index, data) for index, (_, data) in zip(indices, fetched, strict=True))
 

@@ -54,13 +54,12 @@ def images_of(survey: Survey, xml: bytes | None = None) -> tuple[Image, ...]:
 def _levels(container: Container, arrays: Sequence[Array]) -> Iterator[tuple[Array, Level]]:
     paths = {above for array in arrays for above in _above(array.path)}
     groups = _groups(container, sorted(paths))
-    documents = _documents(container, [array.path for array in arrays])
     for array in arrays:
         yield (
             array,
             Level(
                 context=context_of(array),
-                document=documents[array.path],
+                document=_document(container, array.path),
                 above=tuple(groups.get(each, {}) for each in _above(array.path)),
                 root=not array.path,
             ),
@@ -90,17 +89,12 @@ def _raw(metadata: ArrayMetadata | GroupMetadata) -> Attributes:
     return metadata.attributes
 
 
-def _documents(container: Container, paths: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the documents of arrays as they are stored; empty in HDF5, which has none."""
+def _document(container: Container, path: str) -> dict[str, Any]:
+    """Return an array's document, which the container has read; empty in HDF5, which has none."""
     name = _DOCUMENTS.get(container.format.name)
-    if name is None:
-        return {path: {} for path in paths}
-    stored = container.store.get_many([join(path, name) for path in paths])
-    found = [json.loads(data) if data else {} for data in stored]
-    return {
-        path: each if isinstance(each, dict) else {}
-        for path, each in zip(paths, found, strict=True)
-    }
+    data = None if name is None else container.store.get(join(path, name))
+    found = json.loads(data) if data else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _images(form: str, levels: Mapping[str, Level]) -> Iterator[Image]:

@@ -22,7 +22,7 @@ _CHUNK = re.compile(r"s(\d{1,3})/(\d{1,15}(?:\.\d{1,15})*)")
 _LEVEL = re.compile(r"s(\d{1,3})/\.zarray")
 
 _ALL = ("0.0.0.0", "::")  # noqa: S104
-"""Addresses that stand for all of this machine."""
+"""The addresses at which a server listens on all network interfaces."""
 
 _LOCALHOST = re.compile(r"//(?:localhost|ip6-localhost)(?:\.[\w.]*)?:")
 
