@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0
 """How many seconds requests are held back for others that never come."""
+
+LOOKS = 20
+"""How often is looked for other requests, before those that came are answered."""
 
 
 class Far(AsyncFileSystem):  # type: ignore[misc]
@@ -30,11 +32,10 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         self.together = 0
         """How many requests must be under way before one for a chunk is answered."""
         self.gathers = False
-        """Whether requests are answered together, once no other came for as long as `latency`."""
+        """Whether requests are answered together, once no other came in so many `LOOKS`."""
         self.log: list[tuple[int, str, str]] = []
         """The round, the verb and the path of each request."""
         self.most = self.under_way = self._last = self._answered = 0
-        self._newest = 0.0
         self.fails: Callable[[str, str], None] = lambda _verb, _path: None
         """What raises where a request is to fail."""
 
@@ -62,7 +63,6 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         self.counts[verb] += 1
         number = self._last + 1
         self.log.append((number, verb, path))
-        self._newest = time.monotonic()
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         try:
@@ -78,15 +78,22 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
                 raise AssertionError(f"{self.most} requests at once, not {self.together}")
             await asyncio.sleep(self.latency)
             while self.gathers and number > self._answered:
-                if time.monotonic() >= self._newest + self.latency:
+                if await self._is_quiet():
                     self._answered = number
-                else:
-                    await asyncio.sleep(self.latency / 4)
             self.fails(verb, path)
         finally:
             self.under_way -= 1
             self._last = max(self._last, number)
         return self._strip_protocol(path)
+
+    async def _is_quiet(self) -> bool:
+        """Return whether no request comes, however long this process is paused meanwhile."""
+        came = len(self.log)
+        for _ in range(LOOKS):
+            await asyncio.sleep(self.latency / LOOKS)
+            if len(self.log) > came:
+                return False
+        return True
 
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_: Any

@@ -217,7 +217,7 @@ def test_requests_wait_for_those_whose_answers_they_need(work: Work) -> None:
         fs = counted(work.ours, latency=latency)
         if fs.rounds == work.rounds:
             break
-    assert (fs.rounds, len(fs.log)) == (work.rounds, work.requests)
+    assert (fs.rounds, len(fs.log)) == (work.rounds, work.requests), sorted(fs.log)
 
 
 def test_the_page_on_performance_has_these_numbers() -> None:
