@@ -15,7 +15,7 @@ PATIENCE = 10.0
 """How many seconds requests are held back for others that never come."""
 
 LOOKS = 20
-"""How often is looked for other requests, before those that came are answered."""
+"""How often the loop looks for other requests before it answers those that have come."""
 
 
 class Far(AsyncFileSystem):  # type: ignore[misc]
@@ -32,7 +32,7 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         self.together = 0
         """How many requests must be under way before one for a chunk is answered."""
         self.gathers = False
-        """Whether requests are answered together, once no other came in so many `LOOKS`."""
+        """Whether requests are answered together, when the loop has looked for others in vain."""
         self.log: list[tuple[int, str, str]] = []
         """The round, the verb and the path of each request."""
         self.most = self.under_way = self._last = self._answered = 0
@@ -87,7 +87,10 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         return self._strip_protocol(path)
 
     async def _is_quiet(self) -> bool:
-        """Return whether no request comes, however long this process is paused meanwhile."""
+        """Return whether no other request comes.
+
+        Looks are counted, not seconds: a pause of the whole process is no sign that none will come.
+        """
         came = len(self.log)
         for _ in range(LOOKS):
             await asyncio.sleep(self.latency / LOOKS)
