@@ -179,7 +179,7 @@ def test_systems_that_cannot_refuse_links_in_one_step_look_first(
     places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, outside = places
-    monkeypatch.setattr("xarray_n5.stores.local.opening.has_openat2", lambda: False)
+    monkeypatch.setattr("xarray_n5.stores.local.folders.has_openat2", lambda: False)
     array = open_array(inside, "a", mode="r+")
     array[...] = values() + 1
     np.testing.assert_array_equal(array[...], values() + 1)

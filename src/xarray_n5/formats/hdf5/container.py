@@ -314,7 +314,7 @@ class Hdf5Container:
             raise OneWriterError(self.file, why)
         if stamp_of(self.file) is None:
             self.store.remove_markers()
-        return files.writing(self.file, self.store.store.root, fsync=self.fsync)
+        return files.writing(self.file, self.store.store, fsync=self.fsync)
 
     @contextlib.contextmanager
     def _changing(self, path: str, kind: Kind) -> Iterator[tuple[Any, Any]]:

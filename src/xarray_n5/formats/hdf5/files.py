@@ -32,6 +32,8 @@ from xarray_n5.formats.hdf5.signature import stamp_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xarray_n5.stores.local import LocalStore
+
 _N5_VERSION = "1.0.0"
 """The version on the root of new files, which all versions of n5-hdf5 accept."""
 
@@ -155,7 +157,7 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
 
 
 @contextlib.contextmanager
-def writing(path: str, folder: str, *, fsync: bool) -> Iterator[Any]:
+def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
     """Yield an h5py file for writing, alone in this process, and close it again.
 
     Between two writes the file is complete, and others may read it. A new file is created in

@@ -16,6 +16,8 @@ from xarray_n5.model.paths import meant_by, partial_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from xarray_n5.stores.local import LocalStore
+
 _BOUNDS = ("earliest", "v110")
 """The versions of HDF5 whose structures are written; HDF5 1.10 reads all of them."""
 
@@ -57,24 +59,22 @@ def open_to_write(path: str) -> Any:
 
 
 @contextlib.contextmanager
-def created(path: str, folder: str) -> Iterator[Any]:
+def created(path: str, folder: LocalStore) -> Iterator[Any]:
     """Create a file under a hidden name in `folder`; rename it once it is closed."""
     h5py, name = import_h5py(), os.path.basename(path)  # noqa: PTH119
-    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-    for other in os.listdir(folder):  # noqa: PTH208
-        if meant_by(other) == name:
-            os.unlink(f"{folder}/{other}")  # noqa: PTH108 - its writer was killed
-    partial = partial_key(f"{folder}/{name}")
+    folder.make_folder("")
+    # Those whose writer was killed.
+    folder.delete([other for other in folder.list("")[1] if meant_by(other) == name])
+    hidden = partial_key(name)
+    partial = f"{folder.url}/{hidden}"
     try:
         with h5py.File(partial, "w-", libver=_BOUNDS) as file:
             yield file
         sync(partial)
         _rename(partial, path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)  # noqa: PTH108
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)  # noqa: PTH106
+        folder.delete([hidden])
+        folder.clear_folder("")
 
 
 def _rename(partial: str, path: str) -> None:

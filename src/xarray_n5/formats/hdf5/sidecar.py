@@ -38,7 +38,7 @@ class Sidecar(Layer):
     def store(self) -> LocalStore:
         """The directory itself."""
         folder, name = os.path.split(self.file)
-        return LocalStore(f"{folder}/.{name}.kept", fsync=self.fsync)
+        return LocalStore(folder, fsync=self.fsync, inside=f".{name}.kept")
 
     @property
     def url(self) -> str:
@@ -60,11 +60,9 @@ class Sidecar(Layer):
         self._prune(prefix)
 
     def _prune(self, prefix: str) -> None:
-        folder = os.path.dirname(f"{self.store.root}/{prefix}")  # noqa: PTH120
-        with contextlib.suppress(OSError):
-            while folder.startswith(self.store.root):
-                os.rmdir(folder)  # noqa: PTH106
-                folder = os.path.dirname(folder)  # noqa: PTH120
+        while prefix:
+            prefix = prefix.rpartition("/")[0]
+            self.store.clear_folder(prefix)
 
     def list(self, prefix: str) -> Listing:
         """Return the names under `prefix`; none if there is no file."""

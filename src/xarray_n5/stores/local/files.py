@@ -1,6 +1,6 @@
 """Keep the permissions of replaced files; make directories durable."""
 
-# ruff: noqa: PTH103, PTH112
+# ruff: noqa: PTH103, PTH112, PTH116
 from __future__ import annotations
 
 import contextlib
@@ -10,12 +10,15 @@ import stat
 from xarray_n5.stores.local.links import MISSING
 
 
-def permissions(path: str) -> os.stat_result | None:
-    """Return the status of a file to be replaced, or None if there is nothing to keep."""
+def permissions(path: str, folder: int | None) -> os.stat_result | None:
+    """Return the status of a file to be replaced, or None if there is nothing to keep.
+
+    The path is relative to the open directory `folder`, if that is not None.
+    """
     if not hasattr(os, "fchmod") or os.name == "nt":
         return None
     try:
-        found = os.lstat(path)
+        found = os.stat(path, dir_fd=folder, follow_symlinks=False)
     except MISSING:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
@@ -37,24 +40,22 @@ def keep_permissions(file: int, before: os.stat_result) -> None:
             os.fchmod(file, mode)
 
 
-def make_folders(folder: str, *, flush: bool) -> None:
-    """Make a directory and its parents; with `flush`, their names are durable."""
+def make_folders(folder: str, *, durable: bool) -> None:
+    """Make a directory and its parents; if `durable`, their names are on disk."""
     missing = []
     above = folder
-    while flush and above and not os.path.isdir(above):
+    while durable and above and not os.path.isdir(above):
         above = above.rpartition("/")[0]
         missing.append(above)
     os.makedirs(folder, exist_ok=True)
-    for each in missing:
-        flush_folder(each or "/")
+    if os.name != "nt":
+        for each in missing:
+            flush(os.open(each or "/", os.O_RDONLY))
 
 
-def flush_folder(folder: str) -> None:
-    """Make a rename durable, if the system can flush directories."""
-    if os.name == "nt":
-        return
-    file = os.open(folder, os.O_RDONLY)
+def flush(folder: int) -> None:
+    """Make renames in an open directory durable, and close it."""
     try:
-        os.fsync(file)
+        os.fsync(folder)
     finally:
-        os.close(file)
+        os.close(folder)

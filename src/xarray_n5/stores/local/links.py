@@ -19,6 +19,9 @@ MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of the operating system for keys that do not exist."""
 
 
+_HIDDEN = "is a link, but hidden directories must not be links; remove it"
+
+
 class Folder(NamedTuple):
     """A directory of a container."""
 
@@ -36,24 +39,19 @@ def check_folder(root: str, prefix: str, *, follow: bool) -> Folder | None:
     UnsafePathError
         If a link leads out of the container and `follow` is false, or to nothing.
     """
-    found, missing = _existing_part(root, prefix, follow=follow)
+    found, missing = existing_part(root, prefix, follow=follow)
     return None if missing else found
 
 
-def folder_to_write(root: str, prefix: str) -> str:
-    """Return the path, without links, of a directory that may not exist yet.
+def existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list[str]]:
+    """Return the innermost existing directory on the way to a prefix, and the missing names.
 
     Raises
     ------
     UnsafePathError
-        As :func:`check_folder`.
+        As :func:`check_folder`; also if a hidden directory is a link and `follow` is false: these
+        are the package's own, for markers, digests and removed chunks.
     """
-    found, missing = _existing_part(root, prefix, follow=False)
-    return "/".join([found.real, *missing])
-
-
-def _existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list[str]]:
-    """Return the innermost existing directory on the way to a prefix, and the missing names."""
     found = Folder(os.path.realpath(root), 0)
     parts = prefix.split("/") if prefix else []
     for count, name in enumerate(parts):
@@ -63,7 +61,10 @@ def _existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, lis
         except MISSING:
             return found, parts[count:]
         if is_link(status):
-            real = resolve(root, "/".join(parts[: count + 1]), path, follow=follow)
+            key = "/".join(parts[: count + 1])
+            if name.startswith(".") and not follow:
+                raise UnsafePathError(root, key, _HIDDEN)
+            real = resolve(root, key, path, follow=follow)
             found = Folder(real, found.links + 1)
         else:
             found = Folder(path, found.links)
@@ -105,25 +106,3 @@ def is_below(path: str, folder: str) -> bool:
     """Return whether a path without links is a directory or is in it."""
     path, folder = os.path.normcase(path), os.path.normcase(folder)
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
-def stat_inside(root: str, key: str, *, follow: bool) -> os.stat_result | None:
-    """Return the status of the file or directory at a key, or None if it does not exist.
-
-    Raises
-    ------
-    UnsafePathError
-        As :func:`check_folder`.
-    """
-    try:
-        if not key:
-            return os.stat(root)
-        prefix, _, name = key.rpartition("/")
-        folder = check_folder(root, prefix, follow=follow)
-        if folder is None:
-            return None
-        path = f"{folder.real}/{name}"
-        found = os.lstat(path)
-        return os.stat(resolve(root, key, path, follow=follow)) if is_link(found) else found
-    except MISSING:
-        return None

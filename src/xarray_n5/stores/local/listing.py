@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.model.paths import join
+from xarray_n5.stores.local.folders import BY_DESCRIPTOR, TO_LIST, open_inside
 from xarray_n5.stores.local.links import MISSING, check_folder, is_below, is_link, resolve
 
 if TYPE_CHECKING:
@@ -14,6 +16,18 @@ if TYPE_CHECKING:
 
 _MOST_LINKS = 10_000
 """The maximum number of links to directories that one walk follows."""
+
+
+class Entry(NamedTuple):
+    """A name in a directory."""
+
+    name: str
+    is_folder: bool
+    """Whether it, or the target of a link, is a directory."""
+    linked: bool
+    """Whether it is a link."""
+    status: os.stat_result | None
+    """Its own status, if that was asked for and it still exists."""
 
 
 def names_in(root: str, prefix: str, *, follow: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -28,22 +42,18 @@ def names_in(root: str, prefix: str, *, follow: bool) -> tuple[tuple[str, ...], 
     folders: list[str] = []
     files: list[str] = []
     above: list[str] = []
-    try:
-        with os.scandir(folder.real) as entries:
-            for entry in entries:
-                if not entry.is_dir():
-                    files.append(entry.name)
-                elif not _is_linked(entry):
-                    folders.append(entry.name)
-                else:
-                    above = above or _directories_above(root, prefix, follow=follow)
-                    target = os.path.realpath(entry.path)
-                    turns = any(is_below(each, target) for each in above)
-                    if not turns and (follow or not folder.links):
-                        folders.append(entry.name)
-    except MISSING:
-        return (), ()
-    return tuple(sorted(folders)), tuple(sorted(files))
+    for entry in _entries(root, folder.real, follow=follow):
+        if not entry.is_folder:
+            files.append(entry.name)
+        elif not entry.linked:
+            folders.append(entry.name)
+        else:
+            above = above or _directories_above(root, prefix, follow=follow)
+            target = os.path.realpath(f"{folder.real}/{entry.name}")
+            turns = any(is_below(each, target) for each in above)
+            if not turns and (follow or not folder.links):
+                folders.append(entry.name)
+    return tuple(folders), tuple(files)
 
 
 def _is_linked(entry: os.DirEntry[str]) -> bool:
@@ -58,7 +68,9 @@ def _directories_above(root: str, prefix: str, *, follow: bool) -> list[str]:
     return [each.real for each in found if each is not None]
 
 
-def walk_below(root: str, prefix: str, *, follow: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def walk_below(
+    root: str, prefix: str, *, follow: bool, statuses: bool = False
+) -> Iterator[tuple[str, Entry]]:
     """Iterate over the files below a prefix: their keys, relative to it, and their entries.
 
     Links inside the container are followed, except to parent directories. Hidden links to
@@ -78,16 +90,16 @@ def walk_below(root: str, prefix: str, *, follow: bool) -> Iterator[tuple[str, o
     while level:
         inner, real, above = level.pop()
         below: list[tuple[str, str, tuple[str, ...]]] = []
-        for entry in _entries(real):
-            key = f"{inner}{entry.name}"
-            if not entry.is_dir():
+        for entry in _entries(root, real, follow=follow, statuses=statuses):
+            key, path = f"{inner}{entry.name}", f"{real}/{entry.name}"
+            if not entry.is_folder:
                 yield key, entry
-            elif not _is_linked(entry):
-                below.append((f"{key}/", entry.path, (*above[:-1], entry.path)))
+            elif not entry.linked:
+                below.append((f"{key}/", path, (*above[:-1], path)))
             elif is_hidden(key) and not follow:
                 yield key, entry
             else:
-                target = resolve(root, join(prefix, key), entry.path, follow=follow)
+                target = resolve(root, join(prefix, key), path, follow=follow)
                 links += 1
                 if links > _MOST_LINKS:
                     why = (
@@ -99,12 +111,27 @@ def walk_below(root: str, prefix: str, *, follow: bool) -> Iterator[tuple[str, o
         level += reversed(below)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _entries(root: str, path: str, *, follow: bool, statuses: bool = False) -> list[Entry]:
+    """Return what is in a directory, sorted, by its path without links."""
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+        if follow or not BY_DESCRIPTOR:
+            return _scan(path, statuses=statuses)
+        folder = open_inside(root, path, TO_LIST)
+        try:
+            return _scan(folder, statuses=statuses)
+        finally:
+            os.close(folder)
     except MISSING:
         return []
+
+
+def _scan(folder: str | int, *, statuses: bool) -> list[Entry]:
+    with os.scandir(folder) as entries:  # type: ignore[type-var]
+        found = [
+            Entry(each.name, each.is_dir(), _is_linked(each), _status(each) if statuses else None)
+            for each in entries
+        ]
+    return sorted(found, key=attrgetter("name"))
 
 
 def is_hidden(key: str) -> bool:
@@ -112,7 +139,7 @@ def is_hidden(key: str) -> bool:
     return key.rpartition("/")[2].startswith(".")
 
 
-def status(entry: os.DirEntry[str]) -> os.stat_result | None:
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
     """Return the status of a file that is not a link, or None if it is gone."""
     try:
         return entry.stat(follow_symlinks=False)

@@ -8,7 +8,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xarray_n5.stores.local.files import make_folders
+from xarray_n5.errors import UnsafePathError
+from xarray_n5.stores.local.folders import hold_to_write, stat_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +24,9 @@ _PAUSE = 0.002
 
 
 @contextmanager
-def locked(folder: str, *, flush: bool) -> Iterator[bool]:
+def locked(root: str, prefix: str, *, durable: bool) -> Iterator[bool]:
     """Lock a directory, which is created if missing; yield whether the system can do that."""
-    file = _lock(folder, flush=flush)
+    file = _lock(root, prefix, durable=durable)
     try:
         yield file is not None
     finally:
@@ -33,20 +34,22 @@ def locked(folder: str, *, flush: bool) -> Iterator[bool]:
             os.close(file)
 
 
-def _lock(folder: str, *, flush: bool) -> int | None:
+def _lock(root: str, prefix: str, *, durable: bool) -> int | None:
     if sys.platform == "win32":
         return None
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         file = None
         try:
-            make_folders(folder, flush=flush)
-            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with hold_to_write(root, prefix, durable=durable) as held:
+                file = held.to_read()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(file, folder):
+            if _is_at(file, root, prefix):
                 return file
         except BlockingIOError:
             time.sleep(_PAUSE)
+        except UnsafePathError:
+            raise
         except OSError:
             end = 0.0
         if file is not None:
@@ -54,10 +57,7 @@ def _lock(folder: str, *, flush: bool) -> int | None:
     return None
 
 
-def _is_at(file: int, folder: str) -> bool:
+def _is_at(file: int, root: str, prefix: str) -> bool:
     """Return whether a path still names an open directory, which may have been replaced."""
-    try:
-        found, opened = os.stat(folder), os.fstat(file)  # noqa: PTH116
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(found, opened)
+    found = stat_inside(root, prefix, follow=False)
+    return found is not None and os.path.samestat(found, os.fstat(file))

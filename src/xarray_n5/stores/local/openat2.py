@@ -40,12 +40,12 @@ def has_openat2() -> bool:
     return True
 
 
-def openat2(path: str, flags: int, mode: int = 0, beneath: int | None = None) -> int:
+def openat2(path: str, flags: int, beneath: int | None = None) -> int:
     """Open a file without following any link, and return its descriptor.
 
     Parameters
     ----------
-    path, flags, mode
+    path, flags
         As for :func:`os.open`.
     beneath
         The descriptor of a directory that `path` is relative to and must not leave.
@@ -59,7 +59,7 @@ def openat2(path: str, flags: int, mode: int = 0, beneath: int | None = None) ->
     if b"\0" in encoded:
         raise ValueError(f"the path {path!r} contains a NUL")
     base = _AT_FDCWD if beneath is None else ctypes.c_int(beneath)
-    how = _open_how(flags, mode, beneath is not None)
+    how = _open_how(flags, beneath is not None)
     while True:
         file: int = _syscall()(_NUMBER, base, encoded, how, _SIZE)
         if file >= 0:
@@ -76,6 +76,6 @@ def _syscall() -> Any:
 
 
 @functools.cache
-def _open_how(flags: int, mode: int, beneath: bool) -> ctypes.Array[ctypes.c_uint64]:
+def _open_how(flags: int, beneath: bool) -> ctypes.Array[ctypes.c_uint64]:
     resolve = _NO_SYMLINKS | _NO_MAGICLINKS | (_BENEATH if beneath else 0)
-    return _OPEN_HOW(flags, mode, resolve)
+    return _OPEN_HOW(flags, 0, resolve)

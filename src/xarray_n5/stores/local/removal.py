@@ -1,6 +1,6 @@
 """Remove directories, but not the targets of links in them."""
 
-# ruff: noqa: PTH208
+# ruff: noqa: PTH102, PTH106, PTH108, PTH116, PTH208
 # Plain system calls on strings, for speed.
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ from xarray_n5.model.paths import partial_key
 from xarray_n5.stores.local.links import MISSING, is_link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_BY_DESCRIPTOR = (
-    shutil.rmtree.avoids_symlink_attacks
-    and hasattr(os, "O_NOFOLLOW")
-    and {os.open, os.unlink, os.rename, os.stat} <= os.supports_dir_fd
-)
-"""Whether directories can be held open, which prevents replacing them by links."""
+    from xarray_n5.stores.local.folders import Held
 
 
-def remove_tree(folder: str, name: str, first: str) -> None:
+def remove_tree(folder: Held, name: str, first: str) -> None:
     """Remove a directory and everything in it; of a link, only the link.
 
     Unless it is hidden already, it is renamed first, so that a killed process does not leave half
@@ -33,59 +26,59 @@ def remove_tree(folder: str, name: str, first: str) -> None:
     Parameters
     ----------
     folder
-        The path, without links, of its parent.
+        Its parent.
     name
         Its name.
     first
         A path in it that is removed first.
     """
-    with _held(folder) as (base, descriptor):
-        try:
-            found = os.stat(base + name, dir_fd=descriptor, follow_symlinks=False)
-            if is_link(found) or not stat.S_ISDIR(found.st_mode):
-                os.unlink(base + name, dir_fd=descriptor)
-                return
-            if not name.startswith("."):
-                hidden = partial_key(name)
-                os.rename(base + name, base + hidden, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-                name = hidden
-            _remove_file(base + name, first, descriptor)
-            shutil.rmtree(base + name, dir_fd=descriptor)
-        except MISSING:
+    base, descriptor = folder
+    with contextlib.suppress(*MISSING):
+        if not _is_folder(folder, name):
+            os.unlink(base + name, dir_fd=descriptor)
             return
+        if not name.startswith("."):
+            hidden = partial_key(name)
+            os.rename(base + name, base + hidden, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+            name = hidden
+        _remove_file(base + name, first, descriptor)
+        shutil.rmtree(base + name, dir_fd=descriptor)
 
 
-def remove_inside(folder: str) -> None:
+def remove_inside(folder: Held) -> None:
     """Remove everything in a directory; of links, only the links."""
-    try:
-        names = os.listdir(folder)
-    except MISSING:
-        return
-    with _held(folder) as (base, descriptor):
-        for name in names:
-            with contextlib.suppress(*MISSING):
-                found = os.stat(base + name, dir_fd=descriptor, follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode) and not is_link(found):
-                    shutil.rmtree(base + name, dir_fd=descriptor)
-                else:
-                    os.unlink(base + name, dir_fd=descriptor)
+    base, descriptor = folder
+    for name in _names_in(folder):
+        with contextlib.suppress(*MISSING):
+            if _is_folder(folder, name):
+                shutil.rmtree(base + name, dir_fd=descriptor)
+            else:
+                os.unlink(base + name, dir_fd=descriptor)
 
 
-@contextlib.contextmanager
-def _held(folder: str) -> Iterator[tuple[str, int | None]]:
-    """Hold a directory open; yield the prefix of names in it, and its descriptor."""
-    if not _BY_DESCRIPTOR:
-        yield f"{folder}/", None
-        return
+def remove_empty(folder: Held, name: str) -> None:
+    """Remove an empty directory, or a symbolic link; anything else is an error."""
+    base, descriptor = folder
+    if is_link(os.stat(base + name, dir_fd=descriptor, follow_symlinks=False)):
+        os.unlink(base + name, dir_fd=descriptor)
+    else:
+        os.rmdir(base + name, dir_fd=descriptor)
+
+
+def _is_folder(folder: Held, name: str) -> bool:
+    path, descriptor = folder.base + name, folder.descriptor
+    found = os.stat(path, dir_fd=descriptor, follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and not is_link(found)
+
+
+def _names_in(folder: Held) -> list[str]:
+    if folder.descriptor is None:
+        return os.listdir(folder.base)
+    listed = folder.to_read()
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except MISSING:
-        yield f"{folder}/", None
-        return
-    try:
-        yield "", descriptor
+        return os.listdir(listed)
     finally:
-        os.close(descriptor)
+        os.close(listed)
 
 
 def _remove_file(folder: str, path: str, descriptor: int | None) -> None:

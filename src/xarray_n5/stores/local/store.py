@@ -9,23 +9,19 @@ import stat
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from xarray_n5.model.paths import join, meant_by, partial_key
 from xarray_n5.stores._filesystems import local_path
 from xarray_n5.stores.base import ObjectInfo, Store
-from xarray_n5.stores.local.files import (
-    flush_folder,
-    keep_permissions,
-    make_folders,
-    permissions,
-)
-from xarray_n5.stores.local.links import MISSING, check_folder, folder_to_write, stat_inside
-from xarray_n5.stores.local.listing import is_hidden, names_in, status, walk_below
+from xarray_n5.stores.local.files import flush, keep_permissions, permissions
+from xarray_n5.stores.local.folders import Held, hold, hold_to_write, stat_inside
+from xarray_n5.stores.local.links import MISSING
+from xarray_n5.stores.local.listing import is_hidden, names_in, walk_below
 from xarray_n5.stores.local.lock import locked
-from xarray_n5.stores.local.opening import create, open_to_read, read_part
-from xarray_n5.stores.local.removal import remove_inside, remove_tree
+from xarray_n5.stores.local.opening import CREATE, open_to_read, read_part
+from xarray_n5.stores.local.removal import remove_empty, remove_inside, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +29,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.codec import Buffer
     from xarray_n5.stores.base import Listing, Range
+
+    _Created: TypeAlias = tuple[Held, int, os.stat_result | None]
 
 _LARGEST = 1 << 30
 
@@ -60,6 +58,8 @@ class LocalStore(Store):
     """Whether a write waits until it is durable."""
     follow_links: bool = False
     """Whether links that leave the directory are read and listed."""
+    inside: str = ""
+    """A hidden directory in `root` that all keys are in; it is never a link."""
     limit: int = field(default=_LARGEST, compare=False, repr=False)
     """The maximum size of a file; one more byte is read, to detect larger files."""
 
@@ -85,23 +85,27 @@ class LocalStore(Store):
     @property
     def url(self) -> str:
         """The directory's path."""
-        return self.root
+        return self._path("")
 
     @property
     def name(self) -> str:
         """The directory's name."""
-        return os.path.basename(self.root)  # noqa: PTH119
+        return os.path.basename(self.url)  # noqa: PTH119
 
     def identity(self, path: str) -> object:
         """Return a value that identifies a node."""
         return ("local", os.path.realpath(self._path(path)))
 
+    def _below(self, key: str) -> str:
+        """Return a key relative to the root."""
+        return join(self.inside, key) if self.inside else key
+
     def _path(self, key: str) -> str:
-        return f"{self.root}/{key}" if key else self.root
+        return join(self.root, self._below(key))
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`: one open, one read."""
-        opened = open_to_read(self.root, key, follow=self.follow_links)
+        opened = open_to_read(self.root, self._below(key), follow=self.follow_links)
         if opened is None:
             return None
         file, size = opened
@@ -115,7 +119,7 @@ class LocalStore(Store):
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
-        opened = open_to_read(self.root, key, follow=self.follow_links)
+        opened = open_to_read(self.root, self._below(key), follow=self.follow_links)
         if opened is None:
             return None
         file, size = opened
@@ -130,7 +134,7 @@ class LocalStore(Store):
         """Return the bytes of parts of files; consecutive parts of one file open it once."""
         found: list[bytes | None] = []
         for key, parts in groupby(ranges, attrgetter("key")):
-            opened = open_to_read(self.root, key, follow=self.follow_links)
+            opened = open_to_read(self.root, self._below(key), follow=self.follow_links)
             if opened is None:
                 found += [None for _ in parts]
                 continue
@@ -151,20 +155,20 @@ class LocalStore(Store):
 
     def _locked(self, path: str) -> AbstractContextManager[bool]:
         """Lock a node's directory by an advisory lock, which ends with the process."""
-        return locked(folder_to_write(self.root, path), flush=self.fsync)
+        return locked(self.root, self._below(path), durable=self.fsync)
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key` atomically, keeping its permissions."""
+        prefix, _, name = self._below(key).rpartition("/")
         # Unique per attempt: a task that runs twice at the same time must not share it.
-        hidden, before = partial_key(key), permissions(self._path(key))
+        hidden = partial_key(name)
         try:
-            file, folder = self._create(hidden, before)
+            held, file, before = self._create(prefix, name, hidden)
         except (NotADirectoryError, FileExistsError) as error:
             raise NotADirectoryError(
                 error.errno, "its parent is a file, not a directory", self._path(key)
             ) from error
-        path = f"{folder}/{key.rpartition('/')[2]}"
-        temporary = f"{folder}/{hidden.rpartition('/')[2]}"
+        base, folder = held
         try:
             try:
                 nbytes = memoryview(data).nbytes
@@ -177,29 +181,42 @@ class LocalStore(Store):
                     os.fsync(file)
             finally:
                 os.close(file)
-            os.replace(temporary, path)  # noqa: PTH105
-            if self.fsync:
-                flush_folder(folder)
+            os.replace(base + hidden, base + name, src_dir_fd=folder, dst_dir_fd=folder)
+            if self.fsync and folder is not None:
+                flush(held.to_read())
         except BaseException as error:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-            if isinstance(error, OSError) and error.filename is None:
-                error.filename = path  # errors of a full disk do not name the file
+                os.unlink(base + hidden, dir_fd=folder)
+            if isinstance(error, OSError):
+                error.filename = self._path(key)  # errors of a full disk do not name the file
             raise
+        finally:
+            held.close()
 
-    def _create(self, key: str, before: os.stat_result | None) -> tuple[int, str]:
-        """Create a file, and its directory if missing; never with more permissions than before.
-
-        Return the file's descriptor and the path of its directory.
-        """
-        mode = 0o666 if before is None else before.st_mode & 0o700
+    def _create(self, prefix: str, name: str, hidden: str) -> _Created:
+        """Create a file in a directory, and the directory if missing."""
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
-                return create(self.root, key, mode)
+                return self._create_once(prefix, name, hidden)
             # Another process may remove a directory while it is empty.
-            prefix = key.rpartition("/")[0]
-            make_folders(folder_to_write(self.root, prefix), flush=self.fsync)
-        return create(self.root, key, mode)
+        return self._create_once(prefix, name, hidden)
+
+    def _create_once(self, prefix: str, name: str, hidden: str) -> _Created:
+        """Create a file; return its directory, its descriptor, and what it replaces.
+
+        It never has more permissions than the file before.
+        """
+        held = hold_to_write(self.root, prefix, durable=self.fsync)
+        base, folder = held
+        try:
+            before = permissions(base + name, folder)
+            mode = 0o666 if before is None else before.st_mode & 0o700
+            return held, os.open(base + hidden, CREATE, mode, dir_fd=folder), before
+        except BaseException as error:
+            held.close()
+            if isinstance(error, OSError):
+                error.filename = f"{self.root}/{prefix}/{hidden}"
+            raise
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -212,47 +229,56 @@ class LocalStore(Store):
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def _stat(self, key: str) -> os.stat_result | None:
-        return stat_inside(self.root, key, follow=self.follow_links)
+        return stat_inside(self.root, self._below(key), follow=self.follow_links)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files; directories are kept: a writer may be about to use them."""
-        for key in keys:
-            prefix, _, name = key.rpartition("/")
-            folder = check_folder(self.root, prefix, follow=False)
-            if folder is not None:
-                with contextlib.suppress(*MISSING):
-                    os.unlink(f"{folder.real}/{name}")  # noqa: PTH108
+        parts = (self._below(key).rpartition("/") for key in keys)
+        for prefix, files in groupby(parts, itemgetter(0)):
+            held = hold(self.root, prefix)
+            if held is None:
+                continue
+            with held:
+                for _, _, name in files:
+                    with contextlib.suppress(*MISSING):
+                        os.unlink(held.base + name, dir_fd=held.descriptor)  # noqa: PTH108
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove all under `prefix`, beginning with the key `first`; of a link, the link."""
-        if prefix:
-            above, _, name = prefix.rpartition("/")
-            folder = check_folder(self.root, above, follow=False)
-            if folder is not None:
-                remove_tree(folder.real, name, first)
+        if inner := self._below(prefix):
+            above, _, name = inner.rpartition("/")
+            if (held := hold(self.root, above)) is not None:
+                with held:
+                    remove_tree(held, name, first)
             return
         # Nodes disappear one by one, the root's own document last.
         for each in self.list("")[0]:
             if not each.startswith("."):
                 self.delete_tree(each, first)
         self.delete([first])
-        remove_inside(os.path.realpath(self.root))
+        if (held := hold(self.root, "")) is not None:
+            with held:
+                remove_inside(held)
         if not os.path.islink(self.root):  # noqa: PTH114
-            with contextlib.suppress(OSError):
-                os.rmdir(self.root)  # noqa: PTH106
+            self.clear_folder("")
 
     def is_link(self, prefix: str) -> bool:
         """Return whether there is a symbolic link at `prefix`."""
         return os.path.islink(self._path(prefix))  # noqa: PTH114
 
+    def make_folder(self, prefix: str) -> None:
+        """Create a directory unless it exists."""
+        hold_to_write(self.root, self._below(prefix), durable=self.fsync).close()
+
     def clear_folder(self, prefix: str) -> None:
         """Remove an empty directory, or a symbolic link; anything else stays."""
-        path = self._path(prefix)
+        above, _, name = self._below(prefix).rpartition("/")
         with contextlib.suppress(OSError):
-            if os.path.islink(path):  # noqa: PTH114
-                os.unlink(path)  # noqa: PTH108
-            else:
-                os.rmdir(path)  # noqa: PTH106
+            if not name:
+                remove_empty(Held("", None), self.root)
+            elif (held := hold(self.root, above)) is not None:
+                with held:
+                    remove_empty(held, name)
 
     def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`.
@@ -260,19 +286,20 @@ class LocalStore(Store):
         Links that leave the container are listed and not followed; links to parent directories are
         left out.
         """
-        return names_in(self.root, prefix, follow=self.follow_links)
+        return names_in(self.root, self._below(prefix), follow=self.follow_links)
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the files under `prefix`, relative to it, without loops of links."""
-        return (key for key, _ in walk_below(self.root, prefix, follow=self.follow_links))
+        found = walk_below(self.root, self._below(prefix), follow=self.follow_links)
+        return (key for key, _ in found)
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with sizes and times."""
-        for key, entry in walk_below(self.root, prefix, follow=self.follow_links):
-            if entry.is_symlink():
+        inner = self._below(prefix)
+        for key, entry in walk_below(self.root, inner, follow=self.follow_links, statuses=True):
+            found = entry.status
+            if entry.linked:
                 found = None if is_hidden(key) else self._stat(join(prefix, key))
-            else:
-                found = status(entry)
             if found is not None:
                 yield ObjectInfo(key, found.st_size, found.st_mtime)
 
@@ -282,6 +309,8 @@ class LocalStore(Store):
 
     def parent(self) -> LocalStore | None:
         """Return the store of the parent directory."""
+        if self.inside:
+            return LocalStore(self.root, follow_links=self.follow_links)
         parent = os.path.dirname(self.root)  # noqa: PTH120
         if parent == self.root:
             return None
