@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from inspect import signature
 from pathlib import Path
@@ -292,20 +291,20 @@ def _is_n5(node: Path) -> bool:
     )
 
 
-_PROJECT = re.compile(
-    rb"\s*(?:<\?xml[^>]*\?>)?(?:\s|<!--.*?-->|<\?.*?\?>)*<SpimData[\s/>]", re.DOTALL
-)
-"""The beginning of a project, as in the package's ``dialects/bdv/xml.py``."""
-
-
 def _is_project(file: Path) -> bool:
-    """Return whether a local file is a project of BigDataViewer."""
+    """Return whether a local file is a project of BigDataViewer.
+
+    Its beginning is parsed by the package, which is not imported for other files.
+    """
     try:
         start = _start_of(file, 1 << 12)
     except OSError:
         return False
-    plain = re.sub(rb"^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0", b"", start)
-    return _PROJECT.match(plain) is not None
+    if b"<SpimData" not in start.replace(b"\0", b""):
+        return False
+    from xarray_n5.dialects.bdv.xml import looks_like_project
+
+    return looks_like_project(start)
 
 
 _MOST = 1 << 24

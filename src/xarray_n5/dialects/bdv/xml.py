@@ -26,9 +26,10 @@ _DEPTH = 64
 """The maximum depth of elements."""
 
 _START = re.compile(
-    rb"\s*(?:<\?xml[^>]*\?>)?(?:\s|<!--.*?-->|<\?.*?\?>)*<SpimData[\s/>]",
+    rb"(?:\s++|<!--(?>.*?-->)|<\?(?>.*?\?>))*+<SpimData[\s/>]",
     re.DOTALL,
 )
+"""The beginning of a project. It never backtracks: a file of any size is scanned once."""
 
 _END = re.compile(rb"</[^>]*>")
 
