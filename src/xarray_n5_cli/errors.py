@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]*@|(?<=[?&])[^=&\s]*=[^&\s'\"]*")
-"""The parts of URLs that may be secret."""
-
 _RESUME = (
     "{path!r} in {url!r} has an unfinished write of something else, or with other options, begun "
     "{began}; repeat that command with the same options and --resume, or start again with --mode "
@@ -148,9 +145,11 @@ def redact(text: str, secrets: list[str] | tuple[str, ...] = ()) -> str:
     >>> redact("no group at 's3://key:word@bucket/a.n5'")
     "no group at 's3://bucket/a.n5'"
     """
+    from xarray_n5.stores.redaction import redact_urls
+
     for secret in secrets:
         text = text.replace(secret, "***")
-    return _CREDENTIALS.sub("", text)
+    return redact_urls(text)
 
 
 def _secrets(params: dict[str, Any]) -> Iterator[str]:

@@ -8,10 +8,12 @@ found" is only accepted from that host.
 from __future__ import annotations
 
 import functools
+import html
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterator, Mapping
@@ -48,6 +50,26 @@ _HARMLESS = frozenset({"range", "accept", "accept-encoding"})
 
 _ANYWHERE = frozenset({"ssl", "proxy", "timeout", "server_hostname"})
 """Options of requests to every host."""
+
+_TAG = re.compile(r"<a(?=\s)((?:[^\"'<>]++|\"[^\"]*+\"|'[^']*+')*+)", re.IGNORECASE)
+"""The attributes of a link on a page."""
+
+_ATTRIBUTE = re.compile(
+    r"([^\s\"'=]++)(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'=]++)))?+"
+)
+"""The name of an attribute, and its value in one of three groups."""
+
+_URL = re.compile(r"https?://[\w@:%+.~#?&/=-]++", re.ASCII)
+"""A URL in text, as fsspec finds it."""
+
+_UNQUOTED = re.compile(r"[\s\"'<>]")
+"""Characters that end a link on a page."""
+
+_LONGEST = 4096
+"""The length in characters above which links are ignored."""
+
+_CHARSETS = frozenset({"utf-8", "utf-16", "ascii", "iso8859-1", "cp1252"})
+"""Character sets of pages; some others of Python take quadratic time."""
 
 _most: ContextVar[int] = ContextVar("most", default=DOCUMENT)
 
@@ -245,6 +267,13 @@ def _response_class() -> type[ClientResponse]:
                 self._body = await self._bounded(_most.get())
             return self._body
 
+        async def text(self, encoding: str | None = None, errors: str = "ignore") -> str:
+            """Return the links of a listing as a page that fsspec reads in linear time."""
+            body, known = await self.read(), encoding or self.get_encoding()
+            page = body.decode(known if known in _CHARSETS else "utf-8", errors)
+            links = [f'<a href="{link}">' for link in links_in(page)]
+            return "\n".join([*links, *_URL.findall(page)])
+
         async def _bounded(self, most: int) -> bytes:
             parts: list[bytes] = []
             size, announced = 0, self.content_length or 0
@@ -261,3 +290,16 @@ def _response_class() -> type[ClientResponse]:
             raise WebError(f"the response has more than the expected maximum of {most} bytes")
 
     return Bounded
+
+
+def links_in(page: str) -> Iterator[str]:
+    """Iterate over the links of a page, in linear time; characters that end one are quoted.
+
+    >>> [*links_in('<pre><a href="raw/">raw/</a> <A class=x HREF=\'a b.json\'>a b.json</A>')]
+    ['raw/', 'a%20b.json']
+    """
+    for tag in _TAG.finditer(page):
+        for name, *values in _ATTRIBUTE.findall(tag[1]):
+            link = "".join(values)
+            if name.lower() == "href" and 0 < len(link) <= _LONGEST:
+                yield _UNQUOTED.sub(lambda found: quote(found[0]), html.unescape(link))

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 _USERS = re.compile(r"(?<=://)[^/\s?#'\"]*@|(?<![^\s'\"])[^/\s:?#'\"@]+:[^/\s?#'\"@]+@(?=[\w.-])")
 """A user and a password before a host, even if a library repeats them without the protocol."""
 
-_QUERIES = re.compile(r"(?P<path>://[^\s'\"?#]*[?#])[^\s'\"]+|(?<=[?&])[^=&\s'\"]*=[^\s'\"]*")
-"""The query of a URL, and the named parts of a query elsewhere."""
+_WORDS = re.compile(r"[^\s'\"]+")
+"""Parts of a text that may be URLs."""
+
+_QUERY, _PART = re.compile("[?#]"), re.compile("[?&]")
+"""What the query of a URL begins with, and what its parts begin with elsewhere."""
 
 _SECRET_NAMES = re.compile(
     r"key|secret|token|pass|credential|signature|sas|auth|connection_string|cookie|header",
@@ -33,7 +36,17 @@ def redact_urls(text: str) -> str:
     >>> redact_urls("403 from https://me:hush@host/x.n5/0?signature=hush")
     '403 from https://host/x.n5/0?'
     """
-    return _QUERIES.sub(r"\g<path>", _USERS.sub("", text))
+    return _WORDS.sub(_without_query, _USERS.sub("", text))
+
+
+def _without_query(word: re.Match[str]) -> str:
+    """Return a word up to the query of its first URL, or up to its first ``name=value``."""
+    text, ends = word[0], []
+    if (url := text.find("://")) >= 0 and (query := _QUERY.search(text, url)):
+        ends.append(query.end())
+    if (part := _PART.search(text)) and (value := text.find("=", part.end())) >= 0:
+        ends.append(max(part.end(), text.rfind("&", 0, value) + 1))
+    return text[: min(ends, default=None)]
 
 
 def redact(text: str, options: Mapping[str, Any]) -> str:
