@@ -36,7 +36,7 @@ from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links take a privilege there")
 
@@ -175,11 +175,20 @@ def test_a_link_to_itself_is_an_error(places: tuple[Path, Path]) -> None:
         open_array(inside, "a")[...]
 
 
-def test_systems_that_cannot_refuse_links_in_one_step_look_first(
-    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(params=["one step", "steps", "paths"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Systems that open a file without links in one step, directory by directory, or neither."""
+    if request.param != "one step":
+        monkeypatch.setattr("xarray_n5.stores.local.folders.has_openat2", lambda: False)
+    if request.param == "paths":
+        monkeypatch.setattr("xarray_n5.stores.local.folders.BY_DESCRIPTOR", False)
+        monkeypatch.setattr("xarray_n5.stores.local.listing.BY_DESCRIPTOR", False)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("system")
+def test_all_systems_refuse_links_that_leave(places: tuple[Path, Path]) -> None:
     inside, outside = places
-    monkeypatch.setattr("xarray_n5.stores.local.folders.has_openat2", lambda: False)
     array = open_array(inside, "a", mode="r+")
     array[...] = values() + 1
     np.testing.assert_array_equal(array[...], values() + 1)
@@ -189,7 +198,56 @@ def test_systems_that_cannot_refuse_links_in_one_step_look_first(
         array[...]
     with pytest.raises(UnsafePathError):
         array[...] = 1
+    with pytest.raises(UnsafePathError):
+        LocalStore(str(inside)).delete(["a/0/0"])
     assert contents(outside) == before
+
+
+@pytest.mark.usefixtures("system")
+def test_all_systems_write_list_and_remove_through_links_that_stay(tmp_path: Path) -> None:
+    (tmp_path / "real.n5/there/old").mkdir(parents=True)
+    (tmp_path / "real.n5/here").symlink_to("there")
+    (tmp_path / "link.n5").symlink_to("real.n5")
+    store = LocalStore(str(tmp_path / "link.n5"))
+    with store.exclusive("here/locked"):
+        store.set("here/new/deep/0", b"x")
+    store.set("here/old/1", b"y")
+    store.set("here/old/1", b"yy")
+    assert store.with_fsync().set("there/2", b"zzz") is None  # type: ignore[func-returns-value]
+    assert (store.get("here/new/deep/0"), store.get("there/old/1")) == (b"x", b"yy")
+    assert (store.exists("here/2"), store.is_folder("here/new")) == (True, True)
+    assert sorted((each.key, each.size) for each in store.list_info("there")) == [
+        *(("2", 3), ("new/deep/0", 1), ("old/1", 2)),
+    ]
+    assert store.list("here") == (("locked", "new", "old"), ("2",))
+    store.clear_folder("here/locked")
+    store.delete(["here/old/1", "here/2", "here/none/3"])
+    store.delete_tree("here/new", "deep/0")
+    assert sorted(store.walk("")) == []
+    assert store.list("there") == (("old",), ())
+    store.delete_tree("", "attributes.json")
+    assert list((tmp_path / "real.n5").iterdir()) == []
+
+
+HIDDEN = {
+    "digests": ("a/.digests", lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2)),
+    "quarantine": ("a/.quarantine", lambda place: repair(place, "a")),
+}
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_hidden_directories_are_not_links_even_inside_the_container(
+    how: str, places: tuple[Path, Path]
+) -> None:
+    inside, _ = places
+    name, write = HIDDEN[how]
+    to_n5(values(), inside, "b", chunks=8, checksums=True)
+    (inside / "a/0/0").write_bytes(b"damaged")
+    (inside / name).symlink_to(inside / "b")
+    before = contents(inside / "b")
+    with pytest.raises(UnsafePathError, match="hidden directories must not be links"):
+        write(inside)
+    assert contents(inside / "b") == before
 
 
 def test_a_bad_option_of_a_path_is_refused(tmp_path: Path) -> None:
@@ -303,6 +361,59 @@ def test_a_folder_that_is_swapped_while_it_is_removed_costs_nothing_outside(
         stop.set()
         attacker.join()
     assert contents(home) == before
+
+
+@contextlib.contextmanager
+def swapping(folder: Path, link: Path) -> Iterator[None]:
+    """Let another process exchange a folder and a link all the time."""
+    script = (
+        "import ctypes, sys; swap = ctypes.CDLL(None).renameat2; print(flush=True)\n"
+        "one, other = (each.encode() for each in sys.argv[1:])\n"
+        "while True: swap(-100, one, -100, other, 2)"
+    )
+    command = [sys.executable, "-c", script, str(folder), str(link)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _lock(store: LocalStore, path: str) -> None:
+    with store.exclusive(path):
+        pass
+
+
+RACES: dict[str, Callable[[LocalStore, int], Any]] = {
+    "delete": lambda store, number: store.delete([f"a/0/{number % 400}"]),
+    "set": lambda store, number: store.set(f"a/0/{number % 400}", b"evil"),
+    "make folders": lambda store, number: store.set(f"a/0/new/{number}/0", b"x"),
+    "delete_tree": lambda store, _: store.delete_tree("a/0/d", "0"),
+    "clear_folder": lambda store, _: store.clear_folder("a/0/empty"),
+    "lock": lambda store, number: _lock(store, f"a/0/locked/{number}"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot exchange two names")
+@pytest.mark.parametrize("how", RACES)
+def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(how: str, tmp_path: Path) -> None:
+    place, home = tmp_path / "c.n5", tmp_path / "home"
+    for folder in (place / "a/0", home / "d", home / "empty"):
+        folder.mkdir(parents=True)
+    for number in range(400):
+        (home / str(number)).write_text("mine")
+    (home / "d/0").write_text("mine")
+    (place / "a/link").symlink_to(home)
+    before, store = contents(home), LocalStore(str(place))
+    with swapping(place / "a/0", place / "a/link"):
+        for number in range(800):
+            with contextlib.suppress(OSError):
+                RACES[how](store, number)
+    assert contents(home) == before
+    assert (home / "empty").is_dir()
+    assert sorted(path.name for path in home.iterdir() if path.is_dir()) == ["d", "empty"]
 
 
 # Permissions

@@ -35,8 +35,8 @@ _PHRASES = {
     r"\bstorage_options\b": "--storage-option",
     r"\bresume=True\b": "--resume",
     r"\bwithout resume\b": "without --resume",
-    r" \(the Dask names of the data [^)]*\)": "",
-    r", or load the data first \(.* of a Dataset\)": "",
+    r" \(the Dask names of the data [^()]*\)": "",
+    r", or load the data first \(x\.compute\(\) of an array, ds\.load\(\) of a Dataset\)": "",
 }
 """Advice for Python, as patterns, and the same for the command line."""
 

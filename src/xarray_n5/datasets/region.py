@@ -24,7 +24,7 @@ _SCALES = frozenset({"scale_factor", "add_offset"})
 _ENCODED = _SCALES | {"_FillValue", "missing_value", "_Unsigned", "_Encoding"}
 """Attributes that determine the meaning of numbers."""
 
-_TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?$")
+_TIME = re.compile(r"(?<=\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*+))?$")
 """The time of day at the end of a unit of times."""
 
 Region: TypeAlias = "Mapping[str, slice | Literal['auto']] | Literal['auto']"
@@ -275,7 +275,7 @@ def _comparable(value: Any) -> str:
 
 
 def _short_time(found: re.Match[str]) -> str:
-    time, fraction = found.groups("")
+    time, fraction = found[1], (found[2] or "").rstrip("0")
     if time == "00:00:00" and not fraction:
         return ""
     return f" {time}.{fraction}" if fraction else f" {time}"

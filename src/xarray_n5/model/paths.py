@@ -26,7 +26,7 @@ DIGESTS = ".digests"
 QUARANTINE = ".quarantine"
 """The folder to which damaged chunks are moved."""
 
-_PARTIAL = re.compile(r"((?:.*/)?)\.(.+)\.[0-9a-f]{32}\.partial", re.DOTALL)
+_PARTIAL = re.compile(r"((?:.*/)?+)\.(.+)\.[0-9a-f]{32}\.partial", re.DOTALL)
 
 
 def join(*parts: str) -> str:

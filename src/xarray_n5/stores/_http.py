@@ -295,7 +295,7 @@ def _response_class() -> type[ClientResponse]:
 def links_in(page: str) -> Iterator[str]:
     """Iterate over the links of a page, in linear time; characters that end one are quoted.
 
-    >>> [*links_in('<pre><a href="raw/">raw/</a> <A class=x HREF=\'a b.json\'>a b.json</A>')]
+    >>> [*links_in('<pre><a href="raw/">raw/</a> <A HREF="a b.json">a b.json</A>')]
     ['raw/', 'a%20b.json']
     """
     for tag in _TAG.finditer(page):

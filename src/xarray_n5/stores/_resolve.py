@@ -40,7 +40,7 @@ def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSyste
     try:
         fs, root = url_to_fs(url, **with_client(url, options))
     except ImportError as error:
-        for protocol in re.findall(r"(\w+)(?=::|://)", url):
+        for protocol in re.findall(r"(?<!\w)\w++(?=::|://)", url):
             if protocol in _EXTRAS:
                 what = f"URLs of {protocol}://"
                 raise MissingPackageError(what, _EXTRAS[protocol], error) from error
