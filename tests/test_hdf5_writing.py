@@ -31,6 +31,7 @@ from xarray_n5 import (
     NodeNotFoundError,
     OneWriterError,
     UnfinishedWriteWarning,
+    UnsafePathError,
     create_array,
     create_group,
     from_n5,
@@ -295,6 +296,40 @@ def test_a_stopped_write_goes_on(path: str, tmp_path: Path) -> None:
     to_n5(x, path, "v", resume=True)
     assert (open_array(path, "v")[...] == X).all()
     assert not [*tmp_path.rglob(".writing*"), *tmp_path.rglob("*.partial")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links take a privilege there")
+@pytest.mark.parametrize("where", ["away", "beside"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: to_n5(X, path, "Documents"),
+        lambda path: to_n5(X, path, "Documents", mode="w"),
+        lambda path: to_n5(X, path, "v", mode="w"),
+        lambda path: to_n5(X, path, "v", mode="w", checksums=True),
+        lambda path: to_n5(X, path, "v", region=(slice(0, 5), slice(0, 7), slice(0, 9))),
+        lambda path: to_n5(X, path, "v", resume=True),
+        lambda path: open_group(path, mode="r+").__delitem__("v"),
+        lambda path: repair(path, "v"),
+        lambda path: to_n5(X, Path(path).rename(f"{path}.moved").with_suffix(""), "v"),
+    ],
+    ids=["new", "new w", "w", "checksums", "region", "resume", "delete", "repair", "new file"],
+)
+def test_a_link_named_like_the_hidden_directory_is_never_followed(
+    path: str, tmp_path: Path, where: str, write: Any
+) -> None:
+    to_n5(X, path, "v", chunks=4)
+    home = tmp_path / ("home" if where == "beside" else "away/home")
+    own = [".unfinished", ".digests/0", f".writing-{'0' * 32}/mark.json", "thesis.odt"]
+    for name in [*(f"v/{each}" for each in own), "Documents/thesis.odt", ".a.h5.partial"]:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("{}")
+    (home / "v/empty").mkdir()
+    before = sorted(home.rglob("*"))
+    (tmp_path / ".a.h5.kept").symlink_to(home)
+    with pytest.raises(UnsafePathError, match=r"'\.a\.h5\.kept' .*; remove it"):
+        write(path)
+    assert sorted(home.rglob("*")) == before
 
 
 # One writer

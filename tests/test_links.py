@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import stat
@@ -36,7 +37,7 @@ from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links take a privilege there")
 
@@ -229,24 +230,23 @@ def test_all_systems_write_list_and_remove_through_links_that_stay(tmp_path: Pat
     assert list((tmp_path / "real.n5").iterdir()) == []
 
 
-HIDDEN = {
-    "digests": ("a/.digests", lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2)),
-    "quarantine": ("a/.quarantine", lambda place: repair(place, "a")),
+HIDDEN: dict[str, Callable[[Path], Any]] = {
+    "a/.digests": lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2),
+    "a/.quarantine": lambda place: repair(place, "a"),
 }
 
 
-@pytest.mark.parametrize("how", HIDDEN)
+@pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_directories_are_not_links_even_inside_the_container(
-    how: str, places: tuple[Path, Path]
+    name: str, places: tuple[Path, Path]
 ) -> None:
     inside, _ = places
-    name, write = HIDDEN[how]
     to_n5(values(), inside, "b", chunks=8, checksums=True)
     (inside / "a/0/0").write_bytes(b"damaged")
     (inside / name).symlink_to(inside / "b")
     before = contents(inside / "b")
     with pytest.raises(UnsafePathError, match="hidden directories must not be links"):
-        write(inside)
+        HIDDEN[name](inside)
     assert contents(inside / "b") == before
 
 
@@ -363,57 +363,74 @@ def test_a_folder_that_is_swapped_while_it_is_removed_costs_nothing_outside(
     assert contents(home) == before
 
 
-@contextlib.contextmanager
-def swapping(folder: Path, link: Path) -> Iterator[None]:
-    """Let another process exchange a folder and a link all the time."""
-    script = (
-        "import ctypes, sys; swap = ctypes.CDLL(None).renameat2; print(flush=True)\n"
-        "one, other = (each.encode() for each in sys.argv[1:])\n"
-        "while True: swap(-100, one, -100, other, 2)"
-    )
-    command = [sys.executable, "-c", script, str(folder), str(link)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield
-        finally:
-            process.kill()
+EVENTS = {"open", "os.listdir", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.scandir"}
+"""What Python announces before it calls the system by a path."""
+
+_announced: list[Callable[[], None]] = []
+"""What to do at the next such calls, the first one last."""
 
 
-def _lock(store: LocalStore, path: str) -> None:
-    with store.exclusive(path):
+@functools.cache
+def _listen() -> None:
+    def hear(event: str, _: object) -> None:
+        if event in EVENTS and _announced:
+            waiting, _announced[:] = _announced[:], []
+            waiting.pop()()
+            _announced[:] = waiting
+
+    sys.addaudithook(hear)
+
+
+def _lock(store: LocalStore) -> None:
+    with store.exclusive("a/0/locked"):
         pass
 
 
-RACES: dict[str, Callable[[LocalStore, int], Any]] = {
-    "delete": lambda store, number: store.delete([f"a/0/{number % 400}"]),
-    "set": lambda store, number: store.set(f"a/0/{number % 400}", b"evil"),
-    "make folders": lambda store, number: store.set(f"a/0/new/{number}/0", b"x"),
-    "delete_tree": lambda store, _: store.delete_tree("a/0/d", "0"),
-    "clear_folder": lambda store, _: store.clear_folder("a/0/empty"),
-    "lock": lambda store, number: _lock(store, f"a/0/locked/{number}"),
+RACES: dict[str, Callable[[LocalStore], Any]] = {
+    "delete": lambda store: store.delete(["a/0/0", "a/0/1"]),
+    "set": lambda store: store.set("a/0/0", b"evil"),
+    "set with fsync": lambda store: store.with_fsync().set("a/0/n/0", b"evil"),
+    "make folders": lambda store: store.set("a/0/n/m/0", b"x"),
+    "delete_tree": lambda store: store.delete_tree("a/0/d", "0"),
+    "clear_folder": lambda store: store.clear_folder("a/0/empty"),
+    "lock": _lock,
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot exchange two names")
+@pytest.mark.parametrize("system", ["one step", "steps"], indirect=True)
 @pytest.mark.parametrize("how", RACES)
+@pytest.mark.usefixtures("system")
 def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(how: str, tmp_path: Path) -> None:
+    for calls in range(6):
+        swap_during(RACES[how], calls, tmp_path / str(calls))
+
+
+def swap_during(work: Callable[[LocalStore], Any], calls: int, tmp_path: Path) -> None:
+    """Swap a folder for a link after some calls of the system, and look at the link's target."""
     place, home = tmp_path / "c.n5", tmp_path / "home"
-    for folder in (place / "a/0", home / "d", home / "empty"):
-        folder.mkdir(parents=True)
-    for number in range(400):
-        (home / str(number)).write_text("mine")
-    (home / "d/0").write_text("mine")
-    (place / "a/link").symlink_to(home)
-    before, store = contents(home), LocalStore(str(place))
-    with swapping(place / "a/0", place / "a/link"):
-        for number in range(800):
-            with contextlib.suppress(OSError):
-                RACES[how](store, number)
-    assert contents(home) == before
-    assert (home / "empty").is_dir()
-    assert sorted(path.name for path in home.iterdir() if path.is_dir()) == ["d", "empty"]
+    for folder in (place / "a", home):
+        for name in ("0/0", "0/1", "0/d/0", "0/d/1"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("mine")
+        (folder / "0/empty").mkdir()
+    before, store = everything(home), LocalStore(str(place))
+
+    def attack() -> None:
+        (place / "a").rename(place / "gone")
+        (place / "a").symlink_to(home)
+
+    _listen()
+    _announced[:] = [attack, *[lambda: None] * calls]
+    with contextlib.suppress(OSError):
+        work(store)
+    _announced.clear()
+    assert everything(home) == before
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    """Return the files below a folder with their bytes, and the folders."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+    return {name: path.read_bytes() if path.is_file() else None for name, path in found.items()}
 
 
 # Permissions

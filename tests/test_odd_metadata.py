@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 import warnings
 import zipfile
 from itertools import product
@@ -22,9 +23,11 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.exhaustive import EXHAUSTIVE
+from xarray_n5.dialects.bdv.xml import looks_like_project
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.units import split_unit
 from xarray_n5_cli import main
+from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,6 +288,45 @@ def test_a_deep_summary_of_zarr_is_ignored_with_a_warning(tmp_path: Path) -> Non
     (tmp_path / ".zmetadata").write_text(nested(100_000))
     with pytest.warns(UserWarning, match="corrupt"):
         xarray_n5.create_array(tmp_path, "b", shape=(4,), dtype="u1", format="zarr2")
+
+
+PROLOGUES = [
+    *("<!---->", "<??>", "<?x?>\n", "<!-- - -- -> -->", "<!----><??> ", " ", "<!--", "<?", "<?x>"),
+    "<!-->",
+]
+
+
+@pytest.mark.parametrize("end", ["x", "<SpimDat", "<!-- <SpimData> "])
+def test_what_is_no_project_is_known_in_linear_time(tmp_path: Path, end: str) -> None:
+    folder = Path(node(tmp_path / "c.n5", **CUBE))
+    for number, part in enumerate(PROLOGUES):
+        (tmp_path / f"{number}.xml").write_text((part * 4000)[: 4090 - len(end)] + end)
+        began = time.process_time()
+        assert not N5BackendEntrypoint().guess_can_open(tmp_path / f"{number}.xml")
+        assert not looks_like_project((part * 100_000 + end).encode())
+        assert time.process_time() - began < 2
+    assert xr.open_datatree(folder, engine="n5")["a"].dims
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
+def test_projects_are_known_after_comments_and_instructions(tmp_path: Path, encoding: str) -> None:
+    start = "\n<?xml version='1.0'?> <!-- a - b -- <SpimDat> --><?x y?>\t<!---->"
+    for end, expected in {"<SpimData version='0.2'>": True, "<SpimDatabase>": False}.items():
+        (tmp_path / "a.xml").write_bytes((start + end).encode(encoding))
+        assert N5BackendEntrypoint().guess_can_open(tmp_path / "a.xml") is expected
+
+
+def test_guessing_imports_the_package_for_projects_only(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<?xml version='1.0'?><other/>")
+    (tmp_path / "a.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
+    code = (
+        "import sys; from xarray_n5_engine import N5BackendEntrypoint\n"
+        "found = [N5BackendEntrypoint().guess_can_open(each) for each in sys.argv[1:]]\n"
+        "print(found, 'xarray_n5' in sys.modules)"
+    )
+    files = [tmp_path / "a.xml", tmp_path / "a.nc", tmp_path / "no.xml"]
+    done = run([sys.executable, "-c", code, *map(str, files)], capture_output=True, check=True)  # noqa: S603
+    assert done.stdout.split(b"\n")[0].strip() == b"[False, False, False] False"
 
 
 def test_a_deep_document_does_not_stop_other_engines(tmp_path: Path) -> None:

@@ -57,17 +57,13 @@ def uses() -> Iterator[Use]:
     for path in PATHS:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-        module = importlib.import_module(name)
-        for own, value in vars(module).items():
-            for each in value if isinstance(value, tuple | list) else [value]:
-                if isinstance(each, re.Pattern):
-                    owned.setdefault(repr(each), (f"{name}.{own}", each))
-        for call in calls:
-            if call.attr in METHODS and isinstance(call.value, ast.Name):
-                used = getattr(module, call.value.id, None)
-                if isinstance(used, re.Pattern):
-                    named.setdefault(repr(used), set()).add(call.attr)
+        module = vars(importlib.import_module(name))
+        for own, each in _patterns(module):
+            owned.setdefault(repr(each), (f"{name}.{own}", each))
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=own), attr=method) if method in METHODS:
+                    named.setdefault(repr(module.get(own)), set()).add(method)
         yield from _written_in_place(name, tree)
     for key, (where, pattern) in owned.items():
         # Those that functions take as arguments are matched.
@@ -75,6 +71,13 @@ def uses() -> Iterator[Use]:
             yield Use(where, pattern, method)
     for number, phrase in enumerate(errors._PHRASES):
         yield Use(f"xarray_n5_cli.errors._PHRASES.{number}", re.compile(phrase), "sub")
+
+
+def _patterns(module: dict[str, Any]) -> Iterator[tuple[str, re.Pattern[Any]]]:
+    for name, value in module.items():
+        for each in value if isinstance(value, tuple | list) else [value]:
+            if isinstance(each, re.Pattern):
+                yield name, each
 
 
 def _written_in_place(name: str, tree: ast.AST) -> Iterator[Use]:

@@ -8,6 +8,7 @@ import os
 import pickle
 import socket
 import sys
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -201,6 +202,14 @@ def test_an_error_in_another_process_is_the_same(server: Server) -> None:
 )
 def test_what_urls_hold_of_secrets_is_hidden(text: str, expected: str) -> None:
     assert redact_urls(text) == expected
+
+
+@pytest.mark.parametrize("part", ["?", "#", "://", "&a", "://a?", "a:b@", "?x", "?a&", "x:", "@"])
+def test_long_texts_are_redacted_in_linear_time(part: str) -> None:
+    began = time.process_time()
+    redact_urls(part * 100_000)
+    redact_urls(f"{part} " * 100_000)
+    assert time.process_time() - began < 5  # once more than an hour
 
 
 def test_numbers_that_are_secrets_are_hidden_and_words_are_not() -> None:

@@ -111,6 +111,67 @@ def serving(answer: Callable[[Handler], None]) -> Iterator[Site]:
         server.server_close()
 
 
+# Listings
+
+
+def listed(page: str, kind: str = "text/html") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names that a server lists by a page; {url} in it is the folder's."""
+
+    def answer(handler: Handler) -> None:
+        url = f"http://{handler.headers['Host']}/c.n5"
+        handler.reply(200, page.replace("{url}", url).encode(), Content_Type=kind)
+
+    with serving(answer) as site:
+        return open_store(f"{site.url}/c.n5", {}).list("")
+
+
+PAGES = {
+    "apache": (
+        '<tr><th><a href="?C=N;O=D">Name</a></th></tr><tr><td><a href="/">Parent</a></td></tr>'
+        '<tr><td><a href="raw/">raw/</a></td><td><a href="a%20b&amp;c.json">a b&amp;c</a></td></tr>'
+    ),
+    "whole URLs": "<a href='{url}/raw/'>x</a><a class=x href='{url}/a%20b&c.json'>y</a>",
+    "capitals, spaces, no quotes": '<A  ID="b"\n HREF = raw/ >raw</A><a\thref="a b&c.json"/>',
+    "text": "{url}/raw/ and\n{url}/a%20b&c.json",
+    "quotes elsewhere": "<a title=\"<a href='no'>\" href=\"raw/\">it's</a> <a href='a b&c.json'>",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_all_kinds_of_pages_are_listed(page: str) -> None:
+    folders, files = listed(PAGES[page])
+    assert [name for name in folders if name != "c.n5"] == ["raw"]
+    assert [name for name in files if not name.startswith("?")] == ["a b&c.json"]
+
+
+HOSTILE = {
+    "spaces": "<a" + " " * 100_000,
+    "links without an end": "<a " * 100_000,
+    "names": "<a" + " href" * 100_000,
+    "quotes": "<a href='" * 50_000 + '<a href="' * 50_000,
+    "equals": "<a" + " href=" * 100_000,
+    "one long link": f"<a href='{'x' * 100_000}'>",
+    "long numbers": f"<a href='&#{'9' * 4000};'>",
+    "URLs": "http://" * 100_000,
+}
+
+
+@pytest.mark.parametrize("page", HOSTILE)
+def test_listings_are_read_in_linear_time(page: str) -> None:
+    began = time.process_time()
+    folders, files = listed(HOSTILE[page])
+    assert len(folders) + len(files) < 3
+    assert time.process_time() - began < 5  # once more than an hour
+
+
+def test_the_character_set_of_a_listing_cannot_cost_quadratic_time() -> None:
+    page = "<a href='raw/'>-" + "a" * 400_000
+    for charset in ("punycode", "idna", "rot13", "no such"):
+        began = time.process_time()
+        assert listed(page, f"text/html; charset={charset}")[0] == ("raw",)
+        assert time.process_time() - began < 5
+
+
 # Bodies
 
 

@@ -54,9 +54,7 @@ _ANYWHERE = frozenset({"ssl", "proxy", "timeout", "server_hostname"})
 _TAG = re.compile(r"<a(?=\s)((?:[^\"'<>]++|\"[^\"]*+\"|'[^']*+')*+)", re.IGNORECASE)
 """The attributes of a link on a page."""
 
-_ATTRIBUTE = re.compile(
-    r"([^\s\"'=]++)(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'=]++)))?+"
-)
+_ATTRIBUTE = re.compile(r"([^\s\"'=]++)(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'=]++)))?+")
 """The name of an attribute, and its value in one of three groups."""
 
 _URL = re.compile(r"https?://[\w@:%+.~#?&/=-]++", re.ASCII)

@@ -1,6 +1,6 @@
 """Keep the permissions of replaced files; make directories durable."""
 
-# ruff: noqa: PTH103, PTH112, PTH116
+# ruff: noqa: PTH103, PTH112
 from __future__ import annotations
 
 import contextlib

@@ -5,14 +5,14 @@ same one, so files are created, renamed and removed by their names in it. System
 that, such as Windows, use paths.
 """
 
-# ruff: noqa: PTH102, PTH116
+# ruff: noqa: PTH116
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from xarray_n5.stores.local.files import flush, make_folders
 from xarray_n5.stores.local.links import MISSING, existing_part, is_link, resolve
@@ -58,7 +58,7 @@ class Held(NamedTuple):
     descriptor: int | None
     """The open directory that these paths are relative to."""
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -123,7 +123,9 @@ def hold_to_write(root: str, prefix: str, *, durable: bool) -> Held:
         held = hold(root, "/".join(parts[:count]))
     if held is None:
         make_folders(root, durable=durable)
-        held = hold(root, "") or _refuse(root, prefix)
+        held = hold(root, "")
+    if held is None:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), root)
     for name in parts[count:]:
         with held:
             held = _make(held, name, durable=durable)
@@ -135,16 +137,11 @@ def _make(above: Held, name: str, *, durable: bool) -> Held:
     path, descriptor = above
     with contextlib.suppress(FileExistsError):
         os.mkdir(path + name, dir_fd=descriptor)
-        if durable:
+        if durable and descriptor is not None:
             flush(above.to_read())
     if descriptor is None:
         return Held(f"{path}{name}/", None)
     return Held("", os.open(name, _FOLDER | _NOFOLLOW, dir_fd=descriptor))
-
-
-def _refuse(root: str, prefix: str) -> Held:
-    path = f"{root}/{prefix}".rstrip("/")
-    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
 def open_unlinked(root: str, key: str, flags: int) -> int:

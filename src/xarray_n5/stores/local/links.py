@@ -5,7 +5,7 @@ the real root. Other links are refused: nothing is written or removed through th
 only read with ``follow_links``.
 """
 
-# ruff: noqa: PTH110, PTH116
+# ruff: noqa: PTH110
 # Plain system calls on strings, for speed.
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     linked: bool
     """Whether it is a link."""
     status: os.stat_result | None
-    """Its own status, if that was asked for and it still exists."""
+    """Its own status, if requested; None if it is gone."""
 
 
 def names_in(root: str, prefix: str, *, follow: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -112,7 +112,7 @@ def walk_below(
 
 
 def _entries(root: str, path: str, *, follow: bool, statuses: bool = False) -> list[Entry]:
-    """Return what is in a directory, sorted, by its path without links."""
+    """Return the entries of a directory, sorted, by its path without links."""
     try:
         if follow or not BY_DESCRIPTOR:
             return _scan(path, statuses=statuses)
@@ -126,7 +126,7 @@ def _entries(root: str, path: str, *, follow: bool, statuses: bool = False) -> l
 
 
 def _scan(folder: str | int, *, statuses: bool) -> list[Entry]:
-    with os.scandir(folder) as entries:  # type: ignore[type-var]
+    with os.scandir(folder) as entries:
         found = [
             Entry(each.name, each.is_dir(), _is_linked(each), _status(each) if statuses else None)
             for each in entries

@@ -1,6 +1,6 @@
 """Remove directories, but not the targets of links in them."""
 
-# ruff: noqa: PTH102, PTH106, PTH108, PTH116, PTH208
+# ruff: noqa: PTH208
 # Plain system calls on strings, for speed.
 from __future__ import annotations
 

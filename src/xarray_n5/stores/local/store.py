@@ -241,7 +241,7 @@ class LocalStore(Store):
             with held:
                 for _, _, name in files:
                     with contextlib.suppress(*MISSING):
-                        os.unlink(held.base + name, dir_fd=held.descriptor)  # noqa: PTH108
+                        os.unlink(held.base + name, dir_fd=held.descriptor)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove all under `prefix`, beginning with the key `first`; of a link, the link."""
