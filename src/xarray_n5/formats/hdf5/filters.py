@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.codecs.blosc import Blosc
+from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.numcodecs import Checksum, Shuffle
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.hdf5.blocks import decode_bitshuffle, decode_lz4
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer, Compression
@@ -35,10 +37,17 @@ NO_FILTERS = 0xFFFFFFFF
 """The mask of a chunk that skipped all filters, however many there are."""
 
 DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
+BZIP2, LZ4, BITSHUFFLE = 307, 32004, 32008
 """HDF5's numbers of the filters."""
 
-DECODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
+ENCODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
+"""The filters that are encoded here."""
+
+DECODABLE = ENCODABLE | {BZIP2, LZ4, BITSHUFFLE}
 """The filters that are decoded here."""
+
+OF_LIBRARY = frozenset({*range(1, 7), 32000})
+"""The filters that are parts of HDF5 and h5py; all others are plugins."""
 
 _DEFAULT_LEVEL = 6
 _SHUFFLE_BYTES, _SHUFFLE_BITS = 1, 2
@@ -65,6 +74,11 @@ def filters_of(dataset: Any) -> Filters:
     properties = dataset.id.get_create_plist()
     found = (properties.get_filter(position) for position in range(properties.get_nfilters()))
     return tuple((number, tuple(values)) for number, _, values, _ in found)
+
+
+def uses_plugins(dataset: Any) -> bool:
+    """Return whether a filter of an h5py dataset is not a part of HDF5 or h5py."""
+    return not OF_LIBRARY.issuperset(number for number, _ in filters_of(dataset))
 
 
 def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> Filters:
@@ -152,8 +166,18 @@ def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int)
     for position in reversed(range(len(used))):
         # Each checksum before a compression adds four bytes to its input.
         size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:position])
-        payload = bytes_of(_codec(*used[position]).decode(payload, size))
+        payload = bytes_of(_decode(*used[position], payload, size))
     return payload
+
+
+def _decode(number: int, values: tuple[int, ...], data: memoryview, size: int) -> Buffer:
+    if number == BZIP2:
+        return Bzip2().decode(data, size)
+    if number == LZ4:
+        return decode_lz4(data, size)
+    if number == BITSHUFFLE:
+        return decode_bitshuffle(values, data, size)
+    return _codec(number, values).decode(data, size)
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.hdf5.types import check_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,9 @@ def value_of(node: Any, key: str) -> Any:
     import h5py
 
     name = key.encode("utf-8", "surrogateescape")
-    size = h5py.h5a.open(node.id, name).get_storage_size()
+    attribute = h5py.h5a.open(node.id, name)
+    check_type(attribute.get_type())
+    size = attribute.get_storage_size()
     if size > _MAX_BYTES:
         raise ValueError(f"{key!r} has {size} bytes")
     return node.attrs[key]
