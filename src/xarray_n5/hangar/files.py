@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.codecs.hdf5 import BLOSC, check_type, plugins_of
 from xarray_n5.errors import ChunkError, MetadataError
-from xarray_n5.formats.hdf5.filters import BLOSC, OF_LIBRARY, filters_of
-from xarray_n5.formats.hdf5.types import check_type
 from xarray_n5.hangar.handles import HANDLES, hdf5
 from xarray_n5.hangar.layout import digest_of, numbered
 from xarray_n5.hangar.records import Record
@@ -201,7 +200,7 @@ def _dataset(file: Any, number: int, path: str) -> Any:
     dataset = file[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.chunks is None or dataset.external:
         raise MetadataError(f"{path}: {name!r} is not a chunked dataset, as Hangar's are")
-    if unknown := {number for number, _ in filters_of(dataset)} - OF_LIBRARY - {BLOSC}:
+    if unknown := plugins_of(dataset) - {BLOSC}:
         raise MetadataError(f"{path}: {name!r} has filters {sorted(unknown)}, unlike Hangar's")
     check_type(dataset.id.get_type())
     return dataset

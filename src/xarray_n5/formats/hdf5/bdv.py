@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.formats.hdf5.filters import uses_plugins
-from xarray_n5.formats.hdf5.types import check_type
+from xarray_n5.codecs.hdf5 import check_type, plugins_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +44,7 @@ def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | Non
     if found is None:
         return None
     table = find("/".join(filter(None, [found[1], found[2], "resolutions"])))
-    if getattr(table, "ndim", 0) != _TABLE or uses_plugins(table):
+    if getattr(table, "ndim", 0) != _TABLE or plugins_of(table):
         return None
     check_type(table.id.get_type())
     return int(found[3]), table

@@ -7,15 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from xarray_n5.codecs.hdf5 import check_type, plugins_of
 from xarray_n5.formats.hdf5.filters import (
     DECODABLE,
     MASK_BYTES,
     NO_FILTERS,
     filters_of,
-    uses_plugins,
     with_mask,
 )
-from xarray_n5.formats.hdf5.types import check_type
 from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class ChunkLayout:
             filters=tuple(number for number, _ in filters_of(dataset)),
             offset=None if chunked else _offset(dataset),
             listed=_is_listed(dataset),
-            isolated=dataset.is_virtual or uses_plugins(dataset),
+            isolated=dataset.is_virtual or bool(plugins_of(dataset)),
         )
 
     @property

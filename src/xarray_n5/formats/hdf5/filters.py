@@ -19,6 +19,7 @@ import numpy as np
 from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.codecs.hdf5 import BLOSC
 from xarray_n5.codecs.numcodecs import Checksum, Shuffle
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.streams import bytes_of
@@ -36,8 +37,8 @@ MASK_BYTES = 4
 NO_FILTERS = 0xFFFFFFFF
 """The mask of a chunk that skipped all filters, however many there are."""
 
-DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
-BZIP2, LZ4, BITSHUFFLE = 307, 32004, 32008
+DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
+BZIP2, LZ4, BITSHUFFLE, ZSTD = 307, 32004, 32008, 32015
 """HDF5's numbers of the filters."""
 
 ENCODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
@@ -45,9 +46,6 @@ ENCODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
 
 DECODABLE = ENCODABLE | {BZIP2, LZ4, BITSHUFFLE}
 """The filters that are decoded here."""
-
-OF_LIBRARY = frozenset({*range(1, 7), 32000})
-"""The filters that are parts of HDF5 and h5py; all others are plugins."""
 
 _DEFAULT_LEVEL = 6
 _SHUFFLE_BYTES, _SHUFFLE_BITS = 1, 2
@@ -74,11 +72,6 @@ def filters_of(dataset: Any) -> Filters:
     properties = dataset.id.get_create_plist()
     found = (properties.get_filter(position) for position in range(properties.get_nfilters()))
     return tuple((number, tuple(values)) for number, _, values, _ in found)
-
-
-def uses_plugins(dataset: Any) -> bool:
-    """Return whether a filter of an h5py dataset is not a part of HDF5 or h5py."""
-    return not OF_LIBRARY.issuperset(number for number, _ in filters_of(dataset))
 
 
 def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> Filters:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import drop_metadata
 
-from xarray_n5.codecs.hdf5 import FAILURES
+from xarray_n5.codecs.hdf5 import FAILURES, check_type
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.attributes import VERSION, read_attributes, write_attributes
 from xarray_n5.formats.hdf5.bdv import is_unsigned, level_factors
@@ -21,7 +21,6 @@ from xarray_n5.formats.hdf5.filters import (
     filters_of,
 )
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
-from xarray_n5.formats.hdf5.types import check_type
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.codecs.hdf5 import FAILURES
+from xarray_n5.codecs.hdf5 import FAILURES, check_type
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5.types import check_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
