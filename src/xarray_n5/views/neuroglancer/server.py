@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import socket
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import tornado.routing
@@ -41,11 +40,12 @@ class _Entrance(tornado.routing.Router):
 
     def __init__(self, server: Any) -> None:
         self.server = server
-        self.connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.connections: list[Any] = []
 
     def start_request(self, server_conn: Any, request_conn: Any) -> Any:
         """Accept a connection's next request, or close the connection if there are too many."""
-        self.connections.add(server_conn)
+        others = [each for each in self.connections if each is not server_conn]
+        self.connections = [server_conn, *(each for each in others if not each.stream.closed())]
         if len(self.connections) > _MOST_CONNECTIONS:
             request_conn.stream.close()
         return super().start_request(server_conn, request_conn)
