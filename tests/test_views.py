@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 import threading
 import urllib.error
 import urllib.request
+import webbrowser
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
 
+import click
 import dask.array as da
 import numpy as np
 import pytest
@@ -25,7 +32,6 @@ from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def image(shape: tuple[int, ...] = (4, 6, 8), dtype: str = "uint8", **more: Any) -> xr.DataArray:
@@ -218,6 +224,65 @@ def test_nothing_is_served_without_the_token(served: Any) -> None:
     ):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             get(path)
+
+
+@viewer
+def test_requests_without_the_token_take_no_memory(served: Any) -> None:
+    """Their bodies, and connections beyond a number, are refused."""
+    shown, _ = served(image())
+    port, token = urlsplit(shown.url).port or 0, shown.viewer.token
+
+    def status(path: str, head: str, body: bytes = b"") -> bytes:
+        """Return the first line of an answer, which comes before the body is complete."""
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            connection.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n".encode() + body)
+            with connection.makefile("rb") as answer:
+                return answer.readline()
+
+    for path in ("/state/none", "/action/none", "/", f"/state/{token[:-1]}", f"/v/x{token}/"):
+        assert b" 400 " in status(path, "Content-Length: 70000000", b"{")
+        assert b" 400 " in status(path, "Transfer-Encoding: chunked", b"4000000\r\n{")
+    body = json.dumps({"action": "none", "state": {}}).encode()
+    assert b" 200 " in status(f"/action/{token}", f"Content-Length: {len(body)}", body)
+    with ExitStack() as stack:
+        many = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(300)
+        ]
+        assert many[-1].recv(1) == b""
+    while True:  # until the server has noticed that they are closed
+        with suppress(OSError):
+            assert get(shown.url)
+            break
+
+
+@viewer
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_browser_is_started_without_the_token_in_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Any, by_command: bool
+) -> None:
+    pages: dict[Path, str] = {}
+
+    def launch(address: str) -> None:
+        page = Path(url2pathname(urlsplit(address).path))
+        pages[page] = page.read_text()
+        if os.name == "posix":
+            assert [each.stat().st_mode & 0o777 for each in (page, page.parent)] == [0o600, 0o700]
+
+    monkeypatch.setattr(webbrowser, "open", launch)
+    monkeypatch.setattr(click, "launch", launch)
+    if by_command:
+        create_array(tmp_path / "a.n5", "raw", shape=(8, 8), dtype="u1")
+        command = ["view", str(tmp_path / "a.n5"), "raw", "--seconds", "0"]
+        url = CliRunner().invoke(main, command).stdout.strip()
+    else:
+        shown, _ = served(image(), open=True)
+        url = shown.url
+        shown.stop()
+    ((page, text),) = pages.items()
+    assert text.count(f'{url}"') == 2
+    assert urlsplit(url).path.split("/")[2] not in str(page)
+    assert not page.parent.exists()
 
 
 @viewer

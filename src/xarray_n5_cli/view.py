@@ -68,6 +68,7 @@ def view(
       xarray-n5 view dataset.xml --no-browser --port 8080
     """
     import xarray_n5
+    from xarray_n5.views.neuroglancer.api import page_of
 
     container, inner = split_url(url, path)
     opening: dict[str, Any] = {"label_multisets": label_multisets}
@@ -86,7 +87,7 @@ def view(
     with shown:
         echo(shown.url)
         if browser:
-            click.launch(shown.url)
+            click.launch(page_of(shown))
         if shown.running:
             try:
                 threading.Event().wait(seconds)

@@ -19,6 +19,7 @@ from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
+from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, told_by
 from xarray_n5.model.units import unit_of
 
@@ -225,7 +226,9 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
             "source": array.url,
             "chunks": image.chunks,
             **({"shards": image.shards} if image.shards else {}),
-            "preferred_chunks": dict(zip(source.dims, image.chunks, strict=False)),
+            "preferred_chunks": dict(
+                zip(source.dims, limit_blocks(image.chunks, image.shape), strict=False)
+            ),
             "n5_compression": to_json(array.compression),
             "dtype": lazy.dtype,
             "dialect": dict(source.geometry.sources),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.xarray_internals import decode_cf_variables
 from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,6 +43,7 @@ def decode(
     decodable = dict(variables)
     for name, variable in variables.items():
         try:
+            _check_units(variable.attrs.get("dtype"))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about references to other variables
                 decoder({name: variable.copy(deep=False)}, {}, **chosen)
@@ -55,3 +57,9 @@ def decode(
             )
     decoded, kept, coordinates = decoder(decodable, attributes, **chosen)
     return {**variables, **decoded}, kept, coordinates
+
+
+def _check_units(dtype: object) -> None:
+    """Raise if xarray would pass NumPy an invalid unit, from the attribute of that name."""
+    if isinstance(dtype, str) and dtype.startswith("timedelta64"):
+        check_time_units(dtype)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.codecs.hdf5 import BLOSC, check_type, plugins_of
 from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.hangar.handles import HANDLES, hdf5
 from xarray_n5.hangar.layout import digest_of, numbered
@@ -199,6 +200,9 @@ def _dataset(file: Any, number: int, path: str) -> Any:
     dataset = file[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.chunks is None or dataset.external:
         raise MetadataError(f"{path}: {name!r} is not a chunked dataset, as Hangar's are")
+    if unknown := plugins_of(dataset) - {BLOSC}:
+        raise MetadataError(f"{path}: {name!r} has filters {sorted(unknown)}, unlike Hangar's")
+    check_type(dataset.id.get_type())
     return dataset
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _SHARD = 1 << 28
 """The maximum size of a shard that "auto" chooses, uncompressed: 256 MiB."""
 
+_MOST_BLOCKS = 1 << 20
+"""The maximum number of default blocks along an axis: Dask stores the size of each."""
+
 
 def align(
     blocks: Sequence[int], chunk: int, start: int = 0, *, axis: int = 0, strict: bool = False
@@ -104,6 +107,21 @@ def check_region(
             shown = f"{axis} ({names[axis]!r})" if axis < len(names) else ""
             region = slice(first, stop)
             raise AlignmentError.of_region(url, axis, region, chunk, size, shown)
+
+
+def limit_blocks(chunks: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """Return whole multiples of `chunks`, of which Dask can hold as many as an axis has.
+
+    These are the chunks themselves, unless there are over a million of them along an axis, as
+    damaged metadata may claim.
+
+    >>> limit_blocks((64, 1), (10**4, 10**9))
+    (64, 954)
+    """
+    return tuple(
+        chunk * max(1, -(-size // (chunk * _MOST_BLOCKS)))
+        for chunk, size in zip(chunks, shape, strict=True)
+    )
 
 
 def touched(start: int, size: int, chunk: int) -> range:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.model.axes import Axis, Geometry
+
+
+_MOST_CHUNKS = 1 << 17
+"""The maximum number of chunks that are read for a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +138,12 @@ def section(
     for number in shown:
         place[number] = slice(None, None, step)
     rows, columns = (_every(own[number], step) for number in shown)
+    touched = _touched(array, place)
+    if (count := math.prod(map(len, touched))) > _MOST_CHUNKS:
+        raise ValueError(
+            f"{array.url} has chunks of {array.chunks}: a section of {pixels} pixels would read "
+            f"{count} of them, more than {_MOST_CHUNKS}; choose fewer pixels, or a coarser level"
+        )
     values = array[tuple(place)]
     return Section(
         values=values,
@@ -140,7 +151,8 @@ def section(
         columns=columns,
         title=_title(array, own, cut, place),
         # Different values cannot all be the fill value.
-        stored=bool((values != values.flat[0]).any()) or _has_chunks(array, place),
+        stored=bool((values != values.flat[0]).any())
+        or any(array.chunk_exists(index) for index in product(*touched)),
         is_labels=is_labels(values.dtype, {} if _is_votes(array) else described),
     )
 
@@ -181,14 +193,14 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
     raise NodeNotFoundError(node.url, "", "pyramid", hint)
 
 
-def _has_chunks(array: Drawable, place: list[int | slice]) -> bool:
-    """Return whether any of the chunks that were read are stored."""
+def _touched(array: Drawable, place: list[int | slice]) -> list[list[int]]:
+    """Return the chunks to read along each axis."""
     sides = []
     stored = array.grid.chunks if isinstance(array, Array) else array.chunks
     for where, size, chunk in zip(place, array.shape, stored, strict=True):
         samples = range(where, where + 1) if isinstance(where, int) else range(size)[where]
         sides.append(sorted({sample // chunk for sample in samples}))
-    return any(array.chunk_exists(index) for index in product(*sides))
+    return sides
 
 
 def _cut(axes: tuple[Axis, ...], name: str | None, array: Drawable) -> int | None:

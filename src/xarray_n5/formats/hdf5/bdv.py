@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.codecs.hdf5 import check_type, plugins_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,4 +44,7 @@ def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | Non
     if found is None:
         return None
     table = find("/".join(filter(None, [found[1], found[2], "resolutions"])))
-    return (int(found[3]), table) if getattr(table, "ndim", 0) == _TABLE else None
+    if getattr(table, "ndim", 0) != _TABLE or plugins_of(table):
+        return None
+    check_type(table.id.get_type())
+    return int(found[3]), table

@@ -13,6 +13,7 @@ import numpy as np
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
 from xarray_n5.formats.hdf5.filters import DEFLATE, MASK_BYTES, NO_FILTERS, with_mask
+from xarray_n5.formats.hdf5.plugins import decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,7 +166,11 @@ class ChunkIndex:
     def _elements(self, index: Index) -> bytes:
         """Return a chunk's elements, decoded by HDF5, as a stored chunk without filters."""
         dataset, layout = self._opened(), self.layout
-        found = dataset[layout.grid.slices(index)]
+        where = layout.grid.slices(index)
+        if layout.isolated:
+            found = decoder().read(dataset.file.filename, dataset.name, where, dataset.dtype)
+        else:
+            found = dataset[where]
         whole = np.zeros(layout.grid.chunks, dataset.dtype)
         if not dataset.dtype.hasobject:
             whole[tuple(map(slice, np.shape(found)))] = found

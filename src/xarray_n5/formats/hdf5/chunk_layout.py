@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from xarray_n5.codecs.hdf5 import check_type, plugins_of
 from xarray_n5.formats.hdf5.filters import (
     DECODABLE,
     MASK_BYTES,
@@ -83,10 +84,13 @@ class ChunkLayout:
     """The offset of the elements of a dataset without chunks; None if none are stored."""
     listed: bool
     """Whether HDF5 lists the locations of chunks correctly."""
+    isolated: bool
+    """Whether HDF5 decodes elements in another process, because a plugin may be used."""
 
     @classmethod
     def of(cls, dataset: Any) -> Self:
         """Return the layout of an h5py dataset."""
+        check_type(dataset.id.get_type())
         chunked = dataset.chunks is not None
         return cls(
             grid=ChunkGrid(dataset.shape, dataset.chunks or _runs(dataset.shape)),
@@ -97,6 +101,7 @@ class ChunkLayout:
             filters=tuple(number for number, _ in filters_of(dataset)),
             offset=None if chunked else _offset(dataset),
             listed=_is_listed(dataset),
+            isolated=dataset.is_virtual or bool(plugins_of(dataset)),
         )
 
     @property

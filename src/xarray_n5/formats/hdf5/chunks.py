@@ -60,7 +60,8 @@ def find(
         except FAILURES as error:
             if isinstance(error, N5Error):
                 raise
-            why = f"HDF5 cannot read it ({error}); hdf5plugin has further filters"
+            advice = "; hdf5plugin has further filters" if isinstance(error, OSError) else ""
+            why = f"HDF5 cannot read it ({error}){advice}"
             raise ChunkError("decode", file, join(path, name(index)), why) from error
 
 

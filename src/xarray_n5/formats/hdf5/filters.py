@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.codecs.blosc import Blosc
+from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.codecs.hdf5 import BLOSC
 from xarray_n5.codecs.numcodecs import Checksum, Shuffle
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.hdf5.blocks import decode_bitshuffle, decode_lz4
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer, Compression
@@ -34,10 +37,14 @@ MASK_BYTES = 4
 NO_FILTERS = 0xFFFFFFFF
 """The mask of a chunk that skipped all filters, however many there are."""
 
-DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD = 1, 2, 3, 32001, 32015
+DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
+BZIP2, LZ4, BITSHUFFLE, ZSTD = 307, 32004, 32008, 32015
 """HDF5's numbers of the filters."""
 
-DECODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
+ENCODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
+"""The filters that are encoded here."""
+
+DECODABLE = ENCODABLE | {BZIP2, LZ4, BITSHUFFLE}
 """The filters that are decoded here."""
 
 _DEFAULT_LEVEL = 6
@@ -152,8 +159,18 @@ def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int)
     for position in reversed(range(len(used))):
         # Each checksum before a compression adds four bytes to its input.
         size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:position])
-        payload = bytes_of(_codec(*used[position]).decode(payload, size))
+        payload = bytes_of(_decode(*used[position], payload, size))
     return payload
+
+
+def _decode(number: int, values: tuple[int, ...], data: memoryview, size: int) -> Buffer:
+    if number == BZIP2:
+        return Bzip2().decode(data, size)
+    if number == LZ4:
+        return decode_lz4(data, size)
+    if number == BITSHUFFLE:
+        return decode_bitshuffle(values, data, size)
+    return _codec(number, values).decode(data, size)
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import drop_metadata
 
-from xarray_n5.codecs.hdf5 import FAILURES
+from xarray_n5.codecs.hdf5 import FAILURES, check_type
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.attributes import VERSION, read_attributes, write_attributes
 from xarray_n5.formats.hdf5.bdv import is_unsigned, level_factors
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
-from xarray_n5.formats.hdf5.filters import DEFLATE, SHUFFLE, Layout, compression_of, filters_of
+from xarray_n5.formats.hdf5.filters import (
+    DEFLATE,
+    ENCODABLE,
+    SHUFFLE,
+    Layout,
+    compression_of,
+    filters_of,
+)
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
 from xarray_n5.formats.strict_json import check_json
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
@@ -72,7 +79,8 @@ def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
         dtype = np.dtype(f"{dataset.dtype.str[0]}u2")
     else:
         dtype = drop_metadata(dataset.dtype)
-    direct = chunks.direct and not (filters and _may_skip_filters(dataset))
+    direct = chunks.direct and ENCODABLE.issuperset(number for number, _ in filters)
+    direct = direct and not (filters and _may_skip_filters(dataset))
     return ArrayMetadata(
         shape=dataset.shape,
         chunks=chunks.grid.chunks,
@@ -104,6 +112,7 @@ def check_members(metadata: Metadata, constraints: Attributes, where: str) -> No
 
 def _unreadable(dataset: Any) -> str | None:
     """Return why a dataset's elements cannot be read; None if they can."""
+    check_type(dataset.id.get_type())
     if dataset.shape is None:
         return f"it is a null dataset, without elements and shape; {_USE_H5PY}"
     if dataset.dtype.hasobject:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.codecs.hdf5 import FAILURES
+from xarray_n5.codecs.hdf5 import FAILURES, check_type
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def value_of(node: Any, key: str) -> Any:
     import h5py
 
     name = key.encode("utf-8", "surrogateescape")
-    size = h5py.h5a.open(node.id, name).get_storage_size()
+    attribute = h5py.h5a.open(node.id, name)
+    check_type(attribute.get_type())
+    size = attribute.get_storage_size()
     if size > _MAX_BYTES:
         raise ValueError(f"{key!r} has {size} bytes")
     return node.attrs[key]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DTYPE = re.compile(
-    r"[<>|=]?(?:[biufcSU]\d+|O|[Mm]8\[\d*[a-zA-Zμ]+\])"
+    r"[<>|=]?(?:[biufcSU]\d+|O|[Mm]8\[(?:[1-9]\d*)?[a-zA-Zμ]+\])"
     "|bool|object|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128)"
 )
 _LARGEST_ITEM = 1 << 20

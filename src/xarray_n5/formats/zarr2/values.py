@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.times import check_time_units
 
-_SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\d*[a-zA-Zμ]+\])")
+_SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\w+\])")
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LARGEST = 1 << 20
 """The maximum size of an element in bytes, which limits the size of a fill value."""
@@ -48,7 +49,7 @@ def parse_dtype(value: object, where: str) -> np.dtype[Any]:
 def _check_dtype(value: object) -> None:
     match value:
         case str() if _SIMPLE.fullmatch(value):
-            return
+            check_time_units(value)
         case [*fields] if fields:
             for field in fields:
                 if not isinstance(field, list) or len(field) not in {2, 3}:

@@ -209,7 +209,7 @@ def _is_array(members: Mapping[str, Any], where: str) -> bool:
     if members.get("zarr_format") != 3:  # noqa: PLR2004 - this is Zarr v3
         raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}; expected 3")
     kind: Any = members.get("node_type")
-    if kind not in {"array", "group"}:
+    if kind not in ("array", "group"):
         raise MetadataError(f"{where}: 'node_type' is {kind!r}; expected 'array' or 'group'")
     return bool(kind == "array")
 
@@ -223,7 +223,8 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
     _check_members(members, _OF_ALL | _OF_ARRAYS | _OPTIONAL, where)
     if missing := sorted(_OF_ARRAYS - members.keys()):
         raise MetadataError(f"{where}: missing members {missing} of an array")
-    for each in members.get("storage_transformers") or ():
+    transformers = members.get("storage_transformers") or []
+    for each in transformers if isinstance(transformers, list) else [transformers]:
         if not (isinstance(each, dict) and each.get("must_understand") is False):
             raise MetadataError(f"{where}: storage transformer {str(each)[:100]} is not supported")
     shape = _sizes(members["shape"], "shape", where)

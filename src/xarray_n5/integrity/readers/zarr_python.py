@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.integrity.readers.protocol import plain, unread
+from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +59,9 @@ def _codec(document: Mapping[str, Any]) -> str | None:
     """Return why the type or the compression of an N5 array is not known, or None."""
     kind = document.get("dataType")
     try:
+        check_time_units(str(kind))
         known = np.dtype(str(kind)).kind != "O"
-    except TypeError:
+    except (TypeError, ValueError):
         known = False
     if not known:
         return f"it does not read the type {kind!r}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.dask.block_sizes import are_many_small, choose
 from xarray_n5.dask.from_n5 import as_blocks
 from xarray_n5.graph import label
+from xarray_n5.model.chunking import limit_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ def as_dask(array: xr.DataArray, selection: Mapping[str, int | slice]) -> da.Arr
     lazy = _Lazy(
         part,
         part.dtype,
-        _sides(variable, facts.get("chunks"), part) or part.shape,
+        limit_blocks(_sides(variable, facts.get("chunks"), part) or part.shape, part.shape),
         _sides(variable, facts.get("shards"), part),
         str(facts.get("source", "")),
     )

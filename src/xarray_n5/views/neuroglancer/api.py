@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import html
 import os
+import shutil
+import tempfile
+import weakref
 import webbrowser
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -199,8 +203,30 @@ def view(
             f"{type(source).__name__}"
         )
     if open:
-        webbrowser.open(shown.url)
+        webbrowser.open(page_of(shown))
     return shown
+
+
+_PAGE = """<!DOCTYPE html>
+<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">
+<a href="{url}">Neuroglancer</a>
+"""
+
+
+def page_of(shown: View) -> str:
+    """Return a URL to start a browser with: of a file that only the user reads, and that redirects.
+
+    Other users see the arguments of programs, which must not hold the token.
+    """
+    if not shown.running:
+        return shown.url
+    folder = tempfile.mkdtemp(prefix="xarray-n5-")
+    remove = weakref.finalize(shown._server, shutil.rmtree, folder, ignore_errors=True)  # noqa: SLF001
+    shown._files.callback(remove)  # noqa: SLF001 - of this file
+    page = Path(folder, "view.html")
+    page.touch(mode=0o600)
+    page.write_text(_PAGE.format(url=html.escape(shown.url, quote=True)), encoding="utf-8")
+    return page.as_uri()
 
 
 def open_tree(source: Any, group: str | None, options: dict[str, Any]) -> xr.DataTree:

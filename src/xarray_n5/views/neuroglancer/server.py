@@ -8,6 +8,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Any
 
+import tornado.routing
 import tornado.web
 
 from xarray_n5.errors import MissingPackageError
@@ -25,6 +26,36 @@ _ALL = ("0.0.0.0", "::")  # noqa: S104
 """The addresses at which a server listens on all network interfaces."""
 
 _LOCALHOST = re.compile(r"//(?:localhost|ip6-localhost)(?:\.[\w.]*)?:")
+
+
+_MOST_CONNECTIONS = 256
+"""The maximum number of connections; browsers have a few for each page."""
+
+_IDLE = 60.0
+"""The seconds after which a connection without a request is closed."""
+
+
+class _Entrance(tornado.routing.Router):
+    """The router of a server: requests without the token have no body, and connections a limit."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.connections: list[Any] = []
+
+    def start_request(self, server_conn: Any, request_conn: Any) -> Any:
+        """Accept a connection's next request, or close the connection if there are too many."""
+        others = [each for each in self.connections if each is not server_conn]
+        self.connections = [server_conn, *(each for each in others if not each.stream.closed())]
+        if len(self.connections) > _MOST_CONNECTIONS:
+            request_conn.stream.close()
+        return super().start_request(server_conn, request_conn)
+
+    def find_handler(self, request: Any, **kwargs: Any) -> Any:
+        """Return the handler of a request, before its body is read."""
+        tokens = {part.partition(".")[0] for part in request.path.split("/")}
+        if not tokens.intersection([self.server.token, *self.server.viewers]):
+            request.connection.set_max_body_size(0)
+        return self.server.app.find_handler(request, **kwargs)
 
 
 class _Files(tornado.web.RequestHandler):
@@ -103,6 +134,8 @@ def serve(images: Sequence[Image], address: str, port: int) -> tuple[Any, Any]:
         how = {"images": images, "server": server, "viewer": viewer}
         rule = (rf"{root}/(\d{{1,4}})/(.*)", _Files, how)
         server.app.add_handlers(r".*", [rule])
+        server.http_server.request_callback = _Entrance(server)
+        server.http_server.conn_params.header_timeout = _IDLE
         urls = [f"{server.server_url}{root}/{n}/|zarr2:" for n in range(len(images))]
         viewer.set_state(state_of(images, urls))
     except BaseException:
