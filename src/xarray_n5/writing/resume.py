@@ -14,6 +14,7 @@ from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.receipts import Receipts
+from xarray_n5.writing.source_stamps import stamps
 from xarray_n5.writing.user_code import changed
 
 if TYPE_CHECKING:
@@ -80,6 +81,19 @@ def _check_code(write: Write, facts: Mapping[str, Any]) -> None:
         )
 
 
+def _check_sources(write: Write, facts: Mapping[str, Any]) -> None:
+    """Warn if stored arrays that a write reads have changed since it began."""
+    keys = [] if facts.get("done") else changed(facts.get("sources"), stamps(write.sources))
+    if keys:
+        urls = sorted(write.sources[key].url for key in keys)
+        warn(
+            f"{', '.join(urls)} changed since the unfinished write of {write.marker.path!r} in "
+            f"{write.marker.store.url!r} began; chunks that it has stored keep the former values, "
+            "and the others get the new ones. Unless these are the same, start again with "
+            "mode='w' and without resume"
+        )
+
+
 def renew(write: Write, *, deferred: bool) -> None:
     """Begin a new attempt at a write, which stops earlier tasks; a repair has one attempt.
 
@@ -89,10 +103,12 @@ def renew(write: Write, *, deferred: bool) -> None:
         return
     facts = write.marker.facts()
     if facts is not None:
+        _check_sources(write, facts)
         new = write.facts()
-        if names := changed(facts.get("code"), write.code):
-            # Chunks of both versions are stored from now on: each later resume warns.
-            facts = {**facts, "code": {**facts["code"], **dict.fromkeys(names, "")}}
+        for key, now in (("code", write.code), ("sources", stamps(write.sources))):
+            if names := changed(facts.get(key), now):
+                # Chunks of both versions are stored from now on: each later resume warns.
+                facts = {**facts, key: {**facts[key], **dict.fromkeys(names, "")}}
         write.marker.begin({**new, **facts})
     elif not deferred:
         write.marker.begin_planned()
