@@ -119,7 +119,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     token = _token(request, (sides, inner) if inner else sides, start, target)
     if target is not None and options.resume:
         write = _write(request, target, token, aligned, start, fresh=not request.keeps_array)
-        if (found := resume(write)) is not None:
+        if (found := resume(write, appends=request.appends)) is not None:
             _check_same(request, target)
             write, before = found
             return WritePlan(

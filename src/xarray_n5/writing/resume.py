@@ -13,6 +13,7 @@ from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.chunking import touched
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.source_stamps import stamps
 from xarray_n5.writing.user_code import changed
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 _EARLIER = "an earlier run"
 
 
-def resume(write: Write) -> tuple[Write, Receipts] | None:
+def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | None:
     """Return an interrupted write and its receipts; None if it never started.
+
+    One that `appends` may share a chunk with another one, but no elements.
 
     Raises
     ------
@@ -51,7 +54,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         said = other.facts()
         if other.token == REPAIRED:
             repaired = said and (other.as_found(said), said)
-        elif said is not None and overlaps(said, write):
+        elif said is not None and overlaps(said, write, elements=appends):
             began = f"{said.get('began')} at {said.get('by')}"
             raise ResumeError(write.marker.store.url, write.marker.path, began)
     if planned is not None:
@@ -124,12 +127,13 @@ def forget_overlapped(write: Write) -> None:
     forget(begun, planned, write.box, write.target.metadata.chunks)
 
 
-def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
-    """Return whether two unfinished writes have chunks in common."""
-    box = box_of(facts, write.target.metadata.chunks)
+def overlaps(facts: Mapping[str, Any], write: Write, *, elements: bool = False) -> bool:
+    """Return whether two unfinished writes have chunks, or elements, in common."""
+    chunks = (1,) * len(write.shape) if elements else write.target.metadata.chunks
+    box, own = box_of(facts, chunks), map(touched, write.start, write.shape, chunks)
     return box is None or all(
         one.start < other.stop and other.start < one.stop
-        for one, other in zip(box, write.box, strict=False)
+        for one, other in zip(box, own, strict=False)
     )
 
 
