@@ -14,12 +14,10 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.stores.together import together
-from xarray_n5.writing.file_reads import location_of, mapped_by, read_by
+from xarray_n5.writing.file_reads import location_of, read_by
 from xarray_n5.writing.user_code import objects_in
 
 if TYPE_CHECKING:
@@ -89,9 +87,8 @@ def _stamp_of(item: Any, known: AbstractSet[str], alone: object) -> dict[str, So
             return {}
         facts = _facts(io)
         return {key: SourceStamp(io.url, _digest(facts))} if any(facts) else {}
-    reads = mapped_by(item) if isinstance(item, np.ndarray) else read_by(item) or []
     found = {}
-    for read in reads:
+    for read in read_by(item) or ():
         key = _digest(read.location)
         inside = isinstance(alone, tuple) and read.location.startswith(str(alone[1]))
         if key not in known and not inside and (facts := _facts_of_files(read.location)):
