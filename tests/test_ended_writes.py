@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -141,3 +142,66 @@ def test_a_write_that_begins_while_another_ends_keeps_its_hint(tmp_path: Path) -
         open_array(tmp_path, "a")
     other.end()
     assert not list((tmp_path / "a").glob(".*"))
+
+
+def frame(number: int, *, placed: bool = True) -> xr.Dataset:
+    """One frame, perhaps with its time."""
+    dataset = xr.Dataset({"a": (("t", "x"), da.full((1, 4), number + 1, chunks=2, dtype="i2"))})
+    return dataset.assign_coords(t=[float(number)]) if placed else dataset
+
+
+def append_frames(place: Path, *, placed: bool, named: bool = False) -> int:
+    """Append three frames as a script does; return how many of them had been appended."""
+    refused = 0
+    for number in (1, 2, 3):
+        name: Any = f"frame {number}" if named else True
+        try:
+            frame(number, placed=placed).n5.to_n5(place, append_dim="t", resume=name)
+        except NodeExistsError as error:
+            assert "it has been appended already" in str(error)  # noqa: PT017
+            refused += 1
+    return refused
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize(("placed", "named"), [(True, False), (False, False), (False, True)])
+def test_a_finished_append_is_recognised_wherever_it_is(
+    tmp_path: Path, name: str, placed: bool, named: bool
+) -> None:
+    place = tmp_path / name
+    frame(0, placed=placed).n5.to_n5(place)
+    for refused in (0, 3, 3):
+        assert append_frames(place, placed=placed, named=named) == refused
+        assert open_array(place, "a")[:, 0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize("how", ["replaced", "trimmed", "not recorded"])
+def test_what_is_gone_is_appended_again(tmp_path: Path, name: str, how: str) -> None:
+    place = tmp_path / name
+    frame(0, placed=False).n5.to_n5(place)
+    append_frames(place, placed=False)
+    if how == "replaced":
+        frame(0, placed=False).n5.to_n5(place, mode="w")
+    elif how == "trimmed":
+        open_array(place, "a", mode="r+").resize((1, 4))
+    else:
+        (record,) = tmp_path.rglob("appended.json")
+        record.write_text('[["x", 1], 7, {"a": []}]')
+        open_array(place, "a", mode="r+").resize((1, 4))
+    assert append_frames(place, placed=False) == 0
+    assert open_array(place, "a")[:, 0].tolist() == [1, 2, 3, 4]
+
+
+def test_the_record_of_appends_is_bounded(tmp_path: Path) -> None:
+    frame(0, placed=False).n5.to_n5(tmp_path)
+    append_frames(tmp_path, placed=False)
+    record = tmp_path / ".digests/appended.json"
+    rows = json.loads(record.read_text())
+    record.write_text(json.dumps([[f"{n:032x}", n, n + 1] for n in range(1000)] + rows))
+    frame(4, placed=False).n5.to_n5(tmp_path, append_dim="t", resume=True)
+    after = json.loads(record.read_text())
+    assert len(after) == 1000
+    assert after[-4:-1] == rows
+    frame(5, placed=False).n5.to_n5(tmp_path, append_dim="t")
+    assert json.loads(record.read_text()) == after  # without `resume` nothing is recorded

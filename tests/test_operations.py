@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import random
+import subprocess
+import sys
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -573,3 +576,235 @@ def test_nothing_is_lost_whatever_is_done_and_fails(tmp_path: Path, form: str, s
         for _ in range(OPERATIONS):
             world.step()
         world.end()
+
+
+# Appends that are killed and resumed in any order, beside other writers
+
+_OTHER = """
+import json, sys, warnings, xarray_n5
+warnings.simplefilter("ignore")
+print("ready", flush=True)
+for line in sys.stdin:
+    url, path, key = json.loads(line)
+    node = (xarray_n5.open_array if path else xarray_n5.open_group)(url, path, mode="r+")
+    node.attrs[key] = key
+    print("done", flush=True)
+"""
+"""Another process, which sets attributes when it is asked to."""
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[subprocess.Popen[str]]:
+    """Another process that writes to the same containers."""
+    command = [sys.executable, "-c", _OTHER]
+    with subprocess.Popen(  # noqa: S603
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        yield process
+        process.stdin.close()
+
+
+@dataclass
+class Part:
+    """Frames that are appended, computed from a stored array."""
+
+    times: list[int]
+    source: str
+    values: list[int]
+    """What the source has held since the append began: one number in all frames."""
+
+
+@dataclass
+class Series:
+    """A container to which frames are appended, and what it must hold."""
+
+    folder: Path
+    format: str
+    chance: random.Random
+    other: subprocess.Popen[str]
+    frames: dict[int, np.ndarray] = field(default_factory=dict)
+    """The frames that are there for sure, by their times."""
+    stopped: list[Part] = field(default_factory=list)
+    finished: list[Part] = field(default_factory=list)
+    attributes: dict[str, set[str]] = field(default_factory=lambda: {"": set(), "a": set()})
+    count: int = 0
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return str(self.folder / NAMES[self.format])
+
+    def story(self) -> str:
+        return "\n".join(self.log)
+
+    def number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def new_part(self) -> Part:
+        """Return frames after all others, perhaps after a gap, and store what they are read from."""
+        size = self.chance.randint(1, 3)
+        self.count += self.chance.choice([0, 0, 5])
+        times = [self.number() for _ in range(size)]
+        part = Part(times, f"s{times[0]}", [1000 + self.number()])
+        values = np.full((size, 4), part.values[0], "i4")
+        xarray_n5.to_n5(values, self.folder / "sources.n5", part.source, chunks=(1, 2))
+        return part
+
+    def dataset(self, part: Part) -> xr.Dataset:
+        stored: Any = xarray_n5.from_n5(self.folder / "sources.n5", part.source)
+        data = stored.map_blocks(fragile, dtype="i4", meta=np.empty((0, 0), "i4"))
+        means = ("t", np.array(part.times) * 0.5)
+        return xr.Dataset({"a": (("t", "x"), data), "b": means}, {"t": np.array(part.times) * 1.0})
+
+    def begin(self) -> None:
+        part = self.new_part()
+        encoding = {"a": {"chunks": (2, 3)}}
+        self.dataset(part).n5.to_n5(self.url, format=self.format, encoding=encoding)
+        self.keep(part, [part.values[0]] * len(part.times))
+
+    def keep(self, part: Part, values: list[int]) -> None:
+        self.frames |= {t: np.full(4, v) for t, v in zip(part.times, values, strict=True)}
+
+    # Operations
+
+    def write(self, part: Part, *, resume: bool) -> None:
+        """Append frames, or resume that; it may fail, and another process may write meanwhile."""
+        kinds = ["block"] if self.format == "hdf5" else ["block", "kill", "kill", "error"]
+        kind = self.chance.choice(kinds) if self.chance.random() < 0.6 else ""
+        at = self.chance.randint(0, 5 if kind == "block" else 40)
+        self.log.append(f"append {part.times} resume={resume}, {kind} at {at}")
+        with warnings.catch_warnings(record=True) as seen, self.meanwhile():
+            warnings.simplefilter("always")
+            FAULTS.plan(kind, at if kind else -1)
+            try:
+                self.dataset(part).n5.to_n5(self.url, append_dim="t", resume=resume)
+            except (Killed, Failed) as error:
+                self.log.append(f"  failed: {error!r}")
+                self.stopped.append(part)
+                return
+            except xarray_n5.N5Error as error:
+                if not isinstance(error.__cause__, Failed | Killed):
+                    raise AssertionError(self.story()) from error  # noqa: TRY004 - it is a test's
+                self.stopped.append(part)
+                return
+            finally:
+                FAULTS.clear()
+        whole = xr.open_dataset(self.url, engine="n5")
+        found = whole["a"][np.isin(whole["t"].values, part.times)]
+        kept = np.unique(found.values).tolist()
+        assert set(kept) <= set(part.values), self.story()
+        warned = any("changed since the unfinished write" in str(each.message) for each in seen)
+        assert warned or kept == [part.values[-1]], f"{kept} {part.values}\n{self.story()}"
+        self.frames |= dict(zip(part.times, found.values, strict=True))
+        self.finished.append(part)
+
+    @contextlib.contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        """Let the other process set an attribute, of the group or an array, during a write."""
+        path = self.chance.choice(["", "a"])
+        if self.format == "hdf5" or self.chance.random() < 0.5:
+            yield
+            return
+        key = f"other{self.number()}"
+        self.log.append(f"  meanwhile, {key} of {path!r}")
+        assert self.other.stdin is not None
+        assert self.other.stdout is not None
+        self.other.stdin.write(json.dumps([self.url, path, key]) + "\n")
+        self.other.stdin.flush()
+        try:
+            yield
+        finally:
+            assert self.other.stdout.readline() == "done\n", self.story()
+            self.attributes[path].add(key)
+
+    def append(self) -> None:
+        self.write(self.new_part(), resume=self.chance.random() < 0.5)
+
+    def resume(self) -> None:
+        if self.stopped:
+            part = self.stopped.pop(self.chance.randrange(len(self.stopped)))
+            self.write(part, resume=True)
+
+    def repeat(self) -> None:
+        """Resume what has finished: it is not appended again."""
+        if not self.finished:
+            return
+        part = self.chance.choice(self.finished)
+        self.log.append(f"repeat {part.times}")
+        with pytest.raises(xarray_n5.NodeExistsError, match="appended already"):
+            self.dataset(part).n5.to_n5(self.url, append_dim="t", resume=True)
+
+    def change_source(self) -> None:
+        """Change what a stopped append reads."""
+        if self.stopped:
+            part = self.chance.choice(self.stopped)
+            part.values.append(1000 + self.number())
+            self.log.append(f"change {part.source}")
+            source = xarray_n5.open_array(self.folder / "sources.n5", part.source, mode="r+")
+            source[...] = part.values[-1]
+
+    def assign(self) -> None:
+        """Change a frame that is there."""
+        time = self.chance.choice(list(self.frames))
+        times = xr.open_dataset(self.url, engine="n5")["t"].values.tolist()
+        self.log.append(f"assign {time}")
+        array = xarray_n5.open_array(self.url, "a", mode="r+")
+        array[times.index(time)] = value = 1000 + self.number()
+        self.frames[time] = np.full(4, value)
+
+    def set_attributes(self) -> None:
+        """Set attributes by two handles, each of which has read the others before."""
+        opened: Any = [xarray_n5.open_group(self.url, mode="r+") for _ in range(2)]
+        opened += [group["a"] for group in opened]
+        with self.meanwhile():
+            for node in opened:
+                key = f"own{self.number()}"
+                node.attrs[key] = key
+                self.attributes["a" if "a" in node.path else ""].add(key)
+
+    def check(self) -> None:
+        """Every frame that was appended is there once, and every attribute."""
+        dataset = xr.open_dataset(self.url, engine="n5").load()
+        times = dataset["t"].values.tolist()
+        for time, values in self.frames.items():
+            assert times.count(time) == 1, f"{time} in {times}\n{self.story()}"
+            np.testing.assert_array_equal(dataset["a"][times.index(time)], values, self.story())
+            assert dataset["b"].values[times.index(time)] == time * 0.5, self.story()
+        for path, keys in self.attributes.items():
+            node = xarray_n5.open_array(self.url, path) if path else xarray_n5.open_group(self.url)
+            assert keys <= node.attrs.keys(), f"{keys - node.attrs.keys()}\n{self.story()}"
+
+    def end(self) -> None:
+        """Resume all that has stopped: nothing is lost, and nothing more is stored."""
+        while self.stopped:
+            self.resume()
+            self.check()
+        dataset = xr.open_dataset(self.url, engine="n5")
+        assert sorted(dataset["t"].values) == sorted(self.frames), self.story()
+        for path in ("", "a", "b"):
+            hidden = self.folder / NAMES[self.format] / path
+            assert not [*hidden.glob(".writing*"), *hidden.glob(".unf*")], self.story()
+
+
+@pytest.mark.parametrize("form", NAMES)
+@pytest.mark.parametrize("seed", seeds(3, 30))
+def test_appends_in_any_order_lose_nothing(
+    tmp_path: Path, form: str, seed: int, other: subprocess.Popen[str]
+) -> None:
+    if form == "hdf5":
+        pytest.importorskip("h5py")
+    chance = random.Random(seed)  # noqa: S311
+    series = Series(tmp_path, form, chance, other)
+    steps = [*[series.append] * 4, *[series.resume] * 3, series.repeat, series.change_source]
+    steps += [series.change_source, series.assign, series.set_attributes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of writes that have not ended
+        series.begin()
+        for _ in range(OPERATIONS):
+            chance.choice(steps)()
+            series.check()
+        series.end()

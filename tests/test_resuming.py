@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -167,7 +169,8 @@ WRITES: dict[str, tuple[Callable[[Any], None], Callable[..., Any]]] = {
 
 
 def outcome(store: FailingStore) -> dict[str, bytes]:
-    return dict(store.inner.items)
+    """All that is stored, but for the record of finished appends, which `resume` alone leaves."""
+    return {k: data for k, data in store.inner.items.items() if not k.endswith("appended.json")}
 
 
 @pytest.mark.more
@@ -258,7 +261,7 @@ def interrupted(source: da.Array, blocks: int) -> da.Array:
 
 @pytest.mark.usefixtures("alone")
 def test_what_was_appended_since_stays() -> None:
-    for first in (None, line(20, 0, 9)):
+    for first in (None, line(20, 10, 9)):
         store: Any = FailingStore()
         line(4, 0, 1).n5.to_n5(store)
         late = line(2, 4, 2)
@@ -271,6 +274,131 @@ def test_what_was_appended_since_stays() -> None:
             first.n5.to_n5(store, mode="w")
             late.n5.to_n5(store, mode="a", append_dim="t", resume=True)
             assert open_array(store, "v")[...].tolist() == [9] * 20 + [2] * 2
+
+
+def frames(first: int, count: int) -> xr.Dataset:
+    """Frames whose values are their times, with another variable and a chunk of three frames."""
+    times = np.arange(first, first + count)
+    values = np.repeat(times[:, None] + 1, 2, axis=1).astype("i4")
+    data = {"v": (("t", "x"), values), "w": ("t", times * 0.5)}
+    return xr.Dataset(data, {"t": ("t", times * 1.0)}).chunk(t=2)
+
+
+def begin_series(form: str) -> FailingStore:
+    """Return a store with frames 0 to 3."""
+    store = FailingStore()
+    frames(0, 4).n5.to_n5(cast("Any", store), format=form, encoding={"v": {"chunks": (3, 2)}})
+    return store
+
+
+def append(store: Any, first: int, count: int, *, stop: int = 1 << 60, resume: bool = False) -> str:
+    """Append frames, or stop at a change of the store; return how that ended."""
+    store.left[0] = stop
+    try:
+        frames(first, count).n5.to_n5(store, append_dim="t", resume=resume)
+    except StoppedError:
+        return "stopped"
+    except FileExistsError:
+        return "has been appended"
+    finally:
+        store.left[0] = 1 << 60
+    return "done"
+
+
+def check_frames(store: Any, *times: int) -> None:
+    """Each of these frames is stored once, with its values."""
+    found = xr.open_dataset(store, engine="n5").load()
+    assert sorted(found["t"].values) == list(times)
+    np.testing.assert_array_equal(found["v"].values[:, 1], found["t"].values + 1)
+    np.testing.assert_array_equal(found["w"].values, found["t"].values * 0.5)
+    assert not any("/.writing" in f"/{key}" or ".unf" in key for key in store.inner.items)
+
+
+STEPS = [*range(12), 16, 20, 24]
+"""Changes of the store at which an append stops: most are before its arrays have all grown."""
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+@pytest.mark.usefixtures("alone")
+def test_an_append_that_stopped_keeps_its_place(form: str) -> None:
+    for step in STEPS:
+        store = begin_series(form)
+        append(store, 4, 4, stop=step)
+        assert append(store, 20, 3) == "done"
+        append(store, 4, 4, resume=True)
+        check_frames(store, *range(8), 20, 21, 22)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+@pytest.mark.usefixtures("alone")
+def test_three_appends_that_stop_are_resumed_in_any_order(form: str) -> None:
+    parts = [(4, 4), (8, 2), (30, 3)]
+    orders = [*permutations(range(3))]
+    some = [*product(STEPS, STEPS)]
+    for number, stops in enumerate(some if EXHAUSTIVE else spread(some, 6)):
+        store, order = begin_series(form), orders[number % 6]
+        for part, stop in zip(parts, (*stops, 14), strict=True):
+            append(store, *part, stop=stop)
+        for each in order:
+            append(store, *parts[each], resume=True)
+        check_frames(store, *range(10), 30, 31, 32)
+        for each in order:
+            assert append(store, *parts[each], resume=True) == "has been appended"
+        check_frames(store, *range(10), 30, 31, 32)
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_append_that_stops_while_it_ends_is_not_made_again() -> None:
+    part: Any = xr.Dataset({"v": ("x", da.full(2, 7, chunks=1))})
+    for step in range(8, 40):
+        store: Any = FailingStore()
+        xr.Dataset({"v": ("x", np.arange(2))}).n5.to_n5(store)
+        store.left[0] = step
+        with suppress(StoppedError):
+            part.n5.to_n5(store, append_dim="x", resume=True)
+        ended, store.left[0] = store.left[0] >= 0, 1 << 60
+        for _ in range(2):
+            with suppress(FileExistsError):
+                part.n5.to_n5(store, append_dim="x", resume=True)
+        assert open_array(store, "v")[...].tolist() == [0, 1, 7, 7], step
+        if ended:
+            return
+    pytest.fail("it takes more steps")
+
+
+def extend_elsewhere(store: Any, count: int) -> None:
+    """Append frames as a program does that knows nothing of markers."""
+    for name in ("v", "w", "t"):
+        if f"{name}/attributes.json" in store.inner.items or f"{name}/zarr.json" in store.inner.items:
+            array = open_array(store, name, mode="r+")
+            array.resize((4 + count, *array.shape[1:]))
+            array[4:] = 77
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr3"])
+@pytest.mark.parametrize("count", [2, 4, 5])
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+@pytest.mark.usefixtures("alone")
+def test_what_another_program_appended_meanwhile_is_not_overwritten(form: str, count: int) -> None:
+    refused = 0
+    for step in range(12):
+        store = begin_series(form)
+        append(store, 4, 4, stop=step)
+        begun = any(".writing" in key for key in store.inner.items)
+        if not begun or open_array(store, "w").shape != (4,) or open_array(store, "v").shape[0] > 4:
+            continue
+        extend_elsewhere(store, count)
+        with pytest.raises(ResumeError, match="without resume to append after the present end"):
+            append(store, 4, 4, resume=True)
+        assert append(store, 4, 4) == "done"
+        assert open_array(store, "w")[4 : 4 + count].tolist() == [77] * count
+        assert open_array(store, "v")[-4:, 0].tolist() == [5, 6, 7, 8]
+        assert not any(".writing" in key for key in store.inner.items)
+        refused += 1
+    assert refused
 
 
 @pytest.mark.usefixtures("alone")

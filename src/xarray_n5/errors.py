@@ -446,6 +446,8 @@ class ResumeError(N5Error, ValueError):
         The path of the node in the container.
     began : str
         When the unfinished write began.
+    reason : str
+        Why it cannot be resumed, if it is the same write.
 
     Examples
     --------
@@ -462,14 +464,18 @@ class ResumeError(N5Error, ValueError):
     xarray_n5.errors.ResumeError: 'raw' in '...cells.n5' ...
     """
 
-    def __init__(self, url: str, path: str, began: str) -> None:
-        self.url, self.path, self.began = url, path, began
-        super().__init__(
+    def __init__(self, url: str, path: str, began: str, reason: str = "") -> None:
+        self.url, self.path, self.began, self.reason = url, path, began, reason
+        text = (
             f"{path or '/'!r} in {url!r} has an unfinished write of a different array, or with "
             f"different chunks or compression, begun {began}; pass the same array as then (its "
             "Dask name must not change between runs; if it does, pass resume='a name' each time), "
             "or start again with mode='w' and without resume"
         )
+        if reason:
+            text = f"the write of {path or '/'!r} in {url!r}, begun {began}, cannot be resumed: "
+            text += reason
+        super().__init__(text)
 
 
 class ReadOnlyError(N5Error, PermissionError):

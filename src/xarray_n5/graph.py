@@ -56,10 +56,13 @@ _LETTERS = 40
 
 
 def layers_of(graph: Any) -> Iterator[Iterable[Any]]:
-    """Return the tasks of each layer of a graph; of a symbolic one, that for all of its blocks."""
+    """Return the tasks of each layer of a graph; of a symbolic one, that for all of its blocks.
+
+    Objects that all blocks of a symbolic layer share, such as what they read, follow its task.
+    """
     for layer in graph.layers.values() if isinstance(graph, HighLevelGraph) else [graph]:
         if isinstance(layer, Blockwise):
-            yield [layer.task]
+            yield [layer.task, *(each for each, axes in layer.indices if axes is None)]
         elif not isinstance(layer, Layer) or layer.is_materialized():
             yield layer.values()
 

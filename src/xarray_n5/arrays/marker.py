@@ -31,12 +31,14 @@ from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from xarray_n5.stores.base import Listing, Store
 
-__all__ = ["REPAIRED", "WriteMarker", "find_markers", "revoke", "unfinished_writes"]
+__all__ = [
+    *("REPAIRED", "WriteMarker", "find_markers", "other_writers", "revoke", "unfinished_writes"),
+]
 
 _MARK = "mark.json"
 
@@ -265,6 +267,22 @@ class WriteMarker:
 def unfinished_writes(store: Store, path: str) -> list[WriteMarker]:
     """Return the markers of unfinished writes into a node, from one listing."""
     return find_markers(store, path)[0]
+
+
+def other_writers(
+    marker: WriteMarker, paths: Collection[str], *, within: bool = False
+) -> list[WriteMarker]:
+    """Return the markers of other unfinished writes into a group that share some of the arrays.
+
+    With `within`, only those of writes without other arrays.
+    """
+    ours, found = set(paths), []
+    for other in unfinished_writes(marker.store, marker.path):
+        facts = {} if other == marker else other.facts() or {}
+        theirs = set(facts.get("copied", [path for path, _ in facts.get("parts", ())]))
+        if theirs & ours and (theirs <= ours or not within):
+            found.append(other)
+    return found
 
 
 def find_markers(

@@ -156,6 +156,10 @@ def _is_depth(value: Any, _: str) -> bool:
     return _is_number(value) and value <= _MOST_LEVELS
 
 
+def _is_flag(value: Any, _: str) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_text(value: Any, _: str) -> bool:
     return isinstance(value, str)
 
@@ -174,6 +178,7 @@ _CHECKS: Mapping[str, Callable[[Any, str], bool]] = {
     "pyramid": _is_depth,
     "grows": _is_growth,
     "places": _are_places,
+    "grown": _is_flag,
     "by": _is_text,
     "began": _is_text,
 }

@@ -15,7 +15,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import WriteMarker, unfinished_writes
+from xarray_n5.arrays.marker import WriteMarker, other_writers
 from xarray_n5.arrays.open import open_group, open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
@@ -185,7 +185,7 @@ def _begin_group(
         where = how.container.where(join(target.path, inner))
         how.format.check(GroupMetadata(attributes=as_json(each, where)), where)
     plans = target.plan(copies, attributes, resumes=began is not None)
-    others = _other_copies(marker, {join(target.path, inner) for inner in copies})
+    others = other_writers(marker, {join(target.path, inner) for inner in copies})
     if others and how.resume and began is None:
         facts = others[0].facts() or {}
         began_by = f"{facts.get('began')} at {facts.get('by')}"
@@ -203,7 +203,7 @@ def _begin(
     how = target.how
     create_group(how.container, target.path, mode="a")
     paths = [plan.request.path for plan in plans.values()]
-    for other in _other_copies(marker, paths, within=True) if how.mode == "w" else ():
+    for other in other_writers(marker, paths, within=True) if how.mode == "w" else ():
         other.end()  # all of its arrays are replaced
     marker.begin({**provenance(), "copied": paths})
     transaction = Transaction(plans, marker).begin()
@@ -281,19 +281,3 @@ def _parents(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, .
     parts = path.split("/")[:-1]
     around = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
     return tuple(groups.get(each, {}) for each in around[:3])
-
-
-def _other_copies(
-    marker: WriteMarker, paths: Collection[str], *, within: bool = False
-) -> list[WriteMarker]:
-    """Return the markers of unfinished copies to a group that share some of the arrays.
-
-    With `within`, only those of copies without other arrays.
-    """
-    ours, found = set(paths), []
-    for other in unfinished_writes(marker.store, marker.path):
-        facts = {} if other == marker else other.facts() or {}
-        theirs = set(facts.get("copied", [path for path, _ in facts.get("parts", ())]))
-        if theirs & ours and (theirs <= ours or not within):
-            found.append(other)
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from xarray_n5.arrays.open import open_group
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like, regular_axis
-from xarray_n5.datasets.grow import grow, remove_coordinate
+from xarray_n5.datasets.grow import (
+    check_blank,
+    check_place,
+    complete_others,
+    grow,
+    remove_coordinate,
+)
 from xarray_n5.datasets.ngff import without_moved
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import (
@@ -30,6 +37,7 @@ from xarray_n5.datasets.select import select_images
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.writing.completed import find_append, remember_append
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
@@ -37,12 +45,13 @@ from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
     from xarray_n5.writing.plan import WritePlan
@@ -94,12 +103,22 @@ def update(
     marker = how.marker(path, dataset, append_dim, region)
     began = (marker.facts() or marker.planned() if how.resume else None) or {}
     if began.get("done"):
-        return resume_end(marker, began)
-    grow(group, began, how)
+        return resume_end(marker, began, _closing(marker, began, how))
+    if append_dim is not None and not began:
+        complete_others(group, marker, how)
+    check_place(group, began)
+    before = grow(group, began, how)
     each = _plan_update(dataset, ExistingGroup(group, names=names), how, append_dim, region, began)
+    if append_dim is not None and how.resume and not began:
+        known = find_append(marker)
+        check_not_appended(each.dataset, each.stored, append_dim, group.url, known)
     facts: dict[str, Any] = {**provenance(), **_growth(each)}
     facts |= {key: began[key] for key in ("places",) if key in began}
     plans = _plan_writes(each, facts.get("grows", {}))
+    if began:
+        if not began.get("grown") and not any(plan.resumed for plan in plans.values()):
+            check_blank(group, began, before)  # another program may have resized them
+        facts["grown"] = True
     # All checks have passed.
     marker.begin(facts, planned=bool(began))
     if not began:
@@ -107,9 +126,21 @@ def update(
     _widen(each)
     _remove_outdated(each)
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
-    transaction = Transaction(named, marker).begin()
+    ending = {key: facts[key] for key in ("start", "grows") if key in facts}
+    closing = _closing(marker, facts, how)
+    transaction = Transaction(named, marker, closing=closing, ending=ending).begin()
     how.consolidate(path, default=append_dim is not None)
     return transaction
+
+
+def _closing(
+    marker: WriteMarker, facts: Mapping[str, Any], how: WriteOptions
+) -> Callable[[], None] | None:
+    """Return the record of a finished append that may be resumed again; None for others."""
+    sizes = [size for _, size in facts.get("grows", {}).values()]
+    if not how.resume or not sizes:
+        return None
+    return partial(remember_append, marker, facts["start"], sizes[0])
 
 
 def _open_group(path: str, how: WriteOptions, append_dim: str | None) -> Group:
@@ -136,8 +167,6 @@ def _plan_update(
     if append_dim is not None and began:
         stored = stored.isel({append_dim: slice(0, began["start"])})
     slices = region_slices(dataset, stored, region, append_dim)
-    if append_dim is not None and how.resume and not began:
-        check_not_appended(dataset, stored, append_dim, group.url)
     whole = append_dim is None and region is None
     written = select_written(dataset, stored, slices, append_dim, whole=whole)
     if region is not None:
@@ -229,7 +258,7 @@ def _request(
     shape = list(array.shape)
     if growth is not None:
         axis, size = growth
-        shape[axis] = size
+        shape[axis] = max(shape[axis], size)  # others may have appended behind it
     if encoded.is_string:
         shape[-1] = max(shape[-1], data.shape[-1])
     dims = update.stored.variables[name].dims

@@ -2,51 +2,144 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array
+from xarray_n5.arrays.marker import find_markers
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.errors import ResumeError
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import UNFINISHED, join
 from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
 from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.writing.request import WriteOptions
 
 
-def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
+def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]:
     """Resize the arrays that have not been resized yet, by the facts in a marker.
 
-    A coordinate that the axes no longer describe becomes an array.
+    A coordinate that the axes no longer describe becomes an array. Return the names of the arrays
+    that have been resized before, by the same append or by another program.
     """
-    resizes = []
-    for name, (axis, size) in facts.get("grows", {}).items():
-        array = group[name]
-        if isinstance(array, Array) and array.shape[axis] == facts["start"] < size:
+    start, resizes, before = facts.get("start"), [], []
+    for name, array, axis, size in _growing(group, facts):
+        if array.shape[axis] == start < size:
             shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
             resizes.append(partial(array.resize, shape))
+        else:
+            before.append(name)
     together(how.store, resizes)
-    if "places" not in facts:
+    if "places" in facts:
+        _move_coordinate(group, facts, how)
+    return before
+
+
+def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> None:
+    """Resize arrays for appends that stopped before they did so: a new one starts behind them."""
+    if UNFINISHED not in how.container.store.list(group.path)[1]:  # listed by this append anyway
         return
-    # The array is complete before the axes lose the coordinate: an interruption loses nothing.
+    others = [(other, other.facts() or {}) for other in find_markers(how.store, group.path)[0]]
+    claims = [
+        (facts["start"], other, facts)
+        for other, facts in others
+        if other != mine and not facts.get("done") and not facts.get("grown")
+        if isinstance(facts.get("start"), int) and facts.get("grows")
+    ]
+    for _, other, facts in sorted(claims, key=itemgetter(0)):
+        with suppress(ResumeError):  # the arrays were replaced or trimmed
+            check_place(group, facts)
+            grow(group, facts, how)
+            other.as_found(facts).begin({**facts, "grown": True})
+
+
+def check_place(group: Group, facts: Mapping[str, Any]) -> None:
+    """Raise if an array ends neither where an append began nor behind it.
+
+    Raises
+    ------
+    ResumeError
+        If arrays were replaced, trimmed, or extended by less than the append.
+    """
+    for name, array, axis, size in _growing(group, facts):
+        found = array.shape[axis]
+        if found != facts["start"] and found < size:
+            found_there = f"{name!r} has {found} samples, expected {facts['start']} or {size}"
+            raise _not_resumed(group, facts, found_there)
+
+
+def check_blank(group: Group, facts: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise if anything is stored where an append that has written nothing would write.
+
+    Raises
+    ------
+    ResumeError
+        If another program has appended there.
+    """
+    wanted = set(names)
+    for name, array, axis, size in _growing(group, facts):
+        if name in wanted and not _is_blank(array, axis, facts["start"], size):
+            where = f"samples {facts['start']} to {size} of {name!r}"
+            raise _not_resumed(group, facts, f"another program has written {where}")
+
+
+def _growing(
+    group: Group, facts: Mapping[str, Any]
+) -> Iterator[tuple[str, Array, int, int]]:
+    """Iterate over the arrays that an append resizes: name, array, axis and new size."""
+    for name, (axis, size) in facts.get("grows", {}).items():
+        array = group.get(name)
+        if not isinstance(array, Array) or axis >= array.ndim:
+            raise _not_resumed(group, facts, f"{name!r} is not the array that it was")
+        yield name, array, axis, size
+
+
+def _is_blank(array: Array, axis: int, start: int, stop: int) -> bool:
+    """Return whether an array has only fill values from `start` to `stop` along an axis."""
+    grid = array.grid
+    for index in stored_chunks(array):
+        part = list(grid.slices(index))
+        low, high = max(part[axis].start, start), min(part[axis].stop, stop)
+        if low < high:
+            part[axis] = slice(low, high)
+            if low % grid.chunks[axis] == 0 or not io_of(array).is_empty(array[tuple(part)]):
+                return False
+    return True
+
+
+def _not_resumed(group: Group, facts: Mapping[str, Any], why: str) -> ResumeError:
+    began = f"{facts.get('began')} at {facts.get('by')}"
+    hint = "repeat the call without resume to append after the present end"
+    return ResumeError(group.url, "", began, f"{why}; {hint}")
+
+
+def _move_coordinate(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> None:
+    """Store a coordinate as an array, and remove it from the axes of the other arrays."""
     coordinate = facts["places"]
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
-    attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
-    attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
-    to_n5(values, how.container, join(group.path, dim), attributes=attributes, mode="w")
-    for name in facts["grows"]:
-        array = group[name]
-        if isinstance(array, Array) and name != dim:
-            remove_coordinate(array, dim, how)
+    stored = group.get(dim)
+    # A longer one was completed, and another append has extended it.
+    if not isinstance(stored, Array) or stored.size <= values.size:
+        # It is complete before the axes lose the coordinate: an interruption loses nothing.
+        attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+        attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
+        to_n5(values, how.container, join(group.path, dim), attributes=attributes, mode="w")
+    for name, array, _, _ in _growing(group, facts):
+        if name != dim:
+            remove_coordinate(array.refresh(), dim, how)
 
 
 def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:

@@ -54,14 +54,34 @@ def region_slices(
     return {dim: _slice_along(dim, where, dataset, stored) for dim, where in wanted.items()}
 
 
-def check_not_appended(dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str) -> None:
-    """Raise if an append to resume has finished before, according to the coordinates."""
-    if dim not in dataset.indexes or dim not in stored.indexes:
-        return
-    ours, theirs = dataset.indexes[dim], stored.indexes[dim]
-    if len(ours) and ours.equals(theirs[-len(ours) :]):
-        hint = "it has been appended already; without resume it would be appended again"
-        raise NodeExistsError(url, dim, f"the same {len(ours)} coordinates at its end", hint)
+def check_not_appended(
+    dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str, known: slice | None
+) -> None:
+    """Raise if an append to resume has finished before, wherever its samples are.
+
+    Parameters
+    ----------
+    dataset, stored
+        The data to append, and the stored Dataset.
+    dim
+        The dimension along which it is appended.
+    url
+        The location, for the error.
+    known
+        The samples of the append according to the record of finished ones, if it is in there.
+    """
+    found = known if known and known.stop <= stored.sizes[dim] else None
+    if dim in dataset.indexes and dim in stored.indexes:
+        ours, theirs = dataset.indexes[dim], stored.indexes[dim]
+        count = len(ours)
+        for start in np.flatnonzero(theirs.isin(ours[:1])):
+            if ours.equals(theirs[start : start + count]):
+                found = slice(int(start), int(start) + count)
+                break
+    if found is not None:
+        hint = "it has been appended already; to append it once more, omit resume"
+        what = f"the same data in samples {found.start} to {found.stop}"
+        raise NodeExistsError(url, dim, what, hint)
 
 
 def select_written(

@@ -23,7 +23,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
-from xarray_n5.writing.completed import is_finished
+from xarray_n5.writing.completed import forget_appends, is_finished
 from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
@@ -240,7 +240,9 @@ def _shards(variable: VariablePlan, form: Format) -> Any:
 
 def _end_others(marker: WriteMarker) -> None:
     """Remove the markers of writes to arrays that are replaced, or were never created."""
-    begun, planned = find_markers(marker.store, marker.path)
+    listing = marker.store.list(marker.path)
+    forget_appends(marker, listing)
+    begun, planned = find_markers(marker.store, marker.path, listing=listing)
     for other in begun:
         if other != marker:
             other.end()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.stores.base import Listing
 
 NOT_UNFINISHED = (
     "no write of it is unfinished: if this write has finished before, there is nothing to do; "
@@ -36,6 +37,14 @@ _RECORD = f"{DIGESTS}/finished.json"
 
 _LARGEST = 1 << 12
 
+_APPENDS = f"{DIGESTS}/appended.json"
+"""A small file with the tokens of finished appends to a group, and the samples of each."""
+
+_MOST_APPENDS = 1000
+"""The maximum number of appends that are recorded: the latest ones."""
+
+_LARGEST_APPENDS = 1 << 17
+
 
 def remember(mark: WriteMarker) -> None:
     """Record that a write has finished, so that resuming it again finds nothing to do."""
@@ -56,6 +65,38 @@ def is_finished(mark: WriteMarker) -> bool:
     if not isinstance(facts, dict) or facts.get("token") != mark.token:
         return False
     return facts == {"token": mark.token, **(_survey(mark) or {})}
+
+
+def remember_append(mark: WriteMarker, start: int, stop: int) -> None:
+    """Record the samples of a finished append, so that resuming it does not append them again."""
+    with mark.store.exclusive(join(mark.path, DIGESTS)):
+        others = [row for row in _appends(mark) if row[0] != mark.token]
+        rows = [*others[1 - _MOST_APPENDS :], [mark.token, start, stop]]
+        mark.store.set(join(mark.path, _APPENDS), json.dumps(rows).encode())
+
+
+def find_append(mark: WriteMarker) -> slice | None:
+    """Return the samples of a finished append, if it is recorded."""
+    return next((slice(*row[1:]) for row in _appends(mark) if row[0] == mark.token), None)
+
+
+def forget_appends(mark: WriteMarker, listing: Listing) -> None:
+    """Remove the record of appends to a group whose arrays are replaced."""
+    if DIGESTS in listing[0]:
+        mark.store.delete([join(mark.path, _APPENDS)])
+
+
+def _appends(mark: WriteMarker) -> list[tuple[str, int, int]]:
+    """Return the recorded tokens, starts and stops; invalid ones are ignored."""
+    record = mark.store.head(join(mark.path, _APPENDS), _LARGEST_APPENDS)
+    rows: Any = []
+    with suppress(ValueError, RecursionError):
+        rows = json.loads(record[0]) if record else []
+    return [
+        tuple(row)
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, list) and [type(each) for each in row] == [str, int, int]
+    ]
 
 
 def _survey(mark: WriteMarker) -> dict[str, float] | None:

@@ -28,6 +28,7 @@ from xarray_n5.writing.completed import NOT_UNFINISHED, is_finished
 from xarray_n5.writing.inputs import aligned_blocks
 from xarray_n5.writing.resume import all_done, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
+from xarray_n5.writing.source_stamps import stamps_of
 from xarray_n5.writing.user_code import code_of
 from xarray_n5.writing.write import Write
 
@@ -91,7 +92,7 @@ class WritePlan:
             array.create()
         if marked and not write.fresh:
             forget_overlapped(write)
-        return replace(self, write=write)
+        return replace(self, write=replace(write, sources={}))
 
 
 def plan_write(request: WriteRequest) -> WritePlan:
@@ -118,7 +119,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     token = _token(request, (sides, inner) if inner else sides, start, target)
     if target is not None and options.resume:
         write = _write(request, target, token, aligned, start, fresh=not request.keeps_array)
-        if (found := resume(write)) is not None:
+        if (found := resume(write, appends=request.appends)) is not None:
             _check_same(request, target)
             write, before = found
             return WritePlan(
@@ -252,6 +253,7 @@ def _write(
         deferred=request.deferred,
         dims=request.dims,
         code=code_of(request.source.dask),
+        sources=stamps_of(request.source.dask, io_of(target)),
     )
 
 

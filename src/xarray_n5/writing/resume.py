@@ -13,7 +13,9 @@ from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.chunking import touched
 from xarray_n5.model.receipts import Receipts
+from xarray_n5.writing.source_stamps import stamps
 from xarray_n5.writing.user_code import changed
 
 if TYPE_CHECKING:
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 _EARLIER = "an earlier run"
 
 
-def resume(write: Write) -> tuple[Write, Receipts] | None:
+def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | None:
     """Return an interrupted write and its receipts; None if it never started.
+
+    One that `appends` may share a chunk with another one, but no elements.
 
     Raises
     ------
@@ -50,7 +54,7 @@ def resume(write: Write) -> tuple[Write, Receipts] | None:
         said = other.facts()
         if other.token == REPAIRED:
             repaired = said and (other.as_found(said), said)
-        elif said is not None and overlaps(said, write):
+        elif said is not None and overlaps(said, write, elements=appends):
             began = f"{said.get('began')} at {said.get('by')}"
             raise ResumeError(write.marker.store.url, write.marker.path, began)
     if planned is not None:
@@ -80,6 +84,19 @@ def _check_code(write: Write, facts: Mapping[str, Any]) -> None:
         )
 
 
+def _check_sources(write: Write, facts: Mapping[str, Any]) -> None:
+    """Warn if stored arrays that a write reads have changed since it began."""
+    keys = [] if facts.get("done") else changed(facts.get("sources"), stamps(write.sources))
+    if keys:
+        urls = sorted(write.sources[key].url for key in keys)
+        warn(
+            f"{', '.join(urls)} changed since the unfinished write of {write.marker.path!r} in "
+            f"{write.marker.store.url!r} began; chunks that it has stored keep the former values, "
+            "and the others get the new ones. Unless these are the same, start again with "
+            "mode='w' and without resume"
+        )
+
+
 def renew(write: Write, *, deferred: bool) -> None:
     """Begin a new attempt at a write, which stops earlier tasks; a repair has one attempt.
 
@@ -89,10 +106,12 @@ def renew(write: Write, *, deferred: bool) -> None:
         return
     facts = write.marker.facts()
     if facts is not None:
+        _check_sources(write, facts)
         new = write.facts()
-        if names := changed(facts.get("code"), write.code):
-            # Chunks of both versions are stored from now on: each later resume warns.
-            facts = {**facts, "code": {**facts["code"], **dict.fromkeys(names, "")}}
+        for key, now in (("code", write.code), ("sources", stamps(write.sources))):
+            if names := changed(facts.get(key), now):
+                # Chunks of both versions are stored from now on: each later resume warns.
+                facts = {**facts, key: {**facts[key], **dict.fromkeys(names, "")}}
         write.marker.begin({**new, **facts})
     elif not deferred:
         write.marker.begin_planned()
@@ -108,12 +127,13 @@ def forget_overlapped(write: Write) -> None:
     forget(begun, planned, write.box, write.target.metadata.chunks)
 
 
-def overlaps(facts: Mapping[str, Any], write: Write) -> bool:
-    """Return whether two unfinished writes have chunks in common."""
-    box = box_of(facts, write.target.metadata.chunks)
+def overlaps(facts: Mapping[str, Any], write: Write, *, elements: bool = False) -> bool:
+    """Return whether two unfinished writes have chunks, or elements, in common."""
+    chunks = (1,) * len(write.shape) if elements else write.target.metadata.chunks
+    box, own = box_of(facts, chunks), map(touched, write.start, write.shape, chunks)
     return box is None or all(
         one.start < other.stop and other.start < one.stop
-        for one, other in zip(box, write.box, strict=False)
+        for one, other in zip(box, own, strict=False)
     )
 
 

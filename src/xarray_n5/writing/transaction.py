@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class Transaction:
     closing: Callable[[], None] | None = None
     """The action after all data are written, before the marker is removed: it may be repeated, and
     is sent with the tasks."""
+    ending: Mapping[str, Any] = field(default_factory=dict)
+    """The facts that the marker keeps until the action is done."""
 
     def begin(self) -> Transaction:
         """Create the markers of the writes and their arrays."""
@@ -73,7 +75,7 @@ class Transaction:
 
     def _finish(self, reports: Mapping[str, Report]) -> xr.DataTree:
         """Finish the writes, and record that if wanted."""
-        tree = _end(reports, self.marker, self._markers, closing=self.closing)
+        tree = self._last()(reports)
         for marker in (
             (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
         ):
@@ -85,10 +87,7 @@ class Transaction:
         now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
         later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
         if not self.plans:
-            last: Any = partial(
-                _end, marker=self.marker, markers=self._markers, closing=self.closing
-            )
-            return self._lazy(last)
+            return self._lazy(self._last())
         reports = replace(self, plans=now)._compute_part() if now else {}  # noqa: SLF001
         if not later:
             if self.closing is not None:
@@ -100,10 +99,12 @@ class Transaction:
         if all(plan.write.planned for plan in later.values()):
             parts = [[marker.path, marker.token] for marker, _ in markers]
             self.marker.postpone({**(self.marker.facts() or {}), "parts": parts})
-        last = partial(
-            _end, marker=self.marker, markers=markers, before=reports, closing=self.closing
-        )
-        return rest._lazy(last)  # noqa: SLF001
+        return rest._lazy(rest._last(reports))  # noqa: SLF001
+
+    def _last(self, before: Mapping[str, Report] | None = None) -> Callable[[Any], xr.DataTree]:
+        """Return the function that finishes the writes, given their reports."""
+        facts = {"markers": self._markers, "ending": self.ending, "closing": self.closing}
+        return partial(_end, marker=self.marker, before=before, **facts)
 
     def _compute_part(self) -> dict[str, Report]:
         """Compute and finish these writes; the report of a resumed write has the same names."""
@@ -126,7 +127,9 @@ def begin_all(
     plans: Mapping[str, WritePlan], marker: WriteMarker, *besides: Callable[[], object]
 ) -> dict[str, WritePlan]:
     """Begin writes of one transaction, and do something `besides`: together, or in this order."""
-    begin: Any = [partial(plan.begin, marker) for plan in plans.values()]
+    writes = [plan.write for plan in plans.values()]
+    alone = [replace(p, write=p.write.without_sources(writes)) for p in plans.values()]
+    begin: Any = [partial(plan.begin, marker) for plan in alone]
     begun: list[Any] = together(marker.store, [*begin, *besides])
     return dict(zip(plans, begun, strict=False))
 
@@ -137,7 +140,8 @@ def resume_end(
     """Begin the rest of a transaction whose finish was interrupted, and return it."""
     marker.begin(facts)
     ends = [replace(marker, path=path, token=token) for path, token in facts.get("parts", ())]
-    return Transaction({}, marker, ends, closing=closing)
+    ending = {key: facts[key] for key in ("start", "grows") if key in facts}
+    return Transaction({}, marker, ends, closing=closing, ending=ending)
 
 
 def compute_alone(plan: WritePlan) -> Report:
@@ -192,16 +196,17 @@ def _end(
     reports: Mapping[str, Report],
     marker: WriteMarker,
     markers: Sequence[tuple[WriteMarker, bool]],
-    before: Mapping[str, Report] | None = None,
-    closing: Callable[[], None] | None = None,
+    before: Mapping[str, Report] | None,
+    ending: Mapping[str, Any],
+    closing: Callable[[], None] | None,
 ) -> xr.DataTree:
     """Finish writes: once their marker records that nothing is pending, they have finished."""
     marker.check()
-    marker.done({"parts": [[each.path, each.token] for each, _ in markers]})
+    marker.done({**ending, "parts": [[each.path, each.token] for each, _ in markers]})
     if closing is not None:
         closing()
-    store, ending = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
+    store, ends = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
     # The other writes into the group are looked for while the markers of arrays are removed.
-    calls: list[Any] = [*together(store, ending), partial(marker.ending, records=False)]
+    calls: list[Any] = [*together(store, ends), partial(marker.ending, records=False)]
     together(store, calls)[-1]()
     return xr.DataTree.from_dict({**(before or {}), **reports})

@@ -32,8 +32,11 @@ _OBJECTS = 1000
 
 _OURS = frozenset({"xarray_n5", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"})
 
-_WITHIN = ("func", "pyfunc", "__func__", "__self__", "__wrapped__", "args", "kwargs", "keywords")
-"""Attributes of tasks, partial and bound functions that lead to other functions."""
+_WITHIN = (
+    *("func", "pyfunc", "__func__", "__self__", "__wrapped__", "args", "kwargs", "keywords"),
+    *("value", "array", "stored", "arrays"),
+)
+"""Attributes of tasks, partial and bound functions and lazy arrays that lead to other objects."""
 
 
 def code_of(graph: object) -> dict[str, str]:
@@ -44,10 +47,9 @@ def code_of(graph: object) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     with suppress(Exception):  # objects of the user's may fail when they are looked at
-        for layer in layers_of(graph):
-            for task in islice(layer, _TASKS):
-                for function in _functions(task):
-                    _add(function, found)
+        for item in objects_in(graph):
+            if (function := _function(item)) is not None:
+                _add(function, found)
     return found
 
 
@@ -57,8 +59,14 @@ def changed(before: object, now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in now if known.get(name, now[name]) != now[name])
 
 
-def _functions(task: Any) -> Iterator[FunctionType]:
-    """Return the functions in a task."""
+def objects_in(graph: object) -> Iterator[Any]:
+    """Iterate over the objects in the tasks of a graph, at most some of each task."""
+    for layer in layers_of(graph):
+        for task in islice(layer, _TASKS):
+            yield from _objects(task)
+
+
+def _objects(task: Any) -> Iterator[Any]:
     left = [task]
     for _ in range(_OBJECTS):
         if not left:
@@ -66,18 +74,24 @@ def _functions(task: Any) -> Iterator[FunctionType]:
         item = left.pop()
         if isinstance(item, str | bytes | type | ModuleType):
             continue
-        if isinstance(item, FunctionType):
-            yield item
-        elif callable(item) and isinstance(
-            call := inspect.getattr_static(type(item), "__call__", None), FunctionType
-        ):
-            yield call  # of an object with methods
+        yield item
         if isinstance(item, list | tuple | set):
             left += islice(item, _MOST)
         elif isinstance(item, dict):
             left += islice(item.values(), _MOST)
-        elif callable(item) or hasattr(item, "func"):
+        elif callable(item) or hasattr(item, "func") or _package(item) in _OURS:
             left += [each for name in _WITHIN if (each := getattr(item, name, None)) is not None]
+
+
+def _package(item: object) -> str:
+    return type(item).__module__.partition(".")[0]
+
+
+def _function(item: Any) -> FunctionType | None:
+    """Return an object as a function, if it is one or can be called like one."""
+    if not isinstance(item, FunctionType) and callable(item):
+        item = inspect.getattr_static(type(item), "__call__", None)
+    return item if isinstance(item, FunctionType) else None
 
 
 def _add(function: FunctionType, found: dict[str, str]) -> None:

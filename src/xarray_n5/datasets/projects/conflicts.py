@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.marker import other_writers, unfinished_writes
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.model.metadata import lists_levels
+from xarray_n5.model.paths import UNFINISHED
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.projects.image_write import ViewImage
     from xarray_n5.datasets.projects.target import ProjectTarget
     from xarray_n5.dialects.bdv.project import Project, ViewSetup
@@ -80,6 +82,27 @@ class Existing:
         if self.names:
             shown = f"a container with {', '.join(self.names[:4])}"
             raise NodeExistsError(how.container.url, "", shown, hint)
+
+    def other_writers(self, marker: WriteMarker, paths: Collection[str]) -> list[WriteMarker]:
+        """Return the markers of unfinished writes that are replaced with all their views.
+
+        Raises
+        ------
+        NodeExistsError
+            If another unfinished write has views of the same setups and time points. The XML does
+            not list them yet, so that new setups may have got the same ids.
+        """
+        store = self.how.container.store
+        if not self.names or UNFINISHED not in store.list("")[1]:
+            return []
+        if self.how.mode == "w":
+            return other_writers(marker, paths, within=True)
+        for other in other_writers(marker, paths):
+            facts = other.facts() or {}
+            found = f"an unfinished write of these views, begun {facts.get('began')}"
+            hint = "resume that first, with the same arguments as then; or use mode='w'"
+            raise NodeExistsError(self.how.container.url, min(paths), found, hint)
+        return []
 
     def levels_beyond(self, images: Sequence[ViewImage]) -> list[str]:
         """Return the paths of levels of replaced views that the new ones do not have."""

@@ -33,7 +33,7 @@ _RESOLUTION = (1.0, 1.0, 1.0)
 
 
 def write_views(
-    images: Sequence[ViewImage], target: ProjectTarget, how: WriteOptions, *facts: Any
+    images: Sequence[ViewImage], target: ProjectTarget, how: WriteOptions, *distinct: Any
 ) -> Transaction:
     """Check the views, create their arrays, and return the transaction that writes all.
 
@@ -45,7 +45,7 @@ def write_views(
         The XML.
     how
         The container and the options of the views.
-    facts
+    distinct
         Facts that distinguish this write from others.
 
     Raises
@@ -56,7 +56,7 @@ def write_views(
         If something exists that the mode does not allow to replace.
     """
     added = joined([image.described.project for image in images])
-    marker = how.marker("", "project", *facts)
+    marker = how.marker("", "project", *distinct)
     began = (marker.facts() or marker.planned()) if how.resume else None
     if began and began.get("done"):
         return resume_end(marker, began, closing=target.update(added))
@@ -71,9 +71,13 @@ def write_views(
     for image in images:
         plans |= _plans(image, how, written)
     removed = existing.levels_beyond(images)
+    others = existing.other_writers(marker, plans)
     # All checks have passed.
+    for other in others:
+        other.end()  # all of its views are replaced
     create_group(how.container, "", mode="a")
-    marker.begin({**provenance(), "written": written}, planned=began is not None)
+    facts = {**provenance(), "written": written, "copied": list(plans)}
+    marker.begin(facts, planned=began is not None)
     for path in removed:
         how.container.delete(path)
     for image in images:
