@@ -94,9 +94,7 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--fsync", is_flag=True, help="Flush each chunk to disk, to survive a power cut."
         ),
-        click.option(
-            "--checksums", is_flag=True, help="Store a digest of each chunk, for verify."
-        ),
+        click.option("--checksums", is_flag=True, help="Store a digest of each chunk, for verify."),
     ):
         command = option(command)
     return command
