@@ -11,7 +11,7 @@ FILTERS = ("raw", "gzip", "blosc", "zstd")
 SHARED = tuple(name for name in NAMES if name != "lz4")
 """Those whose bytes all programs agree on; each frames LZ4 its own way."""
 
-WITHOUT_CHECKSUM = ("raw", "blosc", "zstd")
+WITHOUT_CHECKSUM = ("raw", "blosc")
 """Those whose streams carry no checksum."""
 
 BLOSC = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")

@@ -229,6 +229,31 @@ def test_a_container_is_copied_to_every_format_and_back(tmp_path: Path) -> None:
         assert dict(before.attrs) == dict(again.attrs)
 
 
+@pytest.mark.parametrize("command", ["copy", "pyramid"])
+def test_copies_and_pyramids_store_digests_and_flush_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    flushed, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (flushed.append(file), real(file)))
+    printed(command, f"{CELLS}/raw", tmp_path / "a.zarr/raw", "--checksums")
+    assert not flushed
+    assert "digests kept" in printed("verify", tmp_path / "a.zarr")
+    printed(command, f"{CELLS}/raw", tmp_path / "b.zarr/raw", "--fsync", "--format", "zarr3")
+    assert len(flushed) > 24
+    assert "digests kept" not in printed("verify", tmp_path / "b.zarr", "--strict")
+
+
+def test_a_strict_check_fails_for_missing_chunks(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(4, 4), dtype="u1", chunks=2)[:2] = 1
+    assert "2 missing, 2 ok" in printed("verify", tmp_path)
+    for quick in ((), ("--quick",)):
+        found = run("verify", tmp_path, "--strict", *quick)
+        assert found.exit_code == 1
+        assert "1 of 1 array has missing chunks" in found.output
+    open_array(tmp_path, "a", mode="r+")[...] = 1
+    printed("verify", tmp_path, "--strict")
+
+
 def test_a_part_is_copied_with_other_chunks_and_compression(tmp_path: Path) -> None:
     options = ("--region", "0:20,:,50:60", "--chunks", "10,80,10", "--compression", "zstd")
     printed("copy", f"{CELLS}/raw", tmp_path / "a.zarr/raw", *options, "--dtype", "float32")

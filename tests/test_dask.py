@@ -73,6 +73,23 @@ def test_each_stored_chunk_is_a_block(array: Array) -> None:
     assert_eq(lazy, VALUES)
 
 
+@pytest.mark.parametrize(
+    "chunks", [0, -5, np.int64(-2), (0, 4), (4, -3), {1: 0}, {0: -7}, ((4, -4, 8), 4)]
+)
+@pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3", "hdf5"])
+def test_blocks_of_no_size_are_refused(tmp_path: Path, format: str, chunks: Any) -> None:  # noqa: A002
+    place = tmp_path / ("x.h5" if format == "hdf5" else "x")
+    create_array(place, "a", shape=(8, 8), dtype="u1", chunks=4, format=format)
+    with pytest.raises(MetadataError, match=r"chunks is .* along axis [01] of .*at least 1"):
+        from_n5(place, "a", chunks=chunks)
+
+
+def test_blocks_of_an_empty_axis_may_have_no_size(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(0, 8), dtype="u1", chunks=4)
+    assert from_n5(tmp_path, "a", chunks=(0, 8)).chunks == ((0,), (8,))
+    assert from_n5(tmp_path, "a", chunks=(-1, (4, 4))).chunks == ((0,), (4, 4))
+
+
 def test_a_block_is_one_task(array: Array) -> None:
     lazy = from_n5(array)
     (optimised,) = optimize(lazy)

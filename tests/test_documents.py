@@ -17,14 +17,17 @@ import xarray as xr
 import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.exhaustive import cases
+from tests.exhaustive import cases, some
 from tests.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
+from xarray_n5.formats.open import open_container
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from xarray_n5.formats.protocol import Container
 
 SMALL: dict[str, Any] = {"shape": (4,), "dtype": "u1", "chunks": 2}
 
@@ -178,6 +181,107 @@ def test_processes_lose_nothing_and_consolidated_metadata_have_all_of_it(tmp_pat
     }
     assert read(tmp_path / "c.zarr/.zmetadata")["metadata"] == stored
     assert len(stored) > workers * count
+
+
+def set_attributes(place: str) -> None:
+    for number in range(cases(15, 60)):
+        open_group(place, "g", mode="r+").attrs[f"k{number}"] = number
+        open_array(place, "g/a", mode="r+").attrs[f"k{number}"] = number
+
+
+def add_variables(place: str) -> None:
+    for number in range(cases(4, 12)):
+        xr.Dataset({f"v{number}": ("x", np.arange(4.0))}).n5.to_n5(place, "g", mode="a")
+
+
+TWO_PROCESSES = """
+import sys
+from tests import test_documents
+print("ready", flush=True)
+sys.stdin.readline()
+getattr(test_documents, sys.argv[2])(sys.argv[1])
+"""
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("format", some(["zarr3", "zarr2", "n5"], 1))
+def test_a_process_that_adds_variables_keeps_the_attributes_that_another_sets(
+    tmp_path: Path,
+    format: str,  # noqa: A002
+) -> None:
+    place = str(tmp_path / "c")
+    dataset().n5.to_n5(place, "g", format=format)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-c", TWO_PROCESSES, place, name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for name in ("set_attributes", "add_variables")
+        ]
+        for each in processes:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "ready\n"
+            assert each.stdin is not None
+        for each in processes:
+            each.stdin.write("go\n")  # type: ignore[union-attr]
+            each.stdin.flush()  # type: ignore[union-attr]
+        for each in processes:
+            each.communicate()
+    assert [each.returncode for each in processes] == [0, 0]
+    wanted = {f"k{number}": number for number in range(cases(15, 60))}
+    assert wanted.items() <= dict(open_group(place, "g").attrs).items()
+    assert wanted.items() <= dict(open_array(place, "g/a").attrs).items()
+    variables = {f"v{number}" for number in range(cases(4, 12))}
+    assert variables <= set(xr.open_dataset(place, engine="n5", group="g").data_vars)
+    if format != "n5":
+        number = {"zarr2": 2, "zarr3": 3}[format]
+        seen = zarr.open_consolidated(place, path="g", zarr_format=number)
+        assert wanted.items() <= dict(seen.attrs).items()
+        assert wanted.items() <= dict(seen["a"].attrs).items()
+        assert variables <= set(seen)
+
+
+CHANGES: dict[str, Callable[[Container], Any]] = {
+    "consolidate": lambda container: container.consolidate("g"),
+    "resize": lambda container: container.resize("g/a", (6,)),
+    "delete": lambda container: container.delete("g/x"),
+}
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_consolidated_metadata_never_bring_back_a_cached_document(
+    tmp_path: Path,
+    kind: str,
+    format: str,  # noqa: A002
+    change: str,
+) -> None:
+    place = PLACES[kind](tmp_path)
+    dataset().n5.to_n5(place, "g", format=format)
+    container, _ = open_container(place)
+    container = container.cached()
+    container.prefetch("")
+    assert all(container.nodes(["g", "g/a", "g/x"]))
+    container.resize("g/x", (4,))  # as it is, which reads the consolidated metadata
+    # Another process has none of what is cached here:
+    open_group(place, "g", mode="r+").attrs["theirs"] = 1
+    open_group(place, "g", mode="r+").create_array("b", **SMALL)
+    CHANGES[change](container)
+    assert dict(open_group(place, "g").attrs) == {"title": "four", "theirs": 1}
+    known = container.uncached().store.get(
+        f"g/{'.zmetadata' if format == 'zarr2' else 'zarr.json'}"
+    )
+    assert known is not None
+    members = json.loads(known)
+    names = members["metadata" if format == "zarr2" else "consolidated_metadata"]
+    if kind == "local" or change != "consolidate":
+        assert "b" in {name.partition("/")[0] for name in names.get("metadata", names)}
 
 
 class Overtaken(MemoryFileSystem):  # type: ignore[misc]

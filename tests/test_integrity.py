@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -18,11 +20,17 @@ from tests import compressions
 from tests.killing import begin
 from tests.stores import STORES, CountingStore
 from xarray_n5 import (
+    ChunkError,
+    MetadataError,
+    MissingChunkError,
+    N5Error,
     ResumeError,
     chunk_map,
+    copy,
     create_array,
     from_n5,
     open_array,
+    pyramid,
     repair,
     to_n5,
     verify,
@@ -31,9 +39,10 @@ from xarray_n5.arrays.access import io_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from xarray_n5.stores.base import Store
+
+ROOT = Path(__file__).parent.parent
 
 VALUES = np.arange(6 * 9 * 7, dtype="u2").reshape(6, 9, 7)
 
@@ -181,6 +190,137 @@ def test_each_kind_of_damage_has_its_name(tmp_path: Path, compression: str) -> N
     assert quick[1, 2] == "ok"
     if compression in {"raw", "blosc"}:
         assert quick[1, 0] == "truncated"
+
+
+SUFFIXES = {"N5": ".n5", "Zarr v2": ".zarr", "Zarr v3": ".zarr", "HDF5": ".h5"}
+
+NOISE = np.random.default_rng(0).poisson(20, (16, 16, 16)).astype("u2")
+
+
+def rows_of_damage() -> list[Any]:
+    """Each compression, format and word of the table in the documentation."""
+    page = (ROOT / "docs/promises.md").read_text(encoding="utf-8")
+    lines = re.search(r"\| compression .*\n\n", page, re.DOTALL)
+    assert lines is not None
+    head, _, *rows = (line.strip("| ").split("|") for line in lines[0].strip().splitlines())
+    formats = [name.strip() for name in head[1:]]
+    found = []
+    for first, *words in rows:
+        names = re.findall(r"`(\w+)`", first)
+        if names:
+            pairs = zip(formats, map(str.strip, words), strict=False)
+            found += [(names[0], form, word) for form, word in pairs if word]
+    return found
+
+
+def stored_noise(folder: Path, name: str, form: str, **options: Any) -> tuple[Path, int, int]:
+    """Store an array of one chunk; return the file, and the chunk's first byte and size."""
+    place = folder / f"c{SUFFIXES[form]}"
+    how: Any = {"format": form.lower().replace(" v", ""), "compression": name, **options}
+    to_n5(NOISE, place, "a", chunks=16, **how)
+    if form == "HDF5":
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(place) as file:
+            chunk = file["a"].id.get_chunk_info(0)
+        return place, chunk.byte_offset, chunk.size
+    files = [file for file in (place / "a").rglob("*") if file.is_file()]
+    file = max(files, key=lambda each: each.stat().st_size)
+    return file, 0, file.stat().st_size
+
+
+def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
+    """Change some bytes of a chunk, one after another; return those that `verify` calls ok."""
+    data, missed = file.read_bytes(), []
+    for at in np.linspace(0, size - 1, 12).astype(int).tolist():
+        changed = bytearray(data)
+        changed[first + at] ^= 1 << at % 8
+        file.write_bytes(changed)
+        state = verify(place, "a").compute(scheduler="sync").state.item()
+        try:
+            same = np.array_equal(open_array(place, "a")[...], NOISE)
+        except N5Error:
+            same = True
+        # A bit that decoders ignore, such as the time in gzip's header, changes nothing.
+        if state == "ok" and not same:
+            missed.append(at)
+    file.write_bytes(data)
+    return missed
+
+
+@pytest.mark.parametrize(("name", "form", "word"), rows_of_damage())
+def test_a_changed_byte_is_found_as_the_table_says(
+    tmp_path: Path, name: str, form: str, word: str
+) -> None:
+    file, first, size = stored_noise(tmp_path, name, form)
+    missed = unseen(file, first, size, tmp_path / f"c{SUFFIXES[form]}")
+    assert len(missed) == 0 if word == "always" else len(missed) > 2
+    if word == "never":
+        assert len(missed) > 10
+
+
+@pytest.mark.parametrize("form", SUFFIXES)
+@pytest.mark.parametrize("name", ["raw", "blosc"])
+def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: str) -> None:
+    file, first, size = stored_noise(tmp_path, name, form, checksums=True)
+    assert unseen(file, first, size, tmp_path / f"c{SUFFIXES[form]}") == []
+
+
+@pytest.mark.parametrize("form", SUFFIXES)
+def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: str) -> None:
+    how: Any = {"format": form.lower().replace(" v", ""), "compression": None, "checksums": True}
+    source, place = tmp_path / "s.n5", tmp_path / f"d{SUFFIXES[form]}"
+    to_n5(NOISE, source, "g/a", chunks=8)
+    copy(source, place, fsync=True, **how)
+    copy(source, place, source_path="g/a", path="alone", **how)
+    pyramid(NOISE, place, "p", levels=1, chunks=8, fsync=True, **how)
+    report = verify(place).compute()
+    assert {node.path for node in report.leaves} == {"/g/a", "/alone", "/p/s0", "/p/s1"}
+    assert all(node.attrs["digests"] for node in report.leaves)
+    copy(source, tmp_path / "without.n5")
+    assert not verify(tmp_path / "without.n5", "g/a").attrs["digests"]
+
+
+@pytest.mark.parametrize("form", SUFFIXES)
+def test_a_strict_check_raises_for_what_is_missing_damaged_or_unfinished(
+    tmp_path: Path, form: str
+) -> None:
+    place = tmp_path / f"c{SUFFIXES[form]}"
+    how: Any = {"format": form.lower().replace(" v", "")}
+    to_n5(NOISE, place, "g/whole", chunks=8, compression=None, **how)
+    assert verify(place, "g/whole", strict=True).state.size == 8
+    assert set(verify(place, strict=True).children) == {"g"}
+    create_array(place, "g/part", shape=(8, 8), dtype="u2", chunks=4, **how)[:4] = 1
+    assert states(verify(place, "g/part").compute()) == {"ok": 2, "missing": 2}
+    for path, deep in (("g/part", True), ("", True), ("g", False)):
+        with pytest.raises(MissingChunkError, match=r"missing; of all chunks .*: 2 missing, 2 ok"):
+            verify(place, path, strict=True, deep=deep)
+    if form != "HDF5":
+        open_array(place, "g/part", mode="r+")[4:] = 1
+        assert verify(place, strict=True, deep=False) is not None
+        chunk = next(each for each in (place / "g/whole").rglob("*[0-9]") if each.is_file())
+        chunk.write_bytes(chunk.read_bytes()[:20])
+        with pytest.raises(ChunkError, match=r"truncated; of all chunks .*: 7 ok, 1 truncated"):
+            verify(place, strict=True)
+        repair(place, "g/whole")
+        to_n5(da.from_array(NOISE, chunks=8), place, "later", chunks=8, compute=False)
+        begin(place, "later")
+        with pytest.raises(MissingChunkError, match="later/"):
+            verify(place, "later", strict=True)
+
+
+def test_a_strict_check_raises_for_an_unfinished_write_and_for_odd_metadata(tmp_path: Path) -> None:
+    to_n5(da.from_array(VALUES, chunks=4), tmp_path, "a", chunks=4, compute=False)
+    begin(tmp_path, "a")
+    open_array(tmp_path, "a", mode="r+")[...] = VALUES
+    with pytest.raises(MetadataError, match="has an unfinished write"):
+        verify(tmp_path, "a", strict=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/attributes.json").write_text(
+        '{"dimensions": [4], "blockSize": [2], "dataType": "int33", "compression": {"type": "raw"}}'
+    )
+    assert verify(tmp_path).attrs["errors"].keys() == {"b"}
+    with pytest.raises(MetadataError, match="int33"):
+        verify(tmp_path, strict=True)
 
 
 def test_checks_are_lazy_and_few(tmp_path: Path) -> None:

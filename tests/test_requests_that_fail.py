@@ -17,28 +17,35 @@ import fsspec
 import numpy as np
 import pytest
 import xarray as xr
+from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.containers import objects_of
 from tests.faulty import Plan, Server, serving
 from tests.remote import Far
 from xarray_n5 import (
+    NodeNotFoundError,
+    PathError,
     RefusedError,
     RequestError,
     chunk_map,
+    copy,
     create_array,
+    create_group,
     from_n5,
     open_array,
     open_group,
+    to_n5,
     verify,
 )
 from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, Retries
+from xarray_n5.stores import FsspecStore, MemoryStore, Retries
 from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores.redaction import redact, redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 VALUES = np.arange(1, 65, dtype="u2").reshape(16, 4)
 """No zero among them, in four chunks."""
@@ -59,6 +66,126 @@ def server(stored: dict[str, bytes]) -> Iterator[Server]:
     """A web server that has the container."""
     with serving(stored) as server:
         yield server
+
+
+# No bucket
+
+
+class OfGoogle(Exception):  # noqa: N818
+    """An error as gcsfs raises it."""
+
+    code = 404
+
+
+class OfAzure(Exception):  # noqa: N818
+    """An error as Azure's library raises it."""
+
+    status_code = 404
+
+
+def of_amazon() -> Exception:
+    """Return an error as s3fs raises it."""
+    cause = OSError("NoSuchBucket")
+    cause.response = {"ResponseMetadata": {"HTTPStatusCode": 404}}  # type: ignore[attr-defined]
+    error = FileNotFoundError("The specified bucket does not exist")
+    error.__cause__ = cause
+    return error
+
+
+class NoBucket(MemoryFileSystem):  # type: ignore[misc]
+    """An object store without the bucket."""
+
+    cachable = False
+    protocol = "nowhere"
+    error: Exception
+
+    def pipe_file(self, *_: Any, **__: Any) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [OfGoogle("Not Found"), OfAzure("no container"), of_amazon()])
+@pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
+def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
+    format: str,  # noqa: A002
+    error: Exception,
+) -> None:
+    fs = NoBucket()
+    fs.error = error
+    with pytest.raises(RequestError) as raised:
+        to_n5(VALUES, (fs, "/no-bucket/x"), "a", format=format)
+    text = str(raised.value)
+    assert "the bucket does not exist" in text
+    assert "create the bucket, or correct its name" in text
+    assert "try again" not in text
+    assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args  # noqa: S301
+    fs.error = TimeoutError("slow")
+    with pytest.raises(RequestError, match="try again"):
+        to_n5(VALUES, FsspecStore(fs, "/no-bucket/x", retries=NEVER), "a", format=format)
+
+
+# Names
+
+
+SURROGATE = "a\ud800b"
+
+ESCAPED = "a\udcffb"
+"""A byte that is not UTF-8, as the system's functions return it."""
+
+WRITES_OF_NAMES: dict[str, Callable[[Any, str, str], Any]] = {
+    "to_n5": lambda place, name, form: to_n5(VALUES, place, name, format=form),
+    "create_group": lambda place, name, form: create_group(place, name, format=form),
+    "create_array": lambda place, name, form: create_array(
+        place, name, shape=(4,), dtype="u1", format=form
+    ),
+    "dataset": lambda place, name, form: xr.Dataset({name: ("x", [1])}).n5.to_n5(
+        place, "g", format=form
+    ),
+    "copy": lambda place, name, form: copy(
+        place, place, source_path="there", path=name, format=form
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [SURROGATE, ESCAPED, "n" * 300, "/".join(["d" * 200] * 30)])
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3", "hdf5"])
+@pytest.mark.parametrize("how", WRITES_OF_NAMES)
+def test_a_name_that_cannot_be_stored_is_a_path_error(
+    tmp_path: Path, how: str, form: str, name: str
+) -> None:
+    if form == "hdf5":
+        pytest.importorskip("h5py")
+    place = tmp_path / ("x.h5" if form == "hdf5" else "x")
+    to_n5(VALUES, place, "there", format=form)
+    if form != "hdf5" or how in {"to_n5", "copy", "dataset"} or len(name) < 5:
+        with pytest.raises(PathError):
+            WRITES_OF_NAMES[how](place, name, form)
+    if form == "hdf5" and name != SURROGATE:
+        return  # has no files for its nodes
+    for read in (open_array, open_group, from_n5, verify):
+        with pytest.raises((PathError, NodeNotFoundError)) as raised:
+            read(place, name)  # type: ignore[operator]
+        assert isinstance(raised.value, PathError) or name == ESCAPED
+
+
+@pytest.mark.parametrize("name", [SURROGATE, ESCAPED])
+@pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
+def test_a_name_that_is_not_text_is_a_path_error_in_every_store(
+    tmp_path: Path,
+    format: str,  # noqa: A002
+    name: str,
+) -> None:
+    far = FsspecStore(Far(), "b/x.n5", retries=NEVER)
+    for place in (MemoryStore(), far, (fsspec.filesystem("file"), str(tmp_path / "x"))):
+        with pytest.raises(PathError, match="surrogate"):
+            to_n5(VALUES, place, name, format=format)
+    with pytest.raises(PathError, match="too long"):
+        to_n5(VALUES, (fsspec.filesystem("file"), str(tmp_path / "x")), "n" * 300, format=format)
+
+
+def test_long_names_are_stored_where_the_store_has_them() -> None:
+    for place in (MemoryStore(), FsspecStore(Far(), "b/x.n5", retries=NEVER)):
+        to_n5(VALUES, place, "n" * 300)
+        np.testing.assert_array_equal(open_array(place, "n" * 300)[...], VALUES)
 
 
 # Nobody there

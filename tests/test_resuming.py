@@ -20,7 +20,8 @@ from tests.exhaustive import EXHAUSTIVE, spread
 from tests.killing import begin
 from tests.stores import CountingStore
 from tests.test_writer import again, days
-from xarray_n5 import ResumeError, open_array, repair, to_n5
+from xarray_n5 import ResumeError, open_array, pyramid, repair, to_n5
+from xarray_n5.model.paths import partial_key
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
@@ -535,6 +536,45 @@ def test_a_flushed_write_flushes_the_folders_that_it_made(
     store.set("a/b/c", b"1")
     folders = {each for each in flushed if not each.endswith(".partial")}
     assert folders == {str(tmp_path / each) for each in ("", "x", "x/a", "x/a/b")}
+
+
+RESUMED: dict[str, Callable[..., Any]] = {
+    "array": lambda data, place, form: to_n5(
+        data, place, "a", chunks=8, format=form, resume="again", checksums=True
+    ),
+    "dataset": lambda data, place, form: xr.Dataset({"v": ("x", data)}).n5.to_n5(
+        place, "a", format=form, resume="again"
+    ),
+    "pyramid": lambda data, place, form: pyramid(
+        data, place, "a", factors=2, levels=1, chunks=8, format=form, resume="again"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize("what", RESUMED)
+def test_temporary_files_of_killed_markers_go_with_the_marker(
+    tmp_path: Path, what: str, form: str
+) -> None:
+    fails = [True]
+
+    def once(block: np.ndarray) -> np.ndarray:
+        if block.size and fails[0]:
+            raise RuntimeError("out of power")
+        return block
+
+    data = da.arange(32, chunks=8).map_blocks(once, dtype="i8", meta=np.empty(0, "i8"))
+    with pytest.raises(RuntimeError), dask.config.set(scheduler="sync"):
+        RESUMED[what](data, tmp_path, form)
+    marks = [each for each in tmp_path.rglob(".writing-*") if each.is_dir()]
+    assert marks
+    for mark in marks:
+        (mark / partial_key("mark.json")).write_bytes(b"{")
+        (mark.parent / partial_key(".unfinished")).write_bytes(b"{")
+    fails[0] = False
+    RESUMED[what](data, tmp_path, form)
+    assert [each for each in tmp_path.rglob("*") if "partial" in each.name] == []
+    assert [*tmp_path.rglob(".writing-*"), *tmp_path.rglob(".unfinished")] == []
 
 
 SQUARES = da.arange(100, chunks=-1, dtype="i4").reshape(10, 10).rechunk(5)

@@ -22,7 +22,16 @@ import xarray as xr
 
 from tests.killing import SHAPE, source, when
 from tests.servers import KEY, SECRET, SERVERS, Bucket
-from xarray_n5 import Array, from_n5, open_array, open_group, to_n5, verify
+from xarray_n5 import (
+    Array,
+    NodeNotFoundError,
+    RequestError,
+    from_n5,
+    open_array,
+    open_group,
+    to_n5,
+    verify,
+)
 from xarray_n5.arrays.access import chunk_key
 from xarray_n5.formats.containers import open_store
 
@@ -39,6 +48,15 @@ MANY, SOME = (5, 9, 4), (5, 9, 10)
 """Shapes of chunks: there are 160 of the first, 64 of the second."""
 
 pytestmark = pytest.mark.exhaustive
+
+
+def test_a_bucket_that_does_not_exist_is_named_when_something_is_written(bucket: Bucket) -> None:
+    absent = replace(bucket, url=f"{bucket.url}-absent")
+    place, options = absent.place("x.n5")
+    with pytest.raises(RequestError, match=r"(?s)bucket does not exist .*; create the bucket, or"):
+        to_n5(NUMBERS, place, "a", options, chunks=SOME)
+    with pytest.raises((NodeNotFoundError, RequestError)):
+        open_array(place, "a", storage_options=options)
 
 
 def main(content: str, log: str) -> None:

@@ -554,9 +554,10 @@ class RequestError(N5Error, OSError):
 
     _advice = "try again, or set a longer timeout in storage_options"
 
-    def __init__(self, verb: str, url: str, key: str, why: str) -> None:
+    def __init__(self, verb: str, url: str, key: str, why: str, advice: str | None = None) -> None:
         self.verb, self.url, self.key, self.why = verb, url, key, why
-        super().__init__(f"cannot {verb} {key or '/'!r} in {url!r}: {why}; {self._advice}")
+        hint = advice or self._advice
+        super().__init__(f"cannot {verb} {key or '/'!r} in {url!r}: {why}; {hint}")
 
 
 class RefusedError(RequestError, PermissionError):

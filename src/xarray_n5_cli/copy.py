@@ -96,6 +96,8 @@ def copy(
     mode: Literal["w-", "a", "w"],
     form: str | None,
     resume: bool,
+    checksums: bool,
+    fsync: bool,
     workers: int | None,
     processes: bool,
     scheduler: str | None,
@@ -139,6 +141,8 @@ def copy(
             resume=resume,
             source_options=source_options,
             storage_options=for_url(target, dst_options),
+            checksums=checksums,
+            fsync=fsync,
         )
         if begun.ended:
             echo(f"nothing to resume: {redact(dst)} is complete")

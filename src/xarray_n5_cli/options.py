@@ -91,6 +91,10 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--chunks", callback=_parse_chunks, metavar="64,64,64", help="The shape of chunks."
         ),
+        click.option(
+            "--fsync", is_flag=True, help="Flush each chunk to disk, to survive a power cut."
+        ),
+        click.option("--checksums", is_flag=True, help="Store a digest of each chunk, for verify."),
     ):
         command = option(command)
     return command

@@ -32,22 +32,27 @@ _UNFINISHED = (
     default=True,
     help="Decode all chunks and compare digests (the default), or check headers and sizes only.",
 )
+@click.option("--strict", is_flag=True, help="Fail if chunks are missing, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, for programs.")
 @storage_option()
 @report_errors
-def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str, Any]) -> None:
+def verify(
+    url: str, path: str, *, deep: bool, strict: bool, as_json: bool, options: dict[str, Any]
+) -> None:
     """Check all chunks of each array at URL, or at PATH in it.
 
     A chunk that was never stored is "missing", which is not damage. With --json, each array has its
     path, chunks (their number in each state), damaged (keys and states), stray files, unfinished
     writes, digests (whether there are any), shards (their shape, or null; they are counted instead
     of chunks), and the error if it cannot be read. The exit code is 1 if a chunk is damaged, a
-    write is unfinished, an array cannot be read, or no arrays are found.
+    write is unfinished, an array cannot be read, or no arrays are found; with --strict, also if a
+    chunk is missing.
 
     \b
     Examples:
       xarray-n5 verify cells.n5
       xarray-n5 verify /data/em.n5/s0 --quick --json
+      xarray-n5 verify copy.zarr --strict
     """
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.errors import NodeNotFoundError
@@ -65,9 +70,9 @@ def verify(url: str, path: str, *, deep: bool, as_json: bool, options: dict[str,
     if not reports:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
-    for problem in _problems(reports):
+    for problem in _problems(reports, strict=strict):
         echo(problem, err=True)
-    if any(map(_is_bad, reports)):
+    if any(_is_bad(report, strict=strict) for report in reports):
         raise click.exceptions.Exit(1)
 
 
@@ -111,8 +116,9 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     }
 
 
-def _is_bad(report: dict[str, Any]) -> bool:
-    return bool(report["damaged"] or report["unfinished"] or report["error"])
+def _is_bad(report: dict[str, Any], *, strict: bool) -> bool:
+    missing = strict and "missing" in report["chunks"]
+    return bool(report["damaged"] or report["unfinished"] or report["error"] or missing)
 
 
 def _show(reports: list[dict[str, Any]]) -> None:
@@ -145,17 +151,18 @@ def _echo_some(lines: list[str]) -> None:
         echo(f"    ... and {len(lines) - _SHOWN} more")
 
 
-def _problems(reports: list[dict[str, Any]]) -> list[str]:
+def _problems(reports: list[dict[str, Any]], *, strict: bool) -> list[str]:
     """Return a line for each kind of problem, with what to do."""
-    found = []
+    found, of = [], plural(len(reports), "array")
     for key, problem in (
         ("damaged", "damaged chunks: remove them with xarray-n5 repair, then write them again"),
         ("unfinished", _UNFINISHED),
         ("error", "not been verified"),
     ):
         if count := sum(bool(report[key]) for report in reports):
-            of = plural(len(reports), "array")
             found.append(f"{count} of {of} {'has' if count == 1 else 'have'} {problem}")
+    if strict and (count := sum("missing" in report["chunks"] for report in reports)):
+        found.append(f"{count} of {of} {'has' if count == 1 else 'have'} missing chunks")
     return found
 
 

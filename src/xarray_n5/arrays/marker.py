@@ -259,8 +259,13 @@ class WriteMarker:
         self._remove(self._plan)
 
     def _remove(self, folder: str, *before: str) -> None:
-        """Remove names beside a marker, the marker, and its folder if that exists without."""
-        self.store.delete([*(join(self.path, name) for name in before), join(folder, _MARK)])
+        """Remove names beside a marker, the marker, and its folder if that exists without.
+
+        The temporary files in the folder are of killed attempts at the same write.
+        """
+        keys = [join(folder, key) for key in self.store.list_partials(folder)]
+        keys += [join(self.path, name) for name in before]
+        self.store.delete([*keys, join(folder, _MARK)])
         self.store.clear_folder(folder)
 
 

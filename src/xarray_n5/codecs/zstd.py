@@ -38,11 +38,8 @@ class Zstd:
         check_range("level", self.level, -(1 << 17), 22)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one frame that holds its content's size."""
-        import numcodecs.zstd
-
-        frame: bytes = numcodecs.zstd.compress(data, self.level)
-        return frame
+        """Return one frame that holds its content's size, and the content's checksum."""
+        return compressed(data, self.level, checksum=True)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the content of the frames; its size is checked before memory is allocated.
@@ -60,6 +57,14 @@ class Zstd:
             if stated > size:
                 raise ValueError(f"the zstd frames hold {stated} bytes, expected {size}")
         return _decode_into(view, stated)
+
+
+def compressed(data: Buffer, level: int, *, checksum: bool) -> bytes:
+    """Return one frame; all decoders compare the checksum, if there is one (RFC 8878, 3.1.1)."""
+    import numcodecs.zstd
+
+    frame: bytes = numcodecs.zstd.compress(data, level, checksum)
+    return frame
 
 
 def _decode_into(view: memoryview, size: int) -> memoryview:

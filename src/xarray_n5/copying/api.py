@@ -40,6 +40,8 @@ def copy(
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     project: object = None,
+    checksums: bool = False,
+    fsync: bool = False,
 ) -> xr.DataTree | xr.Dataset:
     """Copy an array, or a group with everything in it, into a container of any format.
 
@@ -96,6 +98,10 @@ def copy(
     project : str or os.PathLike, optional
         The path or URL of an XML file: the images become views of a project of BigDataViewer and
         BigStitcher, as with ``tree.n5.to_n5(..., project=)``.
+    checksums : bool, default: False
+        Whether to store a digest of each chunk beside the copy, for :func:`verify`.
+    fsync : bool, default: False
+        Whether to flush each chunk to disk before the next, so that it survives a power cut.
 
     Returns
     -------
@@ -152,4 +158,6 @@ def copy(
         resume=resume,
         source_options=source_options,
         storage_options=storage_options,
+        checksums=checksums,
+        fsync=fsync,
     ).compute()

@@ -20,6 +20,8 @@ from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
 from xarray_n5.dialects import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.formats.zarr3.codecs import compressor_to_json
+from xarray_n5.formats.zarr3.layout import adapted
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, Content
 from xarray_n5.writing.compression import with_fallback
@@ -130,7 +132,7 @@ def copy_array(
             array, geometry, before, replace(context, shape=shape), form, options, box, described
         ),
     )
-    layout = _layout(array, metadata, form, before, same_type=options.dtype is None)
+    layout = _layout(array, metadata, form, before, options)
     if described is not None and form.nested_layout:
         layout = {**form.nested_layout, **(layout or {})}  # as OME-NGFF requires
     if options.compression == "same":
@@ -278,17 +280,21 @@ def _without_type(layout: Attributes) -> dict[str, Any]:
 
 
 def _layout(
-    array: Array, metadata: ArrayMetadata, form: Format, before: Original, *, same_type: bool
+    array: Array, metadata: ArrayMetadata, form: Format, before: Original, options: CopyOptions
 ) -> Mapping[str, Any] | None:
     """Return the layout in Zarr: that of the source, or that before it was copied from Zarr."""
     if not form.native_to_xarray:
         return None
+    same_type, compressor = options.dtype is None, None
+    if options.compression != "same" and form.holds_shards:
+        codec = compressor_to_json(resolve(options.compression), metadata.dtype.itemsize)
+        compressor = [] if codec is None else [codec]
     if io_of(array).format.native_to_xarray:
         stored = io_of(array).metadata
         if io_of(array).format.name != form.name:
             return {"fill_value": array.fill_value} if stored.masks else None
         kept = io_of(array).format.layout_of(stored)
-        return kept if same_type else _without_type(kept)
+        return adapted(kept, metadata.inner, compressor) if same_type else _without_type(kept)
     layout, fill = dict(before.layout), before.added.get("_FillValue")
     if fill is not None:
         layout.setdefault("fill_value", fill)
@@ -296,8 +302,9 @@ def _layout(
             layout["fill_value"] = None  # the attribute masks instead
     layout = layout if same_type else _without_type(layout)
     try:
+        layout = adapted(layout, metadata.inner, compressor)
         form.complete(metadata, layout)
-    except N5Error:
+    except (N5Error, TypeError, ValueError, StopIteration):
         return None  # another array has replaced the original
     return layout
 

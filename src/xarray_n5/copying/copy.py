@@ -106,6 +106,8 @@ def begin_copy(
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    checksums: bool = False,
+    fsync: bool = False,
 ) -> Copy:
     """Check a copy, create its groups and arrays, and return the copy to compute.
 
@@ -120,9 +122,10 @@ def begin_copy(
         storage_options=storage_options,
         format=format,
         computed=True,
-        fsync=False,
+        fsync=fsync,
         mode=mode,
         resume=resume,
+        checksums=checksums,
     )
     place = new_path(how.path(path), how.container.documents)
     if options.project is not None:
@@ -170,7 +173,8 @@ def _begin_group(
     own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
     copies = _copy_arrays(arrays, geometries, attributes, target, options, own)
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
-    chosen = () if options.dialect is None else (options.dialect,)
+    chosen = [] if options.dialect is None else [options.dialect]
+    chosen += ["checksums"] if how.checksums else []
     token = tokenize(repr(sorted(names.items())), *chosen)
     marker = WriteMarker(store=how.store, path=target.path, token=token)
     began = marker.facts() if how.resume else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dask import config
 from dask.array import PerformanceWarning
 from dask.utils import parse_bytes
 
+from xarray_n5.errors import MetadataError
 from xarray_n5.graph import normalize_chunks, side_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import group_chunks
@@ -61,8 +63,20 @@ class Chunked(Protocol):
 
 
 def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
-    """Return the sizes of Dask's blocks along each axis."""
+    """Return the sizes of Dask's blocks along each axis.
+
+    Raises
+    ------
+    MetadataError
+        If a size is not positive; -1 means the whole axis, as in Dask.
+    """
     asked = _by_axis(array.chunks if chunks is None else chunks, array.ndim)
+    for axis, (each, length) in enumerate(zip(asked, array.shape, strict=False)):
+        if not _is_size(each, length):
+            raise MetadataError(
+                f"chunks is {each!r} along axis {axis} of {array.url}; expected a number of at "
+                "least 1, the sizes of all blocks, -1 for the whole axis, or 'auto'"
+            )
     if len(asked) == array.ndim:
         asked = _grouped(asked, array)
         counts = tuple(-(-s // _longest(c, s)) for c, s in zip(asked, array.shape, strict=True))
@@ -74,6 +88,13 @@ def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
     # Dask checks values without one item for each axis.
     blocks = normalize_chunks(asked, array.shape, dtype=array.dtype)
     return cast("tuple[tuple[int, ...], ...]", blocks)
+
+
+def _is_size(asked: Any, length: int) -> bool:
+    """Return whether Dask can make blocks of a size; what is not a number is left to Dask."""
+    if isinstance(asked, (tuple, list)):
+        return all(not isinstance(size, Integral) or size >= 0 for size in asked)
+    return not isinstance(asked, Integral) or asked >= 1 or asked == -1 or asked == length == 0
 
 
 def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:

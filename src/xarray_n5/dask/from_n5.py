@@ -100,7 +100,7 @@ def from_n5(
     NodeNotFoundError
         If no array exists at this path.
     MetadataError
-        If its metadata are invalid, or differ from `metadata`.
+        If its metadata are invalid, or differ from `metadata`, or `chunks` has a size of 0 or less.
     ChunkError
         When it is computed: if a chunk cannot be decoded.
 

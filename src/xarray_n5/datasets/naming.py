@@ -36,13 +36,13 @@ def check_names(dataset: xr.Dataset) -> None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise ValueError if a name cannot be that of a directory."""
+    """Raise PathError if a name cannot be that of a directory."""
     try:
         proper = new_path(name, ["attributes.json"]) == name and "/" not in name
     except PathError as error:
-        raise ValueError(f"a {what} cannot be called {name!r}: {error}") from error
-    if not proper or len(name.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
-        raise ValueError(
+        raise PathError(f"a {what} cannot be called {name!r}: {error}") from error
+    if not proper or len(name.encode()) > _LONGEST_NAME:
+        raise PathError(
             f"a {what} cannot be called {name!r}: expected the name of one directory, of at most "
             f"{_LONGEST_NAME} bytes"
         )

@@ -50,10 +50,10 @@ def renew(store: Store, path: str, names: Collection[str] | None) -> None:
 
 
 def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) -> None:
-    key = join(group, KEY)
+    key, current = join(group, KEY), store.fresh()
     for _ in range(_TRIES):
         with store.exclusive(group) as alone:
-            document = store.get(key)
+            document = current.get(key)
             if document is None:
                 return
             try:
@@ -68,7 +68,8 @@ def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) 
                 if names is None
                 else [join(inner, name) for name in names]
             )
-            stored = store.get_many([join(group, name) for name in changed])
+            source = current if alone else store
+            stored = source.get_many([join(group, name) for name in changed])
             after = {name: known[name] for name in known if name not in set(changed)}
             after |= parsed(dict(zip(changed, stored, strict=True)))
             if dumped(known) == dumped(after):
@@ -94,15 +95,20 @@ def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
 
 
 def consolidate(store: Store, path: str) -> None:
-    """Write the consolidated metadata of a Zarr group: its documents and all below it."""
-    with store.exclusive(path):
+    """Write the consolidated metadata of a Zarr group: its documents and all below it.
+
+    Where a lock holds, they are read again: other processes may have changed them since they were
+    cached.
+    """
+    with store.exclusive(path) as alone:
+        current = store.fresh() if alone else store
         found: dict[str, Any] = {}
         level = [path]
         while level:
             keys = [join(node, name) for node in level for name in sorted(DOCUMENTS)]
-            stored = dict(zip(keys, store.get_many(keys), strict=True))
+            stored = dict(zip(keys, current.get_many(keys), strict=True))
             found |= parsed({key.removeprefix(path).lstrip("/"): d for key, d in stored.items()})
-            level = _inside(store, [node for node in level if not stored[join(node, ".zarray")]])
+            level = _inside(current, [node for node in level if not stored[join(node, ".zarray")]])
         store.set(join(path, KEY), dump(dict(sorted(found.items()))))
 
 

@@ -25,7 +25,7 @@ from xarray_n5.formats.missing import not_found
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import read_nodes, settle
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import is_left, is_own, join
+from xarray_n5.model.paths import UNFINISHED, is_left, is_own, join
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class KeyedContainer:
 
     def sweep(self, path: str) -> None:
         """Remove what killed writers of documents left at a node, and at its parents."""
-        sweep_documents(self.store, path, _FOREIGN | self.documents)
+        sweep_documents(self.store, path, _FOREIGN | self.documents | {UNFINISHED})
 
     # Chunks
 

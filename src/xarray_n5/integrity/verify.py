@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xarray as xr
 
+from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.walk import Walk
-from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report
 from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +25,7 @@ def verify(
     path: str = "",
     *,
     deep: bool = True,
+    strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Check each stored chunk, lazily, to be computed in parallel.
@@ -39,6 +43,9 @@ def verify(
         chunks without compression or with blosc, and little else. An object store is listed once
         for that, and headers are read only where a size is wrong: of compressed chunks, only those
         that are truncated within the header are found there.
+    strict : bool, default: False
+        Whether to compute the report now, and raise an error unless every chunk is "ok", no write
+        is unfinished and all nodes can be read.
     storage_options : mapping, optional
         Options of the fsspec filesystem, such as credentials.
 
@@ -60,7 +67,10 @@ def verify(
     NodeNotFoundError
         If there is no node, or no array in the group.
     MetadataError
-        If the metadata of the array at `path` are invalid.
+        If the metadata of the array at `path` are invalid; with `strict`, those of any node, or if
+        a write is unfinished.
+    MissingChunkError, ChunkError
+        With `strict`, if a chunk is missing or damaged; the error names the first one.
 
     See Also
     --------
@@ -80,13 +90,16 @@ def verify(
     0
     """
     walk = Walk.at(url, path, storage_options, whole=True)
+    check = _intact if strict else report
     if isinstance(walk.root, Array):
-        return report(walk.root, deep=deep)
+        return check(walk.root, deep=deep)
     reports, errors = {}, {}
     for found in walk.arrays():
         inner = found.path.removeprefix(walk.root.path).strip("/")
         if isinstance(found.node, Array):
-            reports[inner] = report(found.node, deep=deep)
+            reports[inner] = check(found.node, deep=deep)
+        elif strict:
+            raise MetadataError(f"{join(walk.container.url, found.path)}: {found.problem}")
         else:
             errors[inner] = found.problem
     if not reports and not errors:
@@ -95,3 +108,19 @@ def verify(
     tree = xr.DataTree.from_dict(reports)
     tree.attrs = {"group": walk.root.url, "errors": errors}
     return tree
+
+
+def _intact(array: Array, *, deep: bool) -> xr.Dataset:
+    """Return the computed report of an array; raise unless all is well."""
+    found = report(array, deep=deep).load()
+    states = found["state"].to_numpy()
+    for at in np.argwhere(states != "ok")[:1]:
+        key, state = io_of(array).key(tuple(map(int, at))), str(states[tuple(at)])
+        names, counts = np.unique(states, return_counts=True)
+        of = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
+        kind = MissingChunkError if state == "missing" else ChunkError
+        why = f"{state}; of all chunks of the array: {of}; see xarray_n5.repair"
+        raise kind("decode", io_of(array).container.url, key, why)
+    if found.attrs["unfinished"]:
+        raise MetadataError(f"{array.url} has an unfinished write; repeat it with resume=True")
+    return found

@@ -57,6 +57,7 @@ def normalize_path(path: str) -> str:
         raise PathError(
             f"the path {path!r} contains a backslash or a NUL; separate its parts by '/'"
         )
+    _check_text(path)
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -81,10 +82,17 @@ def plain_path(path: str) -> str:
     """
     if "\0" in path:
         raise PathError(f"the path {path!r} contains a NUL; separate its parts by '/'")
+    _check_text(path)
     parts = [part for part in path.replace("\\", "/").split("/") if part]
     if dots := {".", ".."}.intersection(parts):
         raise PathError(f"the path {path!r} contains {min(dots)!r}, which Zarr does not allow")
     return "/".join(parts)
+
+
+def _check_text(path: str) -> None:
+    """Raise for lone surrogates, except those for bytes of local names that are not UTF-8."""
+    if not _is_text(path, "surrogateescape"):
+        raise PathError(f"the path {path!r} contains a lone surrogate, which no store can have")
 
 
 def is_peculiar(path: object) -> bool:
@@ -100,13 +108,24 @@ def new_path(path: str, documents: Collection[str]) -> str:
     Raises
     ------
     PathError
-        If a part of it is hidden, or the name of a document that describes nodes.
+        If a part of it is hidden, or the name of a document that describes nodes, or if it cannot
+        be encoded as UTF-8.
     """
     normal = normalize_path(path)
+    if not _is_text(normal):
+        raise PathError(f"the path {path!r} contains a lone surrogate; choose another name")
     for part in normal.split("/"):
         if part.startswith(".") or part in documents:
             raise PathError(f"a node cannot be named {part!r}; choose another name in {path!r}")
     return normal
+
+
+def _is_text(path: str, errors: str = "strict") -> bool:
+    try:
+        path.encode(errors=errors)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def partial_key(key: str) -> str:

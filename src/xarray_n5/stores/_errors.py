@@ -41,6 +41,10 @@ _BROKEN_NAMES = frozenset(
 _REFUSED_NAMES = frozenset({"PermissionDeniedError", "UnauthenticatedError"})  # obstore
 
 
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+"""How S3 and Azure call it; obstore's errors have no status."""
+
+
 def is_missing(error: BaseException) -> bool:
     """Return whether an error means that a file is missing, rather than unknown.
 
@@ -75,6 +79,28 @@ def is_refused(error: BaseException) -> bool:
         or type(each).__name__ in _REFUSED_NAMES
         for each in _chain(error)
     )
+
+
+def lacks_bucket(error: BaseException, verb: str) -> bool:
+    """Return whether a request to an object store failed because there is no such bucket.
+
+    Nothing else can be missing when an object is written.
+    """
+    for each in _chain(error):
+        if any(code in str(each) for code in _NO_BUCKET):
+            return True
+        if verb == "write" and (isinstance(each, FileNotFoundError) or _status(each) in _GONE):
+            return True
+    return False
+
+
+def unfit_name(error: BaseException) -> str | None:
+    """Return why a store cannot have a name, and what to do, if an error means that."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return "the name, or the whole path, is too long for the file system; choose a shorter one"
+    if isinstance(error, UnicodeEncodeError):
+        return "the name cannot be encoded as UTF-8; choose another one"
+    return None
 
 
 def is_transient(error: BaseException) -> bool:

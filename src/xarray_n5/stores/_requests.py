@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from xarray_n5.errors import RefusedError, RequestError
-from xarray_n5.stores._errors import is_missing, is_refused, is_transient
+from xarray_n5.errors import PathError, RefusedError, RequestError
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient, lacks_bucket, unfit_name
 from xarray_n5.stores._filesystems import (
+    FILES,
     THREADS,
     behind_caches,
     is_async,
     is_threaded,
     most_at_once,
+    protocols,
 )
 from xarray_n5.stores.redaction import redact
 
@@ -143,9 +145,15 @@ class Requests:
         """Return an error that names the key and shows no secret."""
         if isinstance(error, NotImplementedError):
             return error
+        if (refused := unfit_name(error)) is not None:
+            return PathError(f"{key!r} in {self.url!r}: {refused}")
         kind = RefusedError if is_refused(error) else RequestError
         text = str(error) or str(error.__cause__ or "") or "no details"
         why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)
+        if not protocols(self.fs) & FILES and lacks_bucket(error, verb):
+            advice = "create the bucket, or correct its name in the URL"
+            why = f"the bucket does not exist ({why})"
+            return RequestError(verb, self.url, key, why, advice)
         return kind(verb, self.url, key, why)
 
     def map(

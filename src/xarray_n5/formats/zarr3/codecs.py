@@ -17,6 +17,7 @@ from xarray_n5.codecs import Compression, from_json, to_json
 from xarray_n5.codecs.numcodecs import ALLOWED, COMPRESSORS, Numcodecs, codec_of
 from xarray_n5.codecs.parameters import check_boolean, check_choice, check_range
 from xarray_n5.codecs.streams import bytes_of
+from xarray_n5.codecs.zstd import compressed
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.zarr2.codecs import parse_compressor
 from xarray_n5.formats.zarr2.filters import Bytes
@@ -39,26 +40,23 @@ _MOST_INNER = 1 << 24
 
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
-_SERIALIZERS = ("bytes", "endian", "vlen-utf8", "vlen-bytes", "sharding_indexed")
+SERIALIZERS = ("bytes", "endian", "vlen-utf8", "vlen-bytes", "sharding_indexed")
 
-_NAMES = ("transpose", *_SERIALIZERS, "blosc", "crc32c", "gzip", "zstd", "numcodecs.")
+_NAMES = ("transpose", *SERIALIZERS, "blosc", "crc32c", "gzip", "zstd", "numcodecs.")
 
 KNOWN = (*_NAMES[:-1], *(f"numcodecs.{name}" for name in ALLOWED))
 """The codecs that are supported."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Zstd:
-    """Zstandard with a checksum of the content in the frame."""
+class _Unchecked:
+    """Zstandard without a checksum, as an existing array may state."""
 
     name: ClassVar[str] = "zstd"
     level: int = 0
 
     def encode(self, data: Buffer) -> Buffer:
-        import numcodecs
-
-        frame: bytes = numcodecs.Zstd(self.level, checksum=True).encode(data)
-        return frame
+        return compressed(data, self.level, checksum=False)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         return from_json("zstd").decode(data, size)
@@ -110,7 +108,7 @@ def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
         raise MetadataError(f"{where}: 'codecs' is {str(codecs)[:200]}; expected a list of codecs")
     with _naming(codecs, where):
         steps = [named(each) for each in codecs if not _may_be_ignored(each)]
-    made = [n for n, (name, _) in enumerate(steps) if name in _SERIALIZERS]
+    made = [n for n, (name, _) in enumerate(steps) if name in SERIALIZERS]
     if len(made) != 1:
         raise MetadataError(
             f"{where}: expected one codec from array to bytes, such as 'bytes'; got {len(made)}"
@@ -207,8 +205,8 @@ def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:
         case "zstd":
             level, checksum = members.get("level", 0), members.get("checksum", False)
             check_boolean("checksum", checksum)
-            plain = from_json({"type": "zstd", "level": level})
-            return Bytes(_Zstd(level) if checksum else plain, "zstd")
+            checked = from_json({"type": "zstd", "level": level})
+            return Bytes(checked if checksum else _Unchecked(level), "zstd")
         case "blosc":
             return Bytes(_blosc(members), "blosc")
         case "crc32c":
@@ -238,7 +236,7 @@ def compression_of(pipeline: Pipeline) -> Compression:
     for each in pipeline.compressors:
         if not each.is_exact:
             codec = each.codec
-            if isinstance(codec, _Zstd):
+            if isinstance(codec, _Unchecked):
                 return from_json({"type": "zstd", "level": codec.level})
             return codec.blosc if isinstance(codec, _Blosc) else codec
     return from_json("raw")
@@ -263,8 +261,13 @@ def codecs_for(
         first = _extension("bytes", endian="little")
     compressed = compressor_to_json(compression, size)
     chain = [first, *([] if compressed is None else [compressed])]
-    if inner is None:
-        return chain
+    return chain if inner is None else sharded(chain, inner, at_start=at_start)
+
+
+def sharded(
+    chain: list[dict[str, Any]], inner: Sequence[int], *, at_start: bool
+) -> list[dict[str, Any]]:
+    """Return the codecs of shards whose chunks have a shape and a chain of codecs."""
     return [
         _extension(
             "sharding_indexed",
@@ -291,7 +294,7 @@ def compressor_to_json(  # noqa: PLR0911 - a line for each
             name = "numcodecs.zlib" if members["useZlib"] else "gzip"
             return _extension(name, level=members["level"])
         case "zstd":
-            return _extension("zstd", level=members["level"], checksum=False)
+            return _extension("zstd", level=members["level"], checksum=True)
         case "blosc":
             shuffle = _SHUFFLES[members["shuffle"]]
             wide = {} if shuffle == "noshuffle" else {"typesize": min(itemsize, 255)}

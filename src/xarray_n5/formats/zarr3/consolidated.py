@@ -44,15 +44,15 @@ def renew(store: Store, path: str, *, below: bool = False) -> None:
 
 
 def _renew(store: Store, group: str, inner: str, *, below: bool) -> None:
-    key = join(group, DOCUMENT)
+    key, current = join(group, DOCUMENT), store.fresh()
     for _ in range(_TRIES):
         with store.exclusive(group) as alone:
-            whole, known = _read(store, key)
+            whole, known = _read(current, key)
             if known is None:
                 return
             gone = [n for n in known if n == inner or (below and n.startswith(f"{inner}/"))]
             after = {name: each for name, each in known.items() if name not in gone}
-            after |= _documents(store, group, [inner])
+            after |= _documents(current if alone else store, group, [inner])
             if dumped(known) == dumped(after):
                 return
             store.set(key, _dump(whole, after))
@@ -61,11 +61,15 @@ def _renew(store: Store, group: str, inner: str, *, below: bool) -> None:
 
 
 def consolidate(store: Store, path: str) -> None:
-    """Write the consolidated metadata of a group: the documents of all nodes below it."""
-    key = join(path, DOCUMENT)
-    with store.exclusive(path):
-        found = _documents_below(store, path)
-        document = store.get(key)
+    """Write the consolidated metadata of a group: the documents of all nodes below it.
+
+    Other processes may have changed them since they were cached: where a lock holds, all are read
+    again, elsewhere the group's own document, which also has its attributes.
+    """
+    key, current = join(path, DOCUMENT), store.fresh()
+    with store.exclusive(path) as alone:
+        found = _documents_below(current if alone else store, path)
+        document = current.get(key)
         whole = {} if document is None else parse_object(document, key, _MOST_BYTES)
         whole = whole or {"zarr_format": 3, "node_type": "group"}
         store.set(key, _dump(whole, dict(sorted(found.items()))))

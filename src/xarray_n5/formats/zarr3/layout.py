@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.zarr3.codecs import Elements, codecs_for, compression_of, parse
+from xarray_n5.formats.zarr3.codecs import (
+    SERIALIZERS,
+    Elements,
+    codecs_for,
+    compression_of,
+    parse,
+    sharded,
+)
 from xarray_n5.formats.zarr3.sharding import Sharding
 from xarray_n5.formats.zarr3.types import (
     BYTES,
@@ -161,6 +168,56 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     if asked and MASK in asked:
         mask = None if MASK not in given else decode_mask(given[MASK], dtype)
     return replace(made, layout=replace(made.layout, mask=mask))
+
+
+def adapted(
+    layout: Mapping[str, Any], inner: tuple[int, ...] | None, compressor: list[Any] | None
+) -> dict[str, Any]:
+    """Return an array's layout for a copy of it, whose chunks are in shards unless `inner` is None.
+
+    `compressor` replaces the codecs that compress, unless it is None. Zstandard gets checksums.
+    """
+    found = dict(layout)
+    chain, shards = found.get("codecs"), _shards_in(found.get("codecs"))
+    if chain is None:
+        return found
+    if compressor is not None or shards.get("chunk_shape") != (inner and list(inner)):
+        while inside := _shards_in(chain):
+            chain = inside["codecs"]
+        if compressor is not None:
+            chain = _compressed(chain, compressor)
+        if inner is not None:
+            chain = sharded(chain, inner, at_start=shards.get("index_location") == "start")
+    return {**found, "codecs": _checked(chain)}
+
+
+def _compressed(chain: list[Any], compressor: list[Any]) -> list[Any]:
+    """Return a chain with another compressor; checksums stay."""
+    first = next(n for n, each in enumerate(chain, 1) if named(each)[0] in SERIALIZERS)
+    rest = [each for each in chain[first:] if named(each)[0] == "crc32c"]
+    return [*chain[:first], *compressor, *rest]
+
+
+def _shards_in(chain: Any) -> dict[str, Any]:
+    """Return the configuration of shards, if they are all that a chain of codecs makes."""
+    match chain:
+        case [{"name": "sharding_indexed", "configuration": {"codecs": list()} as members}]:
+            return dict(members)
+    return {}
+
+
+def _checked(chain: list[Any]) -> list[Any]:
+    """Return codecs that store checksums in the frames of Zstandard."""
+    several = []
+    for each in chain:
+        match each:
+            case {"name": "zstd", "configuration": dict(members)}:
+                each = {**each, "configuration": {**members, "checksum": True}}  # noqa: PLW2901
+            case {"name": "sharding_indexed", "configuration": {"codecs": list(inner), **others}}:
+                found = {**others, "codecs": _checked(inner)}
+                each = {**each, "configuration": found}  # noqa: PLW2901
+        several.append(each)
+    return several
 
 
 def check_shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> None:
