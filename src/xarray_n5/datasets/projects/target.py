@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.projects.find import ProjectFile
-from xarray_n5.datasets.projects.location import container_of
+from xarray_n5.datasets.projects.location import check_location, container_of
 from xarray_n5.dialects.bdv.combine import updated
 from xarray_n5.dialects.bdv.elements import document_of
 from xarray_n5.dialects.bdv.loaders import Place
@@ -77,6 +77,7 @@ class ProjectTarget:
                 f"{store.url}: programs ignore white space around the path of a container, as in "
                 f"{place.target!r}; choose another name for the container"
             )
+        check_location(store, project, place)
         document = folder.with_limit(MOST_BYTES).get(store.name)
         found = None if document is None else _read(document, store.url)
         target = cls(folder, store.name, store.url, place, found)
