@@ -33,8 +33,8 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
 _WEB: Mapping[str, int] = MappingProxyType({"http": 80, "https": 443})
 """Schemes whose URLs name a server, and their default ports; the others name a bucket."""
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=:)")
-"""The scheme of a URI; one letter is a drive of Windows."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+(?=:)")
+"""The scheme of a URI, or a protocol of fsspec; one letter is a drive of Windows."""
 
 _URL = re.compile(r"://([^/?#]*)((?:[/?#].*)?)", re.DOTALL)
 
@@ -157,23 +157,28 @@ def parse_url(text: str) -> Url:
     parts = _URL.fullmatch(text, found.end())
     if parts is None or "::" in text:
         raise ValueError(_expected(scheme))
-    host, path = parts.groups()
-    if FAMILIES.get(scheme) == "az":
-        valid = _CONTAINER.fullmatch(host) is not None
-        server = (host, None)
-    else:
-        match = _HOST.fullmatch(host)
-        valid = match is not None or (not host and scheme not in FAMILIES)
-        server = ("", None) if match is None else match.groups()
-    port = None if server[1] is None else int(server[1])
-    if port is not None:
-        valid = valid and port <= _LARGEST_PORT and (scheme in _WEB or scheme not in FAMILIES)
-    if not valid:
+    server = _server_in(scheme, parts[1])
+    if server is None:
         raise ValueError(
-            f"{host[:200]!r} is not the name of a server or bucket; expected one without "
+            f"{parts[1][:200]!r} is not the name of a server or bucket; expected one without "
             "credentials, such as 'https://example.org/a.n5' or 's3://bucket/a.n5'"
         )
-    return Url(scheme, server[0] or "", port, path)
+    return Url(scheme, *server, parts[2])
+
+
+def _server_in(scheme: str, text: str) -> tuple[str, int | None] | None:
+    """Return the host and the port, or the bucket, between a URL's scheme and path; or None."""
+    if not text and scheme not in FAMILIES:
+        return "", None
+    if FAMILIES.get(scheme) == "az":
+        return (text, None) if _CONTAINER.fullmatch(text) else None
+    found = _HOST.fullmatch(text)
+    if found is None:
+        return None
+    port = None if found[2] is None else int(found[2])
+    has_ports = scheme in _WEB or scheme not in FAMILIES
+    valid = port is None or (has_ports and port <= _LARGEST_PORT)
+    return (found[1], port) if valid else None
 
 
 def _expected(scheme: str) -> str:
