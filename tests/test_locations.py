@@ -136,8 +136,8 @@ def on_disk(folder: Path) -> Callable[[str], Any]:
 
 
 def on_server(text: str) -> Any:
-    MemoryFileSystem().pipe_file("/projects/a.xml", text.encode())
-    return MemoryFileSystem(), "/projects/a.xml"
+    MemoryFileSystem().pipe_file("/locations/a.xml", text.encode())
+    return MemoryFileSystem(), "/locations/a.xml"
 
 
 @pytest.fixture(params=WHERE[:2])
@@ -180,7 +180,7 @@ def test_relative_paths_keys_and_hdf5_never_become_urls(place: Place, asked: Ask
     named = "<BucketName>bucket</BucketName>"
     for protocol in PROTOCOLS:
         for target in list(forms(protocol))[::2]:
-            look(write(n5(f"../projects/{target}", "relative")))
+            look(write(n5(f"../locations/{target}", "relative")))
             for tags in (f'<hdf5 type="absolute">{target}</hdf5>', f"{named}<Key>{target}</Key>"):
                 loader = f'<ImageLoader format="bdv.hdf5">{tags}</ImageLoader>'
                 assert isinstance(look(write(xml(loader))), MetadataError)
@@ -453,8 +453,8 @@ def test_other_protocols_stay_on_the_server_of_the_xml() -> None:
         ("hosts://h-1/x.n5", None),
         ("hosts://h-1:7@h-2/x.n5", None),
     ):
-        MemoryFileSystem().pipe_file("/p.xml", n5(target).encode())
-        file = find_project("hosts://h-1:7/p.xml", {"token": "hush"})
+        MemoryFileSystem().pipe_file("/locations/p.xml", n5(target).encode())
+        file = find_project("hosts://h-1:7/locations/p.xml", {"token": "hush"})
         assert file is not None
         Hosts.given.clear()
         if answer is None:

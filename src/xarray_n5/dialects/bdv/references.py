@@ -115,7 +115,7 @@ def parse_location(text: str, own: Collection[Server] = ()) -> str | Url:
     'https://example.org/a.n5'
     >>> parse_location("reference::https://example.org/a.json")
     Traceback (most recent call last):
-    ValueError: its scheme is 'reference'; expected a path or a URL of file, gs, http, https, s3...
+    ValueError: its scheme is 'reference'; expected a path or a URL of az, file, gs, http, https, s3
     """
     if _CONTROL.search(text):
         raise ValueError("it has control characters; expected a path or a URL without them")
