@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -94,9 +95,15 @@ def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Sto
         return open_store(place.target, _options_of(place, file, options))
     if place is None:
         raise MetadataError(f"{file.url}: {loader.problem}")
-    if place.relative:
-        return _relative(file, place, options)
-    return _absolute(file, place, options)
+    if file.url.startswith("http"):  # where a path is a URL's
+        place = replace(place, plain=False)
+    stores = [
+        _relative(file, each) if each.relative else _absolute(file, each, options)
+        for each in place.resolve(file.project.base_path)
+    ]
+    if len(stores) == 1 or file.url.startswith("http"):
+        return stores[0]
+    return next((each for each in stores if each.is_folder("") or each.exists("")), stores[0])
 
 
 def _options_of(bucket: Bucket, file: ProjectFile, options: dict[str, Any]) -> dict[str, Any]:
@@ -112,14 +119,10 @@ def _options_of(bucket: Bucket, file: ProjectFile, options: dict[str, Any]) -> d
     return {**found, **given}
 
 
-def _relative(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store:
-    """Return the store of a path that is relative to the XML's directory, or to its base path."""
-    base = file.project.base_path
-    if not base.relative:
-        target = f"{base.target.rstrip('/')}/{place.target}"
-        return _absolute(file, Place(target, relative=False), options)
+def _relative(file: ProjectFile, place: Place) -> Store:
+    """Return the store of a path that is relative to the XML's directory."""
     directory = file.store.parent()
-    path = f"{base.target}/{place.target}".replace("\\", "/")
+    path = place.target.replace(os.sep, "/")
     inner: list[str] = []
     for part in path.split("/"):
         if part == ".." and inner:
@@ -134,9 +137,6 @@ def _relative(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store
             f"{file.url}: the project's container {place.target!r} is not below the directory of "
             "the XML; move it there"
         )
-    if "%" in place.target and not (found.is_folder("") or found.exists("")):
-        plain = directory.child(unquote(join(*inner))) if directory else None
-        return plain or found
     return found
 
 
