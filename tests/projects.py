@@ -10,7 +10,6 @@ import posixpath
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -21,6 +20,7 @@ from xarray_n5 import create_array, create_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 View = tuple[int, int]
 """A time point and a setup."""

@@ -563,7 +563,7 @@ def test_a_project_on_a_web_server_needs_no_listings(tmp_path: Path) -> None:
             xr.open_dataset(f"{url}/none.xml", engine="n5")
 
 
-@pytest.mark.parametrize("name", ["a b.n5", "no#1?.n5", "100%.n5", "ü;x.n5"])
+@pytest.mark.parametrize("name", ["a b#1?.n5", "100%ü;.n5"])
 def test_containers_of_any_name_on_a_web_server_are_found(tmp_path: Path, name: str) -> None:
     pytest.importorskip("aiohttp")
     write_n5(tmp_path / name, SETUPS)

@@ -878,8 +878,7 @@ def test_absolute_paths_of_windows_are_legal_uris(path: str, written: str) -> No
 
 
 def test_a_name_that_no_xml_can_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(MetadataError, match="XML cannot represent"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.raises(MetadataError, match="XML cannot represent"):
         image().n5.to_n5(tmp_path / os.fsdecode(b"\xff.n5"), project=tmp_path / "dataset.xml")
     assert not list(tmp_path.iterdir())
 
@@ -913,10 +912,9 @@ def test_objects_of_any_name_are_found_from_the_xml(name: str) -> None:
         image().n5.to_n5(place, project="memory://named/xml/a.xml", mode="a")
     for xml in fsspec.filesystem("memory").glob("/named/**/*.xml"):
         root = ET.fromstring(fsspec.filesystem("memory").cat(xml))  # noqa: S314 - our own
-        (written,) = texts(root, ".//ImageLoader/n5")
+        written = str(root.findtext(".//ImageLoader/n5"))
         found = path_of_uri(written.replace("memory://", "file://"))
-        assert found is not None
-        assert posixpath.basename(found) == name
+        assert posixpath.basename(found or "") == name
         assert xr.open_dataset(f"memory:/{xml}", engine="n5").sizes["x"] == 10
 
 

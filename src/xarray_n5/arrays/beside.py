@@ -87,7 +87,7 @@ def points_at(project: Project, container: Container, names: Collection[str]) ->
     project, container
         The project, and the container.
     names
-        The names in their directory, which tell what a path means.
+        The names in their directory, which decide between the meanings of a path.
     """
     place = project.loader.place if project.loader else None
     if place is None:

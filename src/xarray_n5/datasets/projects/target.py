@@ -82,9 +82,9 @@ class ProjectTarget:
             target.check_container(project, how, storage_options if remote else None)
         elif place.is_encoded and (place.relative or place.target.startswith("file:")):
             warn(
-                f"{store.url}: the container's path is written as the URI {place.target!r}; "
-                "BigDataViewer before 10.6 and programs that expect a plain path cannot open it. "
-                'For those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
+                f"{store.url}: the container's path is written as the URI {place.target!r}, which "
+                "BigDataViewer before 10.6 and programs that expect a plain path cannot open; for "
+                'those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
             )
         return target
 
