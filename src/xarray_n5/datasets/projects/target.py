@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.projects.find import ProjectFile
-from xarray_n5.datasets.projects.location import container_of
+from xarray_n5.datasets.projects.location import check_location, container_of
 from xarray_n5.dialects.bdv.combine import updated
 from xarray_n5.dialects.bdv.elements import document_of
 from xarray_n5.dialects.bdv.loaders import Place
@@ -75,6 +75,7 @@ class ProjectTarget:
         if how.store.with_fsync() == how.store:  # it waits until data are on disk
             folder = folder.with_fsync()
         place = _place_of(folder, how.container.store)
+        check_location(store, project, place)
         document = folder.with_limit(MOST_BYTES).get(store.name)
         found = None if document is None else _read(document, store.url)
         target = cls(folder, store.name, store.url, place, found)

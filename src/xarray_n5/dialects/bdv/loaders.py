@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from xarray_n5.dialects.bdv.references import parse_url
 from xarray_n5.dialects.bdv.uris import SCHEME, is_encoded, paths_of, reference_of, urls_of
 from xarray_n5.dialects.bdv.xml import child_text, whole
 
@@ -170,7 +171,7 @@ def _place(element: Element, kind: Kind) -> Place | Bucket | None:
     if bucket := child_text(element, "BucketName"):
         region = child_text(element, "SigningRegion")
         endpoint = child_text(element, "ServiceEndpoint")
-        if endpoint and not re.match(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?$", endpoint):
+        if endpoint and not _is_web_server(endpoint):
             raise ValueError(f"the ServiceEndpoint {endpoint[:200]!r} is not the URL of a server")
         return _bucket(bucket, child_text(element, "Key"), endpoint, region)
     target = child_text(element, kind)
@@ -188,6 +189,13 @@ def _has_plain_paths(element: Element) -> bool:
     form, version = element.get("format"), element.get("version")
     # BigDataViewer reads both versions as URIs, but wrote 1.0 before it wrote URIs.
     return form not in _OF_URIS or (form == "bdv.n5" and version == "1.0")
+
+
+def _is_web_server(endpoint: str) -> bool:
+    try:
+        return parse_url(endpoint).is_web and not re.search(r"[\s@?#]", endpoint)
+    except ValueError:
+        return False
 
 
 def _bucket(
