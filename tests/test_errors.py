@@ -29,6 +29,8 @@ from tests.killing import begin
 from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
+from xarray_n5.datasets.projects.find import find_project
+from xarray_n5.datasets.projects.location import container_of
 from xarray_n5.stores import LocalStore
 from xarray_n5.views.napari.read import read_layers
 
@@ -545,6 +547,14 @@ def times_of_a_project_are_no_ids() -> None:
     times.n5.to_n5("image.n5", project="image.xml")
 
 
+def a_server_is_named_by_a_project_alone() -> None:
+    loader = '<ImageLoader format="bdv.n5"><n5>https://example.org/x.n5</n5></ImageLoader>'
+    Path("web.xml").write_text(project_xml([Setup(id=0)], loader=loader), "utf-8")
+    file = find_project("web.xml")
+    assert file is not None
+    container_of(file, {"headers": {"Authorization": "Bearer word"}})
+
+
 def napari_shows_a_part() -> None:
     for number in range(34):
         array(f"many.n5/a{number:02}")
@@ -556,6 +566,10 @@ def a_level_of_a_project_lies_elsewhere() -> None:
     levels = {"s0": whole, "s1": whole[..., ::2]}
     tree = xr.DataTree.from_dict({name: level.to_dataset() for name, level in levels.items()})
     tree.n5.to_n5("image.n5", project="image.xml")
+
+
+def the_path_of_a_container_is_a_uri() -> None:
+    project_image().n5.to_n5("my image.n5", project="image.xml")
 
 
 WARNINGS: list[Callable[[], None]] = [
@@ -602,7 +616,9 @@ WARNINGS: list[Callable[[], None]] = [
     a_level_of_a_project_has_odd_factors,
     a_view_of_a_project_is_damaged,
     times_of_a_project_are_no_ids,
+    a_server_is_named_by_a_project_alone,
     a_level_of_a_project_lies_elsewhere,
+    the_path_of_a_container_is_a_uri,
     napari_shows_a_part,
 ]
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from xarray_n5.stores._requests import Retries
+from xarray_n5.stores._resolve import anonymous_options
 from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
 from xarray_n5.stores.cached import CachedStore
 from xarray_n5.stores.fsspec import FsspecStore
@@ -22,4 +23,5 @@ __all__ = [
     "Range",
     "Retries",
     "Store",
+    "anonymous_options",
 ]

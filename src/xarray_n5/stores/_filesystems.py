@@ -89,6 +89,11 @@ def is_cache(fs: AbstractFileSystem) -> bool:
     return _inner(fs) is not None and hasattr(fs, "_check_file")
 
 
+def has_protocol(fs: AbstractFileSystem, protocol: str) -> bool:
+    """Return whether a filesystem, or the one behind its caches, has a protocol."""
+    return protocol in _own_protocols(behind_caches(fs))
+
+
 def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
     """Return the filesystem behind caches, which shows the current state."""
     while is_cache(fs) and (inner := _inner(fs)) is not None:

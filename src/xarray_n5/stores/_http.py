@@ -100,14 +100,33 @@ async def get_client(**options: Any) -> Client:
     """
     import aiohttp
 
+    common = _common_options(options)
+    return Client(aiohttp.ClientSession(**{**common, **options}), _foreign(common, options))
+
+
+async def get_anonymous_client(**options: Any) -> Client:
+    """Return a client without secrets for any host, whatever the configuration of fsspec."""
+    foreign = _foreign(_common_options(options), options)
+    return Client(foreign, foreign)
+
+
+def _common_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of all sessions; remove the timeout from `options`."""
+    import aiohttp
+
     timeout = options.pop("timeout", None)
     if not isinstance(timeout, aiohttp.ClientTimeout):
         total = _SECONDS if timeout is None else float(timeout)
         timeout = aiohttp.ClientTimeout(total=total, sock_connect=30, sock_read=_SILENCE)
-    common: dict[str, Any] = {"timeout": timeout, "response_class": _response_class()}
+    return {"response_class": _response_class(), "timeout": timeout}
+
+
+def _foreign(common: Mapping[str, Any], options: Mapping[str, Any]) -> ClientSession:
+    """Return the session for hosts that must not get secrets."""
+    import aiohttp
+
     kept = {name: options[name] for name in ("loop", "trust_env") if name in options}
-    foreign = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **common, **kept)
-    return Client(aiohttp.ClientSession(**{**common, **options}), foreign)
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **common, **kept)
 
 
 class Client:
@@ -152,6 +171,8 @@ class Client:
 
         first = here = URL(url)
         session, options = self._own, {**options, "allow_redirects": False}
+        if session is self._foreign:
+            options = _without_secrets(options)
         for _ in range(_MOST_REDIRECTS + 1):
             response = await session.request(verb, here, **options)
             target = response.headers.get("Location")

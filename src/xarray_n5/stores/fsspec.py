@@ -15,7 +15,7 @@ from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
 from xarray_n5.stores._requests import Requests, Retries
-from xarray_n5.stores._resolve import resolve_url
+from xarray_n5.stores._resolve import path_at, resolve_url, split_query
 from xarray_n5.stores.base import Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
 
@@ -60,10 +60,12 @@ class FsspecStore(Store):
             fs, root = found
         else:
             return None
-        query = ""
-        if filesystems.is_http(fs):
-            root, _, query = root.partition("#")[0].partition("?")
-        return cls(fs, root.rstrip("/") or root, query)
+        return cls(fs, *split_query(fs, root))
+
+    def at_url(self, url: str) -> Self | None:
+        """Return the store at another URL of the filesystem; None if it is of another protocol."""
+        found = path_at(self.fs, url)
+        return None if found is None else replace(self, root=found[0], query=found[1])
 
     def __repr__(self) -> str:
         """Show the URL without options, which may contain secrets."""
@@ -101,11 +103,12 @@ class FsspecStore(Store):
         parent, _, name = self.root.rpartition("/")
         parent = parent or ("/" if self.root.startswith("/") else "")
         in_archive = bool(self.fs.storage_options.get("fo"))
-        ends = not name or parent.endswith(("//", ":")) or (not parent and not in_archive)
+        ends = not name or parent.endswith(("//", ":/", ":")) or (not parent and not in_archive)
         return None if ends else replace(self, root=parent)
 
     def child(self, path: str) -> Self:
         """Return the store of a directory in this one."""
+        path = quote(path) if filesystems.is_http(self.fs) else path
         return replace(self, root=join(self.root, path))
 
     def fresh(self) -> Self:
