@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from dask.base import is_dask_collection
+
 from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
+from xarray_n5.dialects.ngff_attributes import (
+    channel_axes,
+    omero_of,
+    relabelled,
+    with_images,
+)
 from xarray_n5.dialects.ngff_attributes import images_of as images_in
-from xarray_n5.dialects.ngff_attributes import with_images
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import unit_of
@@ -34,7 +42,10 @@ def check_dialect(dialect: object) -> None:
 def images_of(
     plan: GroupPlan, existing: Mapping[str, Any], dialect: object, version: str
 ) -> dict[str, Any]:
-    """Return the group's attribute that describes its images; its value is None to remove it.
+    """Return the group's attributes that describe its images; their value is None to remove them.
+
+    Strings along an axis of channels become the labels of channels in ``omero``, which is common to
+    all images of a group.
 
     Parameters
     ----------
@@ -75,7 +86,38 @@ def images_of(
     changed = {dim for dim in changed if dim in plan.variables} - _unchanged(before, found.values())
     kept = [i for i in without_moved(before, changed) if _name(i) not in plan.variables]
     images = [*kept, *found.values()]
-    return with_images(existing, images, version) if images or before else {}
+    if not images and not before:
+        return {}
+    around = {**existing, **plan.attributes}
+    channels = _channels(plan, images, omero_of(around))
+    if channels:
+        # Programs that open one image open the first one, and apply the labels to it.
+        images.sort(key=lambda image: not channel_axes([image]))
+    return with_images(around, images, version, channels)
+
+
+def _channels(plan: GroupPlan, images: Iterable[Any], theirs: Any) -> dict[str, Any] | None:
+    """Return the labelled channels of images, with the colours of `theirs`, or None to keep them.
+
+    All images with channels must have the same ones.
+    """
+    dim, *others = channel_axes(images) or {""}
+    if others:
+        return {}
+    if dim not in plan.variables:
+        return None
+    labels = labels_in(plan.variables[dim].encoded.data)
+    shown = (plan.variables[name] for name in map(_name, images) if name in plan.variables)
+    first = next((each for each in shown if dim in each.encoded.dims), None)
+    return relabelled(theirs, labels, None if first is None else first.encoded.data.dtype)
+
+
+def labels_in(values: Any) -> list[str]:
+    """Return the labels of channels; none if the values are not strings, or some are empty."""
+    if is_dask_collection(values) or values.dtype.kind not in "OUT" or values.ndim != 1:
+        return []
+    texts = np.asarray(values).tolist()
+    return texts if all(isinstance(text, str) and text for text in texts) else []
 
 
 def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str, Any]) -> GroupPlan:

@@ -134,7 +134,9 @@ def check_axis_coordinate(
     """Raise if a coordinate that is only stored in axes differs."""
     ours, theirs = dataset[dim], stored[dim]
     units = ours.attrs.get("units"), theirs.attrs.get("units")
-    if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or not same_unit(*map(_comparable, units)):
+    if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or not same_unit(
+        *map(_comparable, units)
+    ):
         raise ValueError(
             f"the coordinate {dim!r} is stored as {theirs.dtype} with the unit {units[1]!r}, got "
             f"{ours.dtype} with {units[0]!r}"

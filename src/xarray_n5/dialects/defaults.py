@@ -86,8 +86,12 @@ def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
     """
     base = levels[0][1].axes
     units = [axis.unit for axis in base if axis.scale is not None]
-    return bool(units) and same_unit(*units) and all(
-        own.step > 0 and abs(own.base[1] - under.offset) <= _SAME * own.step
-        for _, geometry in levels
-        for own, under in zip(geometry.axes, base, strict=True)
+    return (
+        bool(units)
+        and same_unit(*units)
+        and all(
+            own.step > 0 and abs(own.base[1] - under.offset) <= _SAME * own.step
+            for _, geometry in levels
+            for own, under in zip(geometry.axes, base, strict=True)
+        )
     )
