@@ -66,11 +66,14 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         plan = plan_group(alone, path, convention, encoding)
         planned = plan.variables[level]
         layout = {**nested, **(planned.layout or {})}
+        described = _array_attributes(planned, levels, number, convention)
+        if "fill_value" not in layout:
+            described |= how.format.level_attributes
         variables[level] = replace(
             planned,
             geometry=levels.geometries[number],
             layout=layout or None,
-            described=_array_attributes(planned, levels, number, convention),
+            described=described,
         )
     key = convention.roundtrip_key
     attributes = convention.group_attributes(

@@ -1,4 +1,4 @@
-"""``multiscales`` on the group of an array, as OME-NGFF 0.1 to 0.5 describes pyramids.
+"""``multiscales`` on the group of an array, as OME-NGFF 0.1 to 0.6 describes pyramids.
 
 Lists are in C order in Zarr. In N5, n5-universe wrote C order up to version 2.3 and N5 order since;
 the position of x shows which. Source: the specification at ngff.openmicroscopy.org;
@@ -18,6 +18,7 @@ from xarray_n5.dialects.ngff_attributes import (
     omero_of,
     without_images,
 )
+from xarray_n5.dialects.ngff_systems import of_all_levels, system_of, warn_unapplied
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, listings, over
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
@@ -60,7 +61,7 @@ class Ngff:
         for image, entry, first in listings(node):
             if "transform" in entry or "spatialTransform" in entry:
                 continue
-            described = _axes(image, node)
+            described = _axes(image, entry, node)
             if described is None:
                 return None
             if "coordinateTransformations" not in entry:
@@ -70,6 +71,7 @@ class Ngff:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
                 found = _as_far_as_known(found, image)
+                warn_unapplied(image, entry, node)
             if found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
@@ -184,12 +186,14 @@ def _described(one: Axis) -> dict[str, str]:
     )
 
 
-def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, object]] | None:
+def _axes(
+    image: dict[str, Any], entry: dict[str, Any], node: ArrayContext
+) -> list[tuple[str, object, object]] | None:
     """Return the listed name, type and unit of each axis, or None if there is no list."""
     ndim = len(node.shape)
     listed = image.get("axes")
     if listed is None and image.get("coordinateSystems"):
-        listed = image["coordinateSystems"][0]["axes"]
+        listed = system_of(image, entry)["axes"]
     if listed is None:
         # In N5, bioformats2raw wrote the source's order without stating it.
         fixed = ndim == len(_FIXED) and not node.lists_x_first
@@ -210,8 +214,8 @@ def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, 
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
 ) -> Geometry:
-    own, common = (each.get("coordinateTransformations") or [] for each in (entry, image))
-    rows = matrix([*own, *common], len(described))
+    own = entry.get("coordinateTransformations") or []
+    rows = matrix([*own, *of_all_levels(image)], len(described))
     said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
     split = per_axis(rows)
     if split is None:
