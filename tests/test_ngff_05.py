@@ -1,4 +1,4 @@
-"""OME-NGFF 0.5, which is written in Zarr v3: for pyramids, Datasets and copies."""
+"""OME-NGFF 0.5, which is written in Zarr v3: for pyramids, Datasets and copies; 0.6 is read."""
 
 from __future__ import annotations
 
@@ -214,3 +214,144 @@ def test_other_members_of_ome_are_kept(tmp_path: Path) -> None:
     group.attrs["ome"] = {**group.attrs["ome"], "labels": ["cells"]}
     del group["raw"]
     assert open_group(place).attrs["ome"] == {"version": "0.5", "labels": ["cells"]}
+
+
+# Version 0.6: coordinate systems
+
+
+def space(*names: str, unit: str | None = "micrometer") -> list[dict[str, Any]]:
+    more = {} if unit is None else {"unit": unit}
+    return [{"name": name, "type": "space", **more} for name in names]
+
+
+def level_of(number: int, system: Any, scale: list[float], start: list[float]) -> dict[str, Any]:
+    """An entry of a level with a scale and a translation to a system."""
+    steps = [{"type": "scale", "scale": scale}, {"type": "translation", "translation": start}]
+    whole = {"type": "sequence", "transformations": steps, "output": system}
+    path = f"s{number}"
+    return {"path": path, "coordinateTransformations": [{**whole, "input": {"path": path}}]}
+
+
+def image_06(*edges: dict[str, Any], system: Any = None, first: str = "stage") -> dict[str, Any]:
+    """An image of two levels that lead to "intrinsic", and other systems."""
+    axes = {"intrinsic": space("y", "x"), "stage": space("x", "y", unit="nanometer")}
+    names = [first, *(name for name in axes if name != first)]
+    lead = {"name": "intrinsic"} if system is None else system
+    return {
+        "coordinateSystems": [{"name": name, "axes": axes[name]} for name in names],
+        "datasets": [level_of(0, lead, [2, 0.5], [7, 3]), level_of(1, lead, [4, 1], [8, 3.25])],
+        **({"coordinateTransformations": list(edges)} if edges else {}),
+    }
+
+
+def edge(kind: str, source: Any = "intrinsic", target: Any = "stage", **more: Any) -> Any:
+    """A transformation between two systems."""
+    ends = [{"name": each} if isinstance(each, str) else each for each in (source, target)]
+    return {"type": kind, "input": ends[0], "output": ends[1], **more}
+
+
+def store_06(place: Path, *images: dict[str, Any], path: str = "", **more: Any) -> None:
+    """Store an image of two levels."""
+    root = zarr.open_group(str(place), mode="a", zarr_format=3)
+    group = root.require_group(path) if path else root
+    for name, size in (("s0", 8), ("s1", 4)):
+        group.create_array(name, shape=(size, size), chunks=(4, 4), dtype="u1")
+    group.attrs["ome"] = {"version": "0.6", "multiscales": list(images), **more}
+
+
+def opened_06(place: Path, **options: Any) -> tuple[list[Any], list[str]]:
+    """The first coordinates and units of a level, and the warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        level = xr.open_dataset(place, engine="n5", **options)
+    (variable,) = level.data_vars.values()
+    found = [
+        (str(dim), level[dim].values[:2].tolist(), level[dim].attrs.get("units"))
+        if dim in level.coords
+        else (str(dim), None, None)
+        for dim in variable.dims
+    ]
+    return found, [str(each.message) for each in seen]
+
+
+INTRINSIC = [("y", [7, 9], "micrometer"), ("x", [3, 3.5], "micrometer")]
+
+EDGES = {
+    "affine": edge("affine", affine=[[1, 0.5, 9], [0, 3, 1]]),
+    "scale": edge("scale", scale=[1000, 1000]),
+    "backwards": edge("translation", "stage", "intrinsic", translation=[5, 5]),
+    "swapped": edge("mapAxis", mapAxis=[1, 0]),
+    "unknown": edge("warp", path="coordinateTransformations/w"),
+    "label": edge("scale", {"path": "labels/cells", "name": "physical"}, "intrinsic", scale=[2, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", EDGES)
+@pytest.mark.parametrize("first", ["stage", "intrinsic"])
+def test_coordinates_are_those_of_the_system_that_levels_lead_to(
+    tmp_path: Path, kind: str, first: str
+) -> None:
+    place = tmp_path / "x.zarr"
+    store_06(place, image_06(EDGES[kind], first=first))
+    found, said = opened_06(place, level=0)
+    assert found == INTRINSIC
+    (message,) = said
+    assert EDGES[kind]["type"] in message
+    assert ("labels/cells/physical" if kind == "label" else "stage") in message
+    assert "those of 'intrinsic'" in message
+    coarse, _ = opened_06(place, level=1)
+    assert coarse == [("y", [8, 12], "micrometer"), ("x", [3.25, 4.25], "micrometer")]
+
+
+def test_systems_without_transformations_and_identities_are_silent(tmp_path: Path) -> None:
+    plain = image_06()
+    same = image_06(edge("identity", {"path": "labels/a", "name": "physical"}, "intrinsic"))
+    draft = image_06(system="intrinsic")
+    for number, image in enumerate((plain, same, draft)):
+        store_06(tmp_path / f"{number}.zarr", image)
+        assert opened_06(tmp_path / f"{number}.zarr", level=0) == (INTRINSIC, [])
+
+
+def test_a_system_that_the_image_lacks_is_told(tmp_path: Path) -> None:
+    store_06(tmp_path / "x.zarr", image_06(system={"name": "moon"}))
+    found, said = opened_06(tmp_path / "x.zarr", level=0)
+    assert [name for name, *_ in found] == ["y", "x"]
+    assert all(values is None for _, values, _ in found)
+    assert any("'moon'; expected one of 'stage', 'intrinsic'" in each for each in said)
+
+
+def test_an_image_of_version_5_still_moves_with_its_own_transformations(tmp_path: Path) -> None:
+    scale = {"type": "scale", "scale": [2, 0.5]}
+    image = {
+        "axes": space("y", "x"),
+        "datasets": [{"path": each, "coordinateTransformations": [scale]} for each in ("s0", "s1")],
+        "coordinateTransformations": [{"type": "translation", "translation": [7, 3]}],
+    }
+    store_06(tmp_path / "x.zarr", image)
+    assert opened_06(tmp_path / "x.zarr", level=0) == (INTRINSIC, [])
+
+
+def test_a_scene_that_places_an_image_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "x.zarr"
+    names = ["tiles/0", "tiles/1", "tiles/2", "alone"]
+    moves = [
+        edge("translation", {"path": name, "name": "intrinsic"}, "world", translation=[0, 9])
+        for name in names[:3]
+    ]
+    root = zarr.open_group(str(place), mode="w", zarr_format=3)
+    systems = [{"name": "world", "axes": space("y", "x")}]
+    scene = {"coordinateSystems": systems, "coordinateTransformations": moves}
+    for name in names:
+        store_06(place, image_06(), path=name)
+    root.attrs["ome"] = {"version": "0.6", "scene": scene}
+    found, said = opened_06(place, group="tiles/1", level=0)
+    assert found == INTRINSIC
+    (message,) = said
+    assert "translation from 'tiles/1/intrinsic' to 'world'" in message
+    # An image that no transformation names is not part of the scene.
+    assert opened_06(place, group="alone", level=0) == (INTRINSIC, [])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        tree = xr.open_datatree(place, engine="n5")
+    assert len({str(each.message) for each in seen}) == 1
+    assert tree.attrs["ome"]["scene"] == scene

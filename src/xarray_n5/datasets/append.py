@@ -15,7 +15,7 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like, regular_axis
 from xarray_n5.datasets.grow import grow, remove_coordinate
-from xarray_n5.datasets.ngff import labels_in, without_moved
+from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import (
     check_axis_coordinate,
@@ -27,15 +27,6 @@ from xarray_n5.datasets.region import (
     without_unchanged,
 )
 from xarray_n5.datasets.select import select_images
-from xarray_n5.dialects.ngff import without_variables
-from xarray_n5.dialects.ngff_attributes import (
-    channel_axes,
-    channel_labels,
-    images_of,
-    omero_of,
-    relabelled,
-    with_images,
-)
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
@@ -297,33 +288,20 @@ def _widen(update: _Update) -> None:
 def _remove_outdated(update: _Update) -> None:
     """Remove metadata of axes and images that new coordinate arrays will contradict."""
     moved = _outdated(update)
-    attributes = update.group.attrs
-    images = [] if images_of(without_variables(attributes)) else images_of(attributes)
-    channels = _channels(update, images)
-    if images and (moved or channels is not None):
-        kept = without_moved(images, moved)
-        changed = with_images(attributes, kept, update.how.format.ngff_version, channels)
-        stale = [key for key, value in changed.items() if value is None]
-        attributes.change({k: v for k, v in changed.items() if k not in stale}, stale)
+    changed = updated_images(
+        update.group.attrs,
+        update.stored,
+        update.written,
+        update.slices,
+        moved,
+        update.how.format.ngff_version,
+    )
+    stale = [key for key, value in changed.items() if value is None]
+    if changed:
+        update.group.attrs.change({k: v for k, v in changed.items() if k not in stale}, stale)
     for dim in moved:
         for array in update.arrays.values():
             remove_coordinate(array.refresh(), dim, update.how)
-
-
-def _channels(update: _Update, images: Sequence[Any]) -> dict[str, Any] | None:
-    """Return the labelled channels of images, or None if the update does not change them."""
-    dims = channel_axes(images) & update.written.keys() & update.slices.keys()
-    omero = omero_of(update.group.attrs)
-    if len(dims) != 1 or not channel_labels(omero):
-        return None
-    (dim,) = dims
-    before, where = update.stored[dim].to_numpy().astype(object), update.slices[dim]
-    values = np.full(max(before.size, where.stop), "", object)
-    values[: before.size] = before
-    values[where] = update.written[dim].to_numpy()
-    first = next(each for each in images if dim in channel_axes([each]))
-    array = update.arrays.get(first["datasets"][0]["path"])
-    return relabelled(omero, labels_in(values), None if array is None else array.dtype)
 
 
 def _outdated(update: _Update) -> list[str]:

@@ -11,6 +11,7 @@ from dask.base import is_dask_collection
 from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
 from xarray_n5.dialects.ngff_attributes import (
     channel_axes,
+    channel_labels,
     omero_of,
     relabelled,
     with_images,
@@ -22,6 +23,8 @@ from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
     from xarray_n5.model.axes import Axis
@@ -118,6 +121,37 @@ def labels_in(values: Any) -> list[str]:
         return []
     texts = np.asarray(values).tolist()
     return texts if all(isinstance(text, str) and text for text in texts) else []
+
+
+def updated_images(
+    attributes: Mapping[str, Any],
+    stored: xr.Dataset,
+    written: xr.Dataset,
+    slices: Mapping[str, slice],
+    moved: Collection[str],
+    version: str,
+) -> dict[str, Any]:
+    """Return the attributes of images that change with a region; None as a value removes one.
+
+    Images go with the regular coordinates that have `moved`; channels get new labels.
+    """
+    images = images_in(attributes)
+    if not images or not all(map(is_of_variable, images)):
+        return {}
+    dims = channel_axes(images) & written.variables.keys() & slices.keys()
+    channels = None
+    if len(dims) == 1 and channel_labels(omero := omero_of(attributes)):
+        (dim,) = dims
+        before, where = stored[dim].to_numpy(), slices[dim]
+        values = np.full(max(before.size, where.stop), "", object)
+        values[: before.size] = before
+        values[where] = written[dim].to_numpy()
+        path = next(_name(each) for each in images if dim in channel_axes([each]))
+        dtype = stored[path].encoding.get("dtype") if path in stored else None
+        channels = relabelled(omero, labels_in(values), dtype)
+    if not moved and channels is None:
+        return {}
+    return with_images(attributes, without_moved(images, moved), version, channels)
 
 
 def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str, Any]) -> GroupPlan:

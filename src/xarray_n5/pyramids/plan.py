@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.write_axes import warn_misspelt_units
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.encoded import is_native
 from xarray_n5.datasets.image_names import name_at
 from xarray_n5.datasets.level_overwrite import (
     check_attributes,
@@ -34,7 +32,7 @@ from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base
+from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_layout
 from xarray_n5.pyramids.blocks import coarser_blocks
 from xarray_n5.pyramids.reduce import coarse_shape
 from xarray_n5.writing.compression import with_fallback
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
-    from xarray_n5.model.metadata import Attributes
     from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.plan import WritePlan
@@ -107,7 +104,7 @@ class PyramidPlan:
         existing = find_group(self.path, how)
         attributes, own = self._attributes()
         old, stale = self._check_group(existing, marker, attributes, resumes=began is not None)
-        layout, more = self._layout(nested=bool(images_of(attributes)))
+        layout, more = level_layout(self.base, how.format, nested=bool(images_of(attributes)))
         own = [own[0] if self.base.stored else own[0] | more, *(each | more for each in own[1:])]
         plans = self._plans(own, layout)
         self._check_read_back(existing, attributes, own, stale, resumes=began is not None)
@@ -156,23 +153,6 @@ class PyramidPlan:
             plans[name] = plan_write(request)
             finer = plans[name].target
         return plans
-
-    def _layout(self, *, nested: bool) -> tuple[dict[str, Any], Attributes]:
-        """Return the layout of the levels in Zarr, and attributes that belong to it.
-
-        Coarser levels have the fill value of a stored base level.
-        """
-        form, stored = self.how.format, self.base.stored
-        layout = dict(form.nested_layout or {}) if nested else {}
-        if stored is None:
-            return layout, form.level_attributes
-        if not form.native_to_xarray:
-            return layout, {}
-        metadata = io_of(stored).metadata
-        kept = form.layout_of(metadata)
-        layout |= {key: kept[key] for key in ("fill_value", "_FillValue") if key in kept}
-        masks = metadata.masks and is_native(stored, self.base.attributes)
-        return layout, form.level_attributes if metadata.may_lack_chunks and not masks else {}
 
     def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the attributes of the group and of the levels."""

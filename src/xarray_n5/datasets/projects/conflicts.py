@@ -136,8 +136,8 @@ def _difference(before: ViewSetup | None, setup: ViewSetup) -> str | None:
         return f"a setup of size {before.size}; the new one has {setup.size}"
     one, other = before.voxel_size, setup.voxel_size
     times = ratio(setup.unit, before.unit) or 1.0
-    alike = None in {one, other} or np.allclose(one, np.multiply(other, times), rtol=_SAME, atol=0)
-    if not alike:
+    known = one is not None and other is not None
+    if known and not np.allclose(one or (), np.multiply(other or (), times), rtol=_SAME, atol=0):
         return f"a setup with voxel size {one} {before.unit}; the new one has {other} {setup.unit}"
     for kind, number in setup.attributes.items():
         if before.attributes.get(kind, number) != number:

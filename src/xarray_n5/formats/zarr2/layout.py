@@ -63,17 +63,15 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     filters = _filters(given.get("filters"), stored, metadata.chunks)
     _check_filters(filters, stored)
     fill = _fill(given.get("fill_value"), stored)
-    filled = fill is not None
+    filled, unmasked = fill is not None, UNMASKED in metadata.attributes
     if "fill_value" not in given:
-        filled = _DIMENSIONS not in metadata.attributes or UNMASKED in metadata.attributes
+        filled = _DIMENSIONS not in metadata.attributes or unmasked
     return replace(
         metadata,
         dtype=stored.newbyteorder("="),
         content=content_of(stored, filters),
         fill=parse_fill(fill, stored, _WHERE),
-        layout=Layout(
-            stored, order, separator, filters, filled, filled and UNMASKED not in metadata.attributes
-        ),
+        layout=Layout(stored, order, separator, filters, filled, filled and not unmasked),
     )
 
 
