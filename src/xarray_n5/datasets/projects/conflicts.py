@@ -11,7 +11,6 @@ import numpy as np
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.model.metadata import lists_levels
-from xarray_n5.model.units import ratio
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
 if TYPE_CHECKING:
@@ -135,9 +134,7 @@ def _difference(before: ViewSetup | None, setup: ViewSetup) -> str | None:
     if before.size is not None and before.size != setup.size:
         return f"a setup of size {before.size}; the new one has {setup.size}"
     one, other = before.voxel_size, setup.voxel_size
-    times = ratio(setup.unit, before.unit) or 1.0
-    known = one is not None and other is not None
-    if known and not np.allclose(one or (), np.multiply(other or (), times), rtol=_SAME, atol=0):
+    if one is not None and other is not None and not np.allclose(one, other, rtol=_SAME, atol=0):
         return f"a setup with voxel size {one} {before.unit}; the new one has {other} {setup.unit}"
     for kind, number in setup.attributes.items():
         if before.attributes.get(kind, number) != number:
