@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from xarray_n5 import (
     open_array,
     open_group,
     pyramid,
+    to_n5,
     verify,
 )
 from xarray_n5_cli import main
@@ -269,6 +271,94 @@ def test_the_command_takes_dialects(
     if expected:
         (shown,) = open_group(place, "em").attrs["multiscales"]
         assert expected in shown["datasets"][0]
+
+
+def fills(place: Path, path: str = "em") -> dict[str, Any]:
+    """The fill value of each level in Zarr v2."""
+    files = sorted((place / path).glob("s*/.zarray"))
+    return {file.parent.name: json.loads(file.read_text())["fill_value"] for file in files}
+
+
+def gapped(dtype: str = "u2") -> xr.DataArray:
+    """An image with zeros, which are values."""
+    values = np.zeros((16, 16), dtype)
+    values[:5] = 3
+    places = {dim: (dim, 4.0 * np.arange(16), {"units": "nm"}) for dim in "yx"}
+    return xr.DataArray(values, places, ("y", "x"), "em")
+
+
+def check_unmasked(place: Path, dtype: str = "u2") -> None:
+    """Zeros are values at both levels, in this engine and for programs that ignore masks."""
+    assert fills(place) == {"s0": 0, "s1": 0}
+    for level in (0, 1):
+        found = xr.open_dataset(place, engine="n5", group="em", level=level)["em"]
+        assert found.dtype == dtype
+        assert "_FillValue" not in {**found.attrs, **found.encoding}
+        assert int((found == 0).sum()) > 0
+    zarr_options: dict[str, Any] = {"group": "em", "drop_variables": ["s1"], "consolidated": False}
+    theirs = xr.open_zarr(place, mask_and_scale=False, **zarr_options)["s0"]
+    np.testing.assert_array_equal(theirs, gapped(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f4"])
+@pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
+def test_levels_of_new_pyramids_in_zarr_2_have_a_fill_value_that_masks_nothing(
+    tmp_path: Path, dtype: str
+) -> None:
+    pytest.importorskip("zarr")
+    options: dict[str, Any] = {"chunks": 4, "levels": 1}
+    pyramid(gapped(dtype), tmp_path / "a.zarr", "em", **options, write_empty_chunks=False)
+    check_unmasked(tmp_path / "a.zarr", dtype)
+    assert not (tmp_path / "a.zarr/em/s0/3/3").exists()
+    for name in ("b.n5", "c.zarr"):
+        form = "zarr3" if name == "c.zarr" else "n5"
+        pyramid(gapped(dtype), tmp_path / name, "em", **options, format=form)
+        copy(tmp_path / name, tmp_path / f"copy-{name}.zarr", format="zarr2")
+        check_unmasked(tmp_path / f"copy-{name}.zarr", dtype)
+        if dtype == "f4":
+            continue  # xarray gives floats of Datasets the fill value NaN
+        xr.open_datatree(tmp_path / name, engine="n5").n5.to_n5(tmp_path / f"tree-{name}.zarr")
+        check_unmasked(tmp_path / f"tree-{name}.zarr", dtype)
+    copy(tmp_path / "a.zarr", tmp_path / "d.zarr")
+    check_unmasked(tmp_path / "d.zarr", dtype)
+    # Back in the first format, nothing is left of it.
+    copy(tmp_path / "copy-b.n5.zarr", tmp_path / "e.n5")
+    for level in ("em/s0", "em/s1"):
+        assert dict(open_array(tmp_path / "e.n5", level).attrs) == dict(
+            open_array(tmp_path / "b.n5", level).attrs
+        )
+
+
+@pytest.mark.parametrize("fill", [None, 0, 3])
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_levels_have_the_fill_value_of_a_stored_base(
+    tmp_path: Path, form: str, fill: int | None
+) -> None:
+    layout = {"fill_value": fill}
+    to_n5(gapped(), tmp_path / "a.zarr", "em/s0", chunks=4, layout=layout, format=form)
+    pyramid(tmp_path / "a.zarr", path="em/s0", levels=1)
+    found = [open_array(tmp_path / "a.zarr", f"em/s{level}") for level in (0, 1)]
+    assert found[0].fill_value == found[1].fill_value == (fill or 0)
+    if form == "zarr2":
+        assert fills(tmp_path / "a.zarr") == {"s0": fill, "s1": fill}
+    tree = xr.open_datatree(tmp_path / "a.zarr", engine="n5", group="em")
+    masked = {int(tree[level]["em"].isnull().sum()) > 0 for level in ("s0", "s1")}
+    assert masked == {fill is not None}
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_a_mask_of_levels_still_masks(tmp_path: Path, form: str) -> None:
+    pyramid(gapped("f4"), tmp_path / "a.n5", "em", chunks=4, levels=1, method="max")
+    tree = xr.open_datatree(tmp_path / "a.n5", engine="n5").load()
+    for level in ("s0", "s1"):
+        values = tree[f"em/{level}"]["em"]
+        tree[f"em/{level}"]["em"] = values.where(values > 0)
+        tree[f"em/{level}"]["em"].encoding = {"dtype": "u1", "_FillValue": 0}
+    tree.n5.to_n5(tmp_path / "b.zarr", format=form)
+    again = xr.open_datatree(tmp_path / "b.zarr", engine="n5")
+    for level in ("em/s0", "em/s1"):
+        xr.testing.assert_equal(again[level]["em"], tree[level]["em"])
+        assert int(again[level]["em"].isnull().sum()) > 0
 
 
 def test_a_pyramid_that_is_made_in_zarr_and_one_that_is_copied_are_alike(tmp_path: Path) -> None:

@@ -117,6 +117,33 @@ def test_names_alone_do_not_turn_an_array_round(tmp_path: Path) -> None:
         to_n5(xr.DataArray(np.ones((4, 4)), dims=("x", "y")), tmp_path, "a", mode="a")
 
 
+@pytest.mark.parametrize("dialect", [None, "tensorstore", "cosem"])
+def test_attributes_may_spell_the_unit_of_the_axes_differently(
+    tmp_path: Path, dialect: str | None
+) -> None:
+    axes = [Axis(name=name, unit="micrometer", scale=0.5) for name in "yx"]
+    given = {"units": ["\N{MICRO SIGN}m"] * 2, "mine": 1}
+    array = create_array(
+        tmp_path, "a", shape=(4, 4), dtype="u1", axes=axes, attributes=given, dialect=dialect
+    )
+    assert [(axis.unit, axis.scale) for axis in array.axes] == [("micrometer", 0.5)] * 2
+    assert array.attrs["mine"] == 1
+    for wrong in (["nm"] * 2, ["um"], "um", [1, 2]):
+        with pytest.raises(MetadataError, match=r"both set \['units'\]"):
+            create_array(
+                tmp_path, "b", shape=(4, 4), dtype="u1", axes=axes, attributes={"units": wrong}
+            )
+
+
+def test_the_same_axes_in_other_units_change_nothing(tmp_path: Path) -> None:
+    to_n5(line(0, 4), tmp_path, "a", dialect="tensorstore")
+    before = dict(open_array(tmp_path, "a").attrs)
+    again = line(0, 4)
+    again["x"].attrs["units"] = "Nanometers"
+    to_n5(again, tmp_path, "a", mode="a")
+    assert dict(open_array(tmp_path, "a").attrs) == before
+
+
 def test_a_number_before_a_unit_goes_into_the_scale(tmp_path: Path) -> None:
     axis = Axis(name="x", unit="4nm", scale=2.0, offset=1.0)
     create_array(tmp_path, "a", shape=(4,), dtype="f8", axes=[axis])

@@ -13,6 +13,7 @@ from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import DIALECTS, register_dialect, write_geometry, write_pyramid
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.model.axes import Axis, Geometry, names
+from xarray_n5.model.units import same_unit
 
 
 def test_tensorstores_lists_stand_in_n5_order() -> None:
@@ -48,6 +49,31 @@ def test_of_a_pyramid_too_viewers_find_symbols_wherever_they_look_for_units() ->
     for (node, _), attributes in zip(levels, own, strict=True):
         found = read(attributes, path=f"p/{node.path}", shape=node.shape, parents=(around,))
         assert [axis.unit for axis in found.axes] == ["micrometer"] * 3
+
+
+@pytest.mark.parametrize(
+    ("dialect", "key"),
+    [
+        ("n5_viewer", "pixelResolution"),
+        ("paintera", "unit"),
+        ("imagej", "pixelUnit"),
+        ("canonical", "spatialTransform"),
+    ],
+)
+def test_a_dialect_with_one_unit_takes_several_spellings_of_it(dialect: str, key: str) -> None:
+    names = "zyx"
+    units = ("um", "micrometer", "\N{MICRO SIGN}m")
+    axes = tuple(
+        Axis(name=name, unit=unit, scale=2.0) for name, unit in zip(names, units, strict=True)
+    )
+    written = write_geometry(Geometry(axes), (4, 4, 4), [dialect, "array_dimensions"])
+    assert key in written
+    found = read(written).axes
+    assert [(axis.scale, same_unit(axis.unit, "um")) for axis in found] == [(2.0, True)] * 3
+    other = (*axes[:2], replace(axes[2], unit="nm"))
+    if dialect != "canonical":
+        with pytest.raises(ValueError, match="one"):
+            write_geometry(Geometry(other), (4, 4, 4), [dialect, "array_dimensions"])
 
 
 def test_a_unit_that_viewers_know_is_written_once() -> None:

@@ -43,6 +43,7 @@ from xarray_n5 import (
 )
 from xarray_n5.arrays.access import stored_chunks
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.units import same_unit
 from xarray_n5.pyramids.blocks import coarser_blocks
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
@@ -104,6 +105,24 @@ def nm(**scales: float) -> tuple[Axis, ...]:
 
 
 # What is in the levels, and where
+
+
+@pytest.mark.parametrize("unit", ["nm", "\N{MICRO SIGN}m", "Millimeters", "m", "wish"])
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_a_pyramid_of_ome_ngff_takes_every_spelling_of_a_unit(
+    tmp_path: Path, form: str, unit: str
+) -> None:
+    small = image(volume((4, 8, 8)))
+    for dim in small.dims:
+        small[dim].attrs["units"] = unit
+    pyramid(small, tmp_path / "p", "p", levels=1, chunks=4, dialect="ngff", format=form)
+    tree = xr.open_datatree(tmp_path / "p", engine="n5", group="p")
+    for level in ("s0", "s1"):
+        units = [tree[level][dim].attrs["units"] for dim in "zyx"]
+        assert same_unit(*units, unit), units
+    tree.n5.to_n5(tmp_path / "q", format=form, dialect="ngff")
+    again = xr.open_datatree(tmp_path / "q", engine="n5")
+    np.testing.assert_allclose(again["s1"]["x"], tree["s1"]["x"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""OME-NGFF 0.5, which is written in Zarr v3: for pyramids, Datasets and copies."""
+"""OME-NGFF 0.5, which is written in Zarr v3: for pyramids, Datasets and copies; 0.6 is read."""
 
 from __future__ import annotations
 
@@ -96,6 +96,109 @@ def test_variables_of_datasets_are_valid_images(tmp_path: Path) -> None:
     assert "ome" not in open_group(place).attrs
 
 
+def stained(*names: str, **more: Any) -> xr.Dataset:
+    """An image with a channel for each name, and another without channels."""
+    places = {dim: (dim, 0.5 * np.arange(8), {"units": "um"}) for dim in "yx"}
+    values = np.arange(len(names) * 64, dtype="u2").reshape(-1, 8, 8)
+    variables = {"mask": (("y", "x"), np.ones((8, 8), "u1")), "cells": (("c", "y", "x"), values)}
+    return xr.Dataset(variables, {"c": list(names), **places}, more)
+
+
+def described(place: Any) -> dict[str, Any]:
+    """The attributes of OME-NGFF of either version."""
+    attributes = dict(open_group(place).attrs)
+    found: dict[str, Any] = attributes.get("ome", attributes)
+    return found
+
+
+def labels(place: Any) -> list[str]:
+    """The labels of channels."""
+    channels = described(place).get("omero", {}).get("channels", [])
+    return [each["label"] for each in channels]
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+@pytest.mark.parametrize("where", ["local", "memory"])
+def test_names_of_channels_of_datasets_are_in_omero(
+    tmp_path: Path, request: pytest.FixtureRequest, form: str, where: str
+) -> None:
+    place: Any = tmp_path / "x.zarr"
+    if where == "memory":
+        place = f"memory://{request.node.name.replace('[', '-').replace(']', '')}/x.zarr"
+    stained("DNA", "actin").n5.to_n5(place, format=form)
+    assert labels(place) == ["DNA", "actin"]
+    # Programs that open one image apply the names to the first one.
+    assert [each["name"] for each in described(place)["multiscales"]] == ["cells", "mask"]
+    window = described(place)["omero"]["channels"][1]["window"]
+    assert window == {"min": 0, "max": 65535, "start": 0, "end": 65535}
+    xr.testing.assert_identical(xr.open_dataset(place, engine="n5").load(), stained("DNA", "actin"))
+    assert open_array(place, "cells").axes[0].labels == ("DNA", "actin")
+    if where == "local" and form == "zarr3":
+        assert [each.name for each in validated(place).multiscales] == ["cells", "mask"]
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_names_of_channels_follow_appends_regions_and_deletions(tmp_path: Path, form: str) -> None:
+    place = tmp_path / "x.zarr"
+    stained("a", "b").n5.to_n5(place, format=form)
+    stained("c").n5.to_n5(place, append_dim="c")
+    assert labels(place) == ["a", "b", "c"]
+    assert xr.open_dataset(place, engine="n5").attrs == {}
+    renamed = stained("B", "C").drop_vars("mask")
+    part = {"c": slice(1, 3), "y": slice(None), "x": slice(None)}
+    renamed.n5.to_n5(place, region=part, partial_chunks="merge")
+    assert labels(place) == ["a", "B", "C"]
+    stained("a", "B", "C").assign(mask=lambda ds: ds["mask"] * 2)[["mask"]].n5.to_n5(
+        place, mode="a"
+    )
+    assert labels(place) == ["a", "B", "C"]
+    del open_group(place, mode="r+")["cells"]
+    assert [each["name"] for each in described(place)["multiscales"]] == ["mask"]
+    assert "omero" not in described(place)
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_colours_of_channels_are_kept_by_their_names(tmp_path: Path, form: str) -> None:
+    window = {"min": 0, "max": 99, "start": 1, "end": 50}
+    channels = [
+        {"label": name, "color": color, "window": window}
+        for name, color in {"a": "123456", "b": "ABCDEF"}.items()
+    ]
+    omero = {"channels": channels, "id": 7}
+    more = {"omero": omero} if form == "zarr2" else {"ome": {"version": "0.5", "omero": omero}}
+    place = tmp_path / "x.zarr"
+    stained("a", "b", **more).n5.to_n5(place, format=form)
+    assert described(place)["omero"] == omero
+    opened = xr.open_dataset(place, engine="n5").load()
+    assert opened.attrs == more
+    opened.isel(c=[1]).n5.to_n5(tmp_path / "y.zarr", format=form)
+    assert described(tmp_path / "y.zarr")["omero"] == {**omero, "channels": channels[1:]}
+    opened.assign_coords(c=["b", "new"]).n5.to_n5(tmp_path / "z.zarr", format=form)
+    found = described(tmp_path / "z.zarr")["omero"]["channels"]
+    assert [(each["label"], each["color"]) for each in found] == [
+        ("b", "ABCDEF"),
+        ("new", "ABCDEF"),
+    ]
+    stained("c").n5.to_n5(place, append_dim="c")
+    found = described(place)["omero"]["channels"]
+    assert found[:2] == channels
+    assert found[2]["label"] == "c"
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_channels_that_images_do_not_share_are_not_named(tmp_path: Path, form: str) -> None:
+    both = stained("a", "b")
+    more = both["cells"].isel(c=[0]).drop_vars("c").rename(c="channel")
+    both = both.assign(other=more.assign_coords(channel=["only"]))
+    both.n5.to_n5(tmp_path / "x.zarr", format=form)
+    assert len(described(tmp_path / "x.zarr")["multiscales"]) == 3
+    assert "omero" not in described(tmp_path / "x.zarr")
+    for values in ([1, 2], ["a", ""]):
+        both = stained("a", "b").assign_coords(c=values)
+        both.n5.to_n5(tmp_path / "y.zarr", format=form, mode="w")
+        assert "omero" not in described(tmp_path / "y.zarr")
+
+
 def test_images_go_where_coordinates_contradict_them(tmp_path: Path) -> None:
     place = tmp_path / "x.zarr"
     image().to_dataset().n5.to_n5(place, format="zarr3")
@@ -111,3 +214,144 @@ def test_other_members_of_ome_are_kept(tmp_path: Path) -> None:
     group.attrs["ome"] = {**group.attrs["ome"], "labels": ["cells"]}
     del group["raw"]
     assert open_group(place).attrs["ome"] == {"version": "0.5", "labels": ["cells"]}
+
+
+# Version 0.6: coordinate systems
+
+
+def space(*names: str, unit: str | None = "micrometer") -> list[dict[str, Any]]:
+    more = {} if unit is None else {"unit": unit}
+    return [{"name": name, "type": "space", **more} for name in names]
+
+
+def level_of(number: int, system: Any, scale: list[float], start: list[float]) -> dict[str, Any]:
+    """An entry of a level with a scale and a translation to a system."""
+    steps = [{"type": "scale", "scale": scale}, {"type": "translation", "translation": start}]
+    whole = {"type": "sequence", "transformations": steps, "output": system}
+    path = f"s{number}"
+    return {"path": path, "coordinateTransformations": [{**whole, "input": {"path": path}}]}
+
+
+def image_06(*edges: dict[str, Any], system: Any = None, first: str = "stage") -> dict[str, Any]:
+    """An image of two levels that lead to "intrinsic", and other systems."""
+    axes = {"intrinsic": space("y", "x"), "stage": space("x", "y", unit="nanometer")}
+    names = [first, *(name for name in axes if name != first)]
+    lead = {"name": "intrinsic"} if system is None else system
+    return {
+        "coordinateSystems": [{"name": name, "axes": axes[name]} for name in names],
+        "datasets": [level_of(0, lead, [2, 0.5], [7, 3]), level_of(1, lead, [4, 1], [8, 3.25])],
+        **({"coordinateTransformations": list(edges)} if edges else {}),
+    }
+
+
+def edge(kind: str, source: Any = "intrinsic", target: Any = "stage", **more: Any) -> Any:
+    """A transformation between two systems."""
+    ends = [{"name": each} if isinstance(each, str) else each for each in (source, target)]
+    return {"type": kind, "input": ends[0], "output": ends[1], **more}
+
+
+def store_06(place: Path, *images: dict[str, Any], path: str = "", **more: Any) -> None:
+    """Store an image of two levels."""
+    root = zarr.open_group(str(place), mode="a", zarr_format=3)
+    group = root.require_group(path) if path else root
+    for name, size in (("s0", 8), ("s1", 4)):
+        group.create_array(name, shape=(size, size), chunks=(4, 4), dtype="u1")
+    group.attrs["ome"] = {"version": "0.6", "multiscales": list(images), **more}
+
+
+def opened_06(place: Path, **options: Any) -> tuple[list[Any], list[str]]:
+    """The first coordinates and units of a level, and the warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        level = xr.open_dataset(place, engine="n5", **options)
+    (variable,) = level.data_vars.values()
+    found = [
+        (str(dim), level[dim].values[:2].tolist(), level[dim].attrs.get("units"))
+        if dim in level.coords
+        else (str(dim), None, None)
+        for dim in variable.dims
+    ]
+    return found, [str(each.message) for each in seen]
+
+
+INTRINSIC = [("y", [7, 9], "micrometer"), ("x", [3, 3.5], "micrometer")]
+
+EDGES = {
+    "affine": edge("affine", affine=[[1, 0.5, 9], [0, 3, 1]]),
+    "scale": edge("scale", scale=[1000, 1000]),
+    "backwards": edge("translation", "stage", "intrinsic", translation=[5, 5]),
+    "swapped": edge("mapAxis", mapAxis=[1, 0]),
+    "unknown": edge("warp", path="coordinateTransformations/w"),
+    "label": edge("scale", {"path": "labels/cells", "name": "physical"}, "intrinsic", scale=[2, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", EDGES)
+@pytest.mark.parametrize("first", ["stage", "intrinsic"])
+def test_coordinates_are_those_of_the_system_that_levels_lead_to(
+    tmp_path: Path, kind: str, first: str
+) -> None:
+    place = tmp_path / "x.zarr"
+    store_06(place, image_06(EDGES[kind], first=first))
+    found, said = opened_06(place, level=0)
+    assert found == INTRINSIC
+    (message,) = said
+    assert EDGES[kind]["type"] in message
+    assert ("labels/cells/physical" if kind == "label" else "stage") in message
+    assert "those of 'intrinsic'" in message
+    coarse, _ = opened_06(place, level=1)
+    assert coarse == [("y", [8, 12], "micrometer"), ("x", [3.25, 4.25], "micrometer")]
+
+
+def test_systems_without_transformations_and_identities_are_silent(tmp_path: Path) -> None:
+    plain = image_06()
+    same = image_06(edge("identity", {"path": "labels/a", "name": "physical"}, "intrinsic"))
+    draft = image_06(system="intrinsic")
+    for number, image in enumerate((plain, same, draft)):
+        store_06(tmp_path / f"{number}.zarr", image)
+        assert opened_06(tmp_path / f"{number}.zarr", level=0) == (INTRINSIC, [])
+
+
+def test_a_system_that_the_image_lacks_is_told(tmp_path: Path) -> None:
+    store_06(tmp_path / "x.zarr", image_06(system={"name": "moon"}))
+    found, said = opened_06(tmp_path / "x.zarr", level=0)
+    assert [name for name, *_ in found] == ["y", "x"]
+    assert all(values is None for _, values, _ in found)
+    assert any("'moon'; expected one of 'stage', 'intrinsic'" in each for each in said)
+
+
+def test_an_image_of_version_5_still_moves_with_its_own_transformations(tmp_path: Path) -> None:
+    scale = {"type": "scale", "scale": [2, 0.5]}
+    image = {
+        "axes": space("y", "x"),
+        "datasets": [{"path": each, "coordinateTransformations": [scale]} for each in ("s0", "s1")],
+        "coordinateTransformations": [{"type": "translation", "translation": [7, 3]}],
+    }
+    store_06(tmp_path / "x.zarr", image)
+    assert opened_06(tmp_path / "x.zarr", level=0) == (INTRINSIC, [])
+
+
+def test_a_scene_that_places_an_image_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "x.zarr"
+    names = ["tiles/0", "tiles/1", "tiles/2", "alone"]
+    moves = [
+        edge("translation", {"path": name, "name": "intrinsic"}, "world", translation=[0, 9])
+        for name in names[:3]
+    ]
+    root = zarr.open_group(str(place), mode="w", zarr_format=3)
+    systems = [{"name": "world", "axes": space("y", "x")}]
+    scene = {"coordinateSystems": systems, "coordinateTransformations": moves}
+    for name in names:
+        store_06(place, image_06(), path=name)
+    root.attrs["ome"] = {"version": "0.6", "scene": scene}
+    found, said = opened_06(place, group="tiles/1", level=0)
+    assert found == INTRINSIC
+    (message,) = said
+    assert "translation from 'tiles/1/intrinsic' to 'world'" in message
+    # An image that no transformation names is not part of the scene.
+    assert opened_06(place, group="alone", level=0) == (INTRINSIC, [])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        tree = xr.open_datatree(place, engine="n5")
+    assert len({str(each.message) for each in seen}) == 1
+    assert tree.attrs["ome"]["scene"] == scene

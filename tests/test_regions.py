@@ -50,6 +50,26 @@ def test_regions_between_chunks_are_written(tmp_path: Path, kind: str, region: s
     np.testing.assert_array_equal(write(stored(tmp_path), region, kind), expected)
 
 
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize(("unit", "fits"), [("\N{MICRO SIGN}m", True), ("nm", False)])
+def test_a_region_may_spell_its_units_differently(
+    tmp_path: Path, form: str, unit: str, fits: bool
+) -> None:
+    def values(text: str) -> xr.Dataset:
+        places = {"x": ("x", np.arange(8) * 0.5, {"units": text})}
+        return xr.Dataset({"v": ("x", np.arange(8), {"units": text})}, places)
+
+    values("micrometer").n5.to_n5(tmp_path / "a", format=form, encoding={"v": {"chunks": 4}})
+    part = values(unit).isel(x=slice(4, 8)) * 2 if fits else values(unit).isel(x=slice(4, 8))
+    part["v"].attrs["units"] = unit
+    if fits:
+        part.n5.to_n5(tmp_path / "a", region="auto")
+        assert open_array(tmp_path / "a", "v")[...].tolist() == [0, 1, 2, 3, 8, 10, 12, 14]
+        return
+    with pytest.raises(ValueError, match=r"stored with units|with the unit"):
+        part.n5.to_n5(tmp_path / "a", region="auto")
+
+
 @pytest.mark.parametrize("kind", ["array", "dataset"])
 @pytest.mark.parametrize(
     ("region", "nearest"),

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from xarray_n5.model.axes import kind_of
-from xarray_n5.model.units import UNITS, canonical_unit, split_unit, unit_of, written_unit
+from xarray_n5.model.units import (
+    UNITS,
+    canonical_unit,
+    same_unit,
+    split_unit,
+    unit_of,
+    written_unit,
+)
 
 MICRO = ["um", "\u00b5m", "\u03bcm", "\u00c2\u00b5m", "\\u00B5m", "micron", "Microns", "micrometer"]
 
@@ -58,6 +65,26 @@ def test_every_word_of_ome_ngff_is_known_and_written_again(word: str) -> None:
     again = unit_of(unit.symbol)
     assert again is not None
     assert again.word == word
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((), True),
+        (MICRO, True),
+        (("nm", "Nanometers", "nanometre"), True),
+        (("s", "sec", "Seconds"), True),
+        (("wish", "wish"), True),
+        (("pixel", "", None, "voxels"), True),
+        (("Mm", "mm"), False),
+        (("nm", "um", "nm"), False),
+        (("nm", None), False),
+        (("wish", "Wish"), False),
+        (("s", "m"), False),
+    ],
+)
+def test_units_are_the_same_if_they_mean_the_same(texts: Any, expected: bool) -> None:
+    assert same_unit(*texts) is expected
 
 
 def test_a_number_before_a_unit_multiplies_it() -> None:

@@ -221,8 +221,9 @@ def images(place: Path) -> list[Any]:
 
 def test_variables_with_lengths_are_images(tmp_path: Path) -> None:
     volume().n5.to_n5(tmp_path, format="zarr2")
-    assert [each["name"] for each in images(tmp_path)] == ["em", "colours"]
-    (level,) = images(tmp_path)[0]["datasets"]
+    # That with labelled channels is the first one, since they are common to all.
+    assert [each["name"] for each in images(tmp_path)] == ["colours", "em"]
+    (level,) = images(tmp_path)[1]["datasets"]
     assert level == {
         "path": "em",
         "coordinateTransformations": [
@@ -233,10 +234,12 @@ def test_variables_with_lengths_are_images(tmp_path: Path) -> None:
     xr.testing.assert_identical(ours(tmp_path), volume())
     found = theirs(tmp_path)
     assert found.attrs.pop("multiscales") == images(tmp_path)
+    assert [each["label"] for each in found.attrs.pop("omero")["channels"]] == ["r", "g"]
     xr.testing.assert_identical(found, volume())
     assert open_array(tmp_path, "em").axes[1].offset == 8
     alone = ours(tmp_path, "colours")
-    assert set(alone.coords) == {"y", "x"}
+    assert set(alone.coords) == {"c", "y", "x"}
+    assert alone.c.values.tolist() == ["r", "g"]
 
 
 @pytest.mark.parametrize(("step", "there"), [(4.0, True), (5.0, False)])
@@ -252,9 +255,10 @@ def test_images_stay_true(tmp_path: Path, step: float, there: bool) -> None:
 def test_images_of_others_stay_alone(tmp_path: Path) -> None:
     volume()[["em"]].n5.to_n5(tmp_path, format="zarr2")
     volume()[["colours"]].n5.to_n5(tmp_path, mode="a")
-    assert [each["name"] for each in images(tmp_path)] == ["em", "colours"]
+    assert [each["name"] for each in images(tmp_path)] == ["colours", "em"]
     xr.Dataset({"q": ("x", np.ones(4))}, {"x": [1.0, 5.0, 6.0, 7.0]}).n5.to_n5(tmp_path, mode="a")
     assert images(tmp_path) == []
+    assert "omero" not in json.loads((tmp_path / ".zattrs").read_text())
     foreign = volume()[["em"]].assign_attrs(multiscales=[{"version": "0.4", "datasets": []}])
     foreign.n5.to_n5(tmp_path, mode="w")
     xr.testing.assert_identical(ours(tmp_path), foreign)

@@ -14,6 +14,7 @@ from xarray_n5.arrays.repr import amount, as_text, geometry_rows, show_geometry,
 from xarray_n5.arrays.repr_html import fold, side_by_side, table, text, titled
 from xarray_n5.arrays.repr_svg import chunk_picture
 from xarray_n5.errors import printable
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,7 +129,7 @@ class ArrayInfo:
         """The chunk grid, in physical proportions if all axes have one unit."""
         geometry = self.geometry.with_names() if self.geometry else None
         axes = geometry.axes[-3:] if geometry else ()
-        alike = len({axis.unit for axis in axes}) == 1 and all(axis.scale for axis in axes)
+        alike = same_unit(*(axis.unit for axis in axes)) and all(axis.scale for axis in axes)
         steps = [axis.step for axis in axes] if alike else [1.0] * len(self.shape[-3:])
         lengths = [size * step for size, step in zip(self.shape[-3:], steps, strict=True)]
         names = [str(axis.name) for axis in geometry.axes] if geometry else [""] * len(self.shape)

@@ -15,7 +15,7 @@ from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import as_geometry
-from xarray_n5.model.units import meant_unit
+from xarray_n5.model.units import meant_unit, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +75,7 @@ def describe(
             return metadata, set()
         if not diff(geometry, stays[0]) and not stays[1]:
             return metadata, set()
-    clash = [key for key in said if key in given and given[key] != said[key]]
+    clash = [key for key in said if key in given and not _same(key, given[key], said[key])]
     own = set(stays[0].keys) - ({"units"} if units_of_values(before) else set())
     clash += [key for key in said if key in before and key not in own and before[key] != said[key]]
     if clash:
@@ -117,6 +117,14 @@ def without_image(attributes: Attributes, path: str) -> Attributes:
 def _untold(geometry: Geometry) -> bool:
     """Return whether a geometry only has names."""
     return not geometry.placed and all(axis.unit is None for axis in geometry.axes)
+
+
+def _same(key: str, one: object, other: object) -> bool:
+    """Return whether attributes are equal; lists of units are compared by meaning."""
+    if key != "units" or not (isinstance(one, list) and isinstance(other, list)):
+        return one == other
+    texts = all(isinstance(each, str) for each in (*one, *other))
+    return texts and len(one) == len(other) and all(map(same_unit, one, other))
 
 
 def _check(where: str, geometry: Geometry, found: Geometry) -> None:

@@ -170,17 +170,20 @@ def _attributes(
     described: Attributes | None,
 ) -> dict[str, Any]:
     """Return the attributes of a copy, or of the copy of a part."""
+    mask = {**_mask(array, form)}
+    if described is not None:
+        mask |= _unmasked(array, form, before)
     chosen = None if options.dialect == "same" else options.dialect
     if chosen is not None and (geometry.named or geometry.placed):
         moved = _moved(geometry, box)
         if described is None:
             described = _written(moved, context, chosen)
         found = of_described(before, moved, context, form, described)
-        return {**found, **_mask(array, form)}
+        return {**found, **mask}
     if options.region is None:
-        return of_array(before, geometry, context, form, _mask(array, form), described)
+        return of_array(before, geometry, context, form, mask, described)
     part = _moved(geometry, box)
-    return of_part(dict(array.attrs), part, context, form, named=before.named)
+    return {**of_part(dict(array.attrs), part, context, form, named=before.named), **mask}
 
 
 def _written(
@@ -272,6 +275,12 @@ def _mask(array: Array, form: Format) -> Attributes:
             )
         return {}
     return {"_FillValue": value}
+
+
+def _unmasked(array: Array, form: Format, before: Original) -> Attributes:
+    """Return the attributes of a new level of a pyramid, unless its fill value masks or is kept."""
+    kept = before.lists == form.name and "fill_value" in before.layout
+    return {} if kept or "_FillValue" in cf_attributes(array) else form.level_attributes
 
 
 def _without_type(layout: Attributes) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from xarray_n5.datasets.grow import (
     grow,
     remove_coordinate,
 )
-from xarray_n5.datasets.ngff import without_moved
+from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import (
     check_axis_coordinate,
@@ -34,8 +34,6 @@ from xarray_n5.datasets.region import (
     without_unchanged,
 )
 from xarray_n5.datasets.select import select_images
-from xarray_n5.dialects.ngff import without_variables
-from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.writing.completed import find_append, remember_append
 from xarray_n5.writing.plan import plan_write
@@ -319,11 +317,16 @@ def _widen(update: _Update) -> None:
 def _remove_outdated(update: _Update) -> None:
     """Remove metadata of axes and images that new coordinate arrays will contradict."""
     moved = _outdated(update)
-    images = images_of(update.group.attrs)
-    if moved and images and not images_of(without_variables(update.group.attrs)):
-        kept = without_moved(images, moved)
-        changed = with_images(update.group.attrs, kept, update.how.format.ngff_version)
-        stale = [key for key, value in changed.items() if value is None]
+    changed = updated_images(
+        update.group.attrs,
+        update.stored,
+        update.written,
+        update.slices,
+        moved,
+        update.how.format.ngff_version,
+    )
+    stale = [key for key, value in changed.items() if value is None]
+    if changed:
         update.group.attrs.change({k: v for k, v in changed.items() if k not in stale}, stale)
     for dim in moved:
         for array in update.arrays.values():

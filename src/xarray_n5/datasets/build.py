@@ -21,7 +21,7 @@ from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, told_by
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
@@ -205,8 +205,8 @@ def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
     """Return whether coordinates are equal, even if their units are spelt differently."""
     if one is other:
         return True
-    units = [unit_of(each.attrs.get("units")) or each.attrs.get("units") for each in (one, other)]
-    return units[0] == units[1] and bool(one.equals(other))  # type: ignore[no-untyped-call]
+    units = (each.attrs.get("units") for each in (one, other))
+    return same_unit(*units) and bool(one.equals(other))  # type: ignore[no-untyped-call]
 
 
 def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:

@@ -20,9 +20,8 @@ from xarray_n5.datasets.members import PART
 from xarray_n5.datasets.projects.find import ProjectFile, find_project
 from xarray_n5.datasets.projects.open import open_project, open_project_groups
 from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
-from xarray_n5.dialects.ngff import has_labels_only
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
-from xarray_n5.dialects.ngff_attributes import omero_of, without_images
+from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users

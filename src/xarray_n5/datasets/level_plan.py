@@ -14,7 +14,7 @@ from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects import ArrayContext, check_pyramid
 from xarray_n5.dialects.ngff import named_images
-from xarray_n5.dialects.ngff_attributes import KEYS, images_of, omero_of
+from xarray_n5.dialects.ngff_attributes import KEYS, channel_labels, images_of, omero_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -66,11 +66,14 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         plan = plan_group(alone, path, convention, encoding)
         planned = plan.variables[level]
         layout = {**nested, **(planned.layout or {})}
+        described = _array_attributes(planned, levels, number, convention)
+        if "fill_value" not in layout:
+            described |= how.format.level_attributes
         variables[level] = replace(
             planned,
             geometry=levels.geometries[number],
             layout=layout or None,
-            described=_array_attributes(planned, levels, number, convention),
+            described=described,
         )
     key = convention.roundtrip_key
     attributes = convention.group_attributes(
@@ -146,12 +149,6 @@ def _named(levels: Levels) -> dict[str, Any]:
     around = named_images(levels.around, levels.name)
     theirs = omero_of(levels.attributes)
     holder = around.get("ome", around)
-    if "omero" in holder and _labels(holder["omero"]) == _labels(theirs):
+    if "omero" in holder and channel_labels(holder["omero"]) == channel_labels(theirs):
         holder["omero"] = theirs  # which has its own colours
     return around
-
-
-def _labels(omero: object) -> list[Any]:
-    """Return the labels of channels."""
-    channels = omero.get("channels") if isinstance(omero, dict) else None
-    return [each.get("label") for each in channels or () if isinstance(each, dict)]

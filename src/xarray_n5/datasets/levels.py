@@ -22,6 +22,7 @@ from xarray_n5.dialects import ArrayContext, write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -245,11 +246,17 @@ def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | 
         axes = [axis if axis.placed else replace(axis, scale=1.0) for axis in axes]
     base = replace(axes[0], factor=1.0)
     if base.scale is None or base.labels is not None:
-        same = all(replace(axis, scale=None, factor=1.0) == base for axis in axes)
+        same = all(
+            replace(axis, scale=None, factor=1.0, unit=base.unit) == base
+            and same_unit(axis.unit, base.unit)
+            for axis in axes
+        )
         return list(axes) if same and len(set(sizes)) == 1 else None
     found: list[Axis] = [base]
     for axis, size in zip(axes[1:], sizes[1:], strict=True):
-        if axis.scale is None or axis.unit != base.unit or size > sizes[len(found) - 1]:
+        if axis.scale is None or size > sizes[len(found) - 1]:
+            return None
+        if not same_unit(axis.unit, base.unit):
             return None
         last = found[-1].factor
         factor, scale = _rounded(axis.scale / base.scale), axis.scale

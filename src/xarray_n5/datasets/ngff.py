@@ -5,15 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from dask.base import is_dask_collection
+
 from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
+from xarray_n5.dialects.ngff_attributes import (
+    channel_axes,
+    channel_labels,
+    omero_of,
+    relabelled,
+    with_images,
+)
 from xarray_n5.dialects.ngff_attributes import images_of as images_in
-from xarray_n5.dialects.ngff_attributes import with_images
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
     from xarray_n5.model.axes import Axis
@@ -34,7 +45,10 @@ def check_dialect(dialect: object) -> None:
 def images_of(
     plan: GroupPlan, existing: Mapping[str, Any], dialect: object, version: str
 ) -> dict[str, Any]:
-    """Return the group's attribute that describes its images; its value is None to remove it.
+    """Return the group's attributes that describe its images; their value is None to remove them.
+
+    Strings along an axis of channels become the labels of channels in ``omero``, which is common to
+    all images of a group.
 
     Parameters
     ----------
@@ -75,7 +89,69 @@ def images_of(
     changed = {dim for dim in changed if dim in plan.variables} - _unchanged(before, found.values())
     kept = [i for i in without_moved(before, changed) if _name(i) not in plan.variables]
     images = [*kept, *found.values()]
-    return with_images(existing, images, version) if images or before else {}
+    if not images and not before:
+        return {}
+    around = {**existing, **plan.attributes}
+    channels = _channels(plan, images, omero_of(around))
+    if channels:
+        # Programs that open one image open the first one, and apply the labels to it.
+        images.sort(key=lambda image: not channel_axes([image]))
+    return with_images(around, images, version, channels)
+
+
+def _channels(plan: GroupPlan, images: Iterable[Any], theirs: Any) -> dict[str, Any] | None:
+    """Return the labelled channels of images, with the colours of `theirs`, or None to keep them.
+
+    All images with channels must have the same ones.
+    """
+    dim, *others = channel_axes(images) or {""}
+    if others:
+        return {}
+    if dim not in plan.variables:
+        return None
+    labels = labels_in(plan.variables[dim].encoded.data)
+    shown = (plan.variables[name] for name in map(_name, images) if name in plan.variables)
+    first = next((each for each in shown if dim in each.encoded.dims), None)
+    return relabelled(theirs, labels, None if first is None else first.encoded.data.dtype)
+
+
+def labels_in(values: Any) -> list[str]:
+    """Return the labels of channels; none if the values are not strings, or some are empty."""
+    if is_dask_collection(values) or values.dtype.kind not in "OUT" or values.ndim != 1:
+        return []
+    texts = np.asarray(values).tolist()
+    return texts if all(isinstance(text, str) and text for text in texts) else []
+
+
+def updated_images(
+    attributes: Mapping[str, Any],
+    stored: xr.Dataset,
+    written: xr.Dataset,
+    slices: Mapping[str, slice],
+    moved: Collection[str],
+    version: str,
+) -> dict[str, Any]:
+    """Return the attributes of images that change with a region; None as a value removes one.
+
+    Images go with the regular coordinates that have `moved`; channels get new labels.
+    """
+    images = images_in(attributes)
+    if not images or not all(map(is_of_variable, images)):
+        return {}
+    dims = channel_axes(images) & written.variables.keys() & slices.keys()
+    channels = None
+    if len(dims) == 1 and channel_labels(omero := omero_of(attributes)):
+        (dim,) = dims
+        before, where = stored[dim].to_numpy(), slices[dim]
+        values = np.full(max(before.size, where.stop), "", object)
+        values[: before.size] = before
+        values[where] = written[dim].to_numpy()
+        path = next(_name(each) for each in images if dim in channel_axes([each]))
+        dtype = stored[path].encoding.get("dtype") if path in stored else None
+        channels = relabelled(omero, labels_in(values), dtype)
+    if not moved and channels is None:
+        return {}
+    return with_images(attributes, without_moved(images, moved), version, channels)
 
 
 def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str, Any]) -> GroupPlan:

@@ -11,6 +11,7 @@ import numpy as np
 from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.encoded import cf_attributes
 from xarray_n5.errors import NodeExistsError
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -153,7 +154,9 @@ def check_axis_coordinate(
     """Raise if a coordinate that is only stored in axes differs."""
     ours, theirs = dataset[dim], stored[dim]
     units = ours.attrs.get("units"), theirs.attrs.get("units")
-    if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or units[0] != units[1]:
+    if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or not same_unit(
+        *map(_comparable, units)
+    ):
         raise ValueError(
             f"the coordinate {dim!r} is stored as {theirs.dtype} with the unit {units[1]!r}, got "
             f"{ours.dtype} with {units[0]!r}"
@@ -201,7 +204,7 @@ def check_encoding(
         if parent and key in {"units", "calendar"} and "None" in {have, want}:
             inherited = _comparable(parent.get(key))
             have, want = (each if each != "None" else inherited for each in (have, want))
-        if have != want:
+        if have != want and not (key == "units" and same_unit(have, want)):
             raise ValueError(
                 f"{name!r} is stored with {key} {have!r}, which cannot represent the new values "
                 f"({want!r} would); {_advice(name, key, want)}"

@@ -18,7 +18,6 @@ from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.levels import Levels
 from xarray_n5.datasets.ngff import check_dialect, images_of, with_layout
 from xarray_n5.datasets.overwrite import ExistingGroup, check_group, find_group
-from xarray_n5.dialects.ngff_attributes import KEYS
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -273,9 +272,11 @@ def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
     if plan.is_pyramid:
         group.attrs.change(attributes, _stale(plan, group.attrs, how) - attributes.keys())
         return
+    images = {}
     if how.format.native_to_xarray:
-        attributes |= images_of(plan, group.attrs, how.dialect, how.format.ngff_version)
-    stale = [key for key in sorted(KEYS) if attributes.get(key, key) is None]
+        images = images_of(plan, group.attrs, how.dialect, how.format.ngff_version)
+    stale = [key for key, value in images.items() if value is None]
+    attributes |= images
     group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)
 
 

@@ -31,6 +31,7 @@ from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -291,7 +292,7 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
         for what, before, after, same in (
             ("name", one.name, other.name, one.name == other.name),
             ("labels", one.labels, other.labels, one.labels in {None, other.labels}),
-            ("unit", one.unit, other.unit, one.unit in {None, other.unit}),
+            ("unit", one.unit, other.unit, one.unit is None or same_unit(one.unit, other.unit)),
             ("scale", one.step, other.step, not placed or abs(one.step - other.step) <= near),
             (
                 "offset",

@@ -16,7 +16,7 @@ from xarray_n5.dialects.transforms import in_c_order, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, kind_of
-from xarray_n5.model.units import canonical_unit, written_unit
+from xarray_n5.model.units import same_unit, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,11 +67,9 @@ class Canonical:
             | {"name": each.name, "unit": each.unit or "none"}
             for each in axes
         ]
-        units = {one["unit"] for one in described if one["type"] == "space"} - {"none"}
-        shared = len(units) == 1 and all(
-            one["unit"] in units for one in described if one["type"] == "space"
-        )
-        unit = {"unit": units.pop()} if shared else {}
+        units = [one["unit"] for one in described if one["type"] == "space"]
+        shared = units and written_unit(units[0]) is not None and same_unit(*units)
+        unit = {"unit": units[0]} if shared else {}
         whole = {"transform": {"type": "affine", "affine": numbers}, "axes": described, "path": ""}
         return {_KEY: whole | unit}
 
@@ -96,7 +94,7 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
     rows = _rows(said["transform"], kinds)
     spatial = [kind in {None, "space"} for kind in kinds]
     if any(
-        one and common and spaced and canonical_unit(one) != canonical_unit(common)
+        one and common and spaced and not same_unit(one, common)
         for one, spaced in zip(units, spatial, strict=True)
     ):
         warn(

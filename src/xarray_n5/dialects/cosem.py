@@ -15,6 +15,7 @@ from xarray_n5.dialects.pyramids import axis, factors_in, factors_of, listings, 
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, names
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,8 +99,8 @@ class Cosem:
 
 def _is_alike(geometry: Geometry) -> bool:
     """Return whether ``pixelResolution`` can represent the scales: positive, and in one unit."""
-    unit = geometry.axes[0].unit
-    return unit is not None and all(e.unit == unit and e.step > 0 for e in geometry.axes)
+    units = [each.unit for each in geometry.axes]
+    return None not in units and same_unit(*units) and all(e.step > 0 for e in geometry.axes)
 
 
 def _bare(geometry: Geometry) -> Geometry:

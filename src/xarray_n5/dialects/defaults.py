@@ -13,6 +13,7 @@ from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,9 +85,13 @@ def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
     It has one unit, and centres each sample on the samples that it covers.
     """
     base = levels[0][1].axes
-    units = {axis.unit for axis in base if axis.scale is not None}
-    return len(units) == 1 and all(
-        own.step > 0 and abs(own.base[1] - under.offset) <= _SAME * own.step
-        for _, geometry in levels
-        for own, under in zip(geometry.axes, base, strict=True)
+    units = [axis.unit for axis in base if axis.scale is not None]
+    return (
+        bool(units)
+        and same_unit(*units)
+        and all(
+            own.step > 0 and abs(own.base[1] - under.offset) <= _SAME * own.step
+            for _, geometry in levels
+            for own, under in zip(geometry.axes, base, strict=True)
+        )
     )

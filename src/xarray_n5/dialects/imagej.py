@@ -13,6 +13,7 @@ from xarray_n5.dialects.pyramids import axis
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,16 +76,16 @@ class ImageJ:
                 f"{', '.join(reversed(axes))}"
             )
         sizes = dict(zip(axes, node.shape[::-1], strict=True))
-        units = {axes[name].unit for name in _SPACE if name in axes}
-        if len(units) > 1:
-            raise ValueError(f"'pixelUnit' is one for all axes, got {sorted(map(str, units))}")
+        units = [axes[name].unit for name in _SPACE if name in axes]
+        if not same_unit(*units):
+            raise ValueError(f"'pixelUnit' is one for all axes, got {sorted({*map(str, units)})}")
         time = axes.get("t")
         interval = 0.0 if time is None or time.scale is None else time.scale
         return {
             **{key: _written(axes, name, "step", 1) for name, key in _SPACE.items()},
             **{key: _written(axes, name, "offset", 0) for name, key in _ORIGINS.items()},
             **{key: sizes.get(name, 1) for name, key in _COUNTS.items()},
-            "pixelUnit": units.pop() or "pixel",
+            "pixelUnit": units[0] or "pixel",
             "frameInterval": whole_number(interval),
             # n5-ij needs it to read an image.
             "fps": whole_number(1 / interval) if interval else 0,

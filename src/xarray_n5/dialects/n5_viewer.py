@@ -28,6 +28,7 @@ from xarray_n5.dialects.pyramids import (
 from xarray_n5.dialects.transforms import matrix
 from xarray_n5.dialects.values import numbers, texts
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,14 +95,13 @@ class N5Viewer:
 
 
 def _resolution(geometry: Geometry) -> dict[str, Any]:
-    units = {axis.unit for axis in geometry.axes if axis.scale is not None}
-    if len(units) != 1:
+    units = [axis.unit for axis in geometry.axes if axis.scale is not None]
+    if not units or not same_unit(*units):
         raise ValueError(
-            f"'pixelResolution' has one unit for all axes, got {sorted(map(str, units))}"
+            f"'pixelResolution' has one unit for all axes, got {sorted({*map(str, units)})}"
         )
-    unit = next(iter(units))
     # Neuroglancer and napari-n5 reject a resolution without a unit.
-    return {"dimensions": steps(geometry), "unit": unit or ""}
+    return {"dimensions": steps(geometry), "unit": units[0] or ""}
 
 
 def _level(

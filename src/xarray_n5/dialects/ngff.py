@@ -1,4 +1,4 @@
-"""``multiscales`` on the group of an array, as OME-NGFF 0.1 to 0.5 describes pyramids.
+"""``multiscales`` on the group of an array, as OME-NGFF 0.1 to 0.6 describes pyramids.
 
 Lists are in C order in Zarr. In N5, n5-universe wrote C order up to version 2.3 and N5 order since;
 the position of x shows which. Source: the specification at ngff.openmicroscopy.org;
@@ -8,18 +8,24 @@ NgffSingleScaleAxesMetadata in n5-universe.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from xarray_n5.dialects.ngff_attributes import described, images_of, without_images
+from xarray_n5.dialects.ngff_attributes import (
+    described,
+    has_labels_only,
+    images_of,
+    omero_for,
+    omero_of,
+    without_images,
+)
+from xarray_n5.dialects.ngff_systems import of_all_levels, system_of, warn_unapplied
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, listings, over
 from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
 from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, kind_of
+from xarray_n5.model.roundtrip_attrs import meant_by_users
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -39,9 +45,6 @@ _ORDER = ("time", "channel", "space")
 _MOST, _LEAST, _SPACE = 5, 2, 3
 """The maximum and minimum number of axes, and the maximum number of spatial ones."""
 
-_COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
-"""Colours of channels."""
-
 _METHOD = "xarray_n5"
 """The method of images that describe variables."""
 
@@ -58,7 +61,7 @@ class Ngff:
         for image, entry, first in listings(node):
             if "transform" in entry or "spatialTransform" in entry:
                 continue
-            described = _axes(image, node)
+            described = _axes(image, entry, node)
             if described is None:
                 return None
             if "coordinateTransformations" not in entry:
@@ -68,6 +71,7 @@ class Ngff:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
                 found = _as_far_as_known(found, image)
+                warn_unapplied(image, entry, node)
             if found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
@@ -98,45 +102,11 @@ class Ngff:
             }
             for node, geometry in levels
         ]
-        axes = [_described(each) for each in ordered(levels[0][1])]
+        node, base = levels[0][0], ordered(levels[0][1])
+        axes = [_described(each) for each in base]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
-        return described([image], _channels(*levels[0]), levels[0][0].ngff)
-
-
-def _channels(node: ArrayContext, geometry: Geometry) -> dict[str, Any]:
-    """Return ``omero`` with labelled channels, if there are any, over the range of the type.
-
-    Version 0.4 requires a colour and a window for each.
-    """
-    labels = [each.labels for each in geometry.axes if each.labels and _kind(each) == "channel"]
-    least, most = _limits(node.dtype)
-    window = {"min": least, "max": most, "start": least, "end": most}
-    return _omero(labels[0], window) if labels else {}
-
-
-def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
-    colors = cycle(_COLORS if len(labels) > 1 else _COLORS[-1:])
-    channels = [
-        {"label": label, "color": color, "window": window, "active": True}
-        for label, color in zip(labels, colors, strict=False)
-    ]
-    return {"channels": channels}
-
-
-def has_labels_only(omero: object) -> bool:
-    """Return whether ``omero`` has only labels, and the colours and windows for them."""
-    match omero:
-        case {"channels": [{"window": window}, *_] as channels}:
-            labels = [str(each.get("label")) for each in channels if isinstance(each, dict)]
-            return bool(omero == _omero(labels, window))
-    return False
-
-
-def _limits(dtype: np.dtype[Any] | None) -> tuple[int, int]:
-    if dtype is None or dtype.kind not in "iu":
-        return 0, 1
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
+        labels = next((a.labels for a in base if a.labels and _kind(a) == "channel"), ())
+        return described([image], omero_for(labels, node.dtype), node.ngff)
 
 
 def _kind(one: Axis) -> str | None:
@@ -188,10 +158,11 @@ def is_of_variable(image: object) -> bool:
 
 
 def without_variables(attributes: Attributes) -> dict[str, Any]:
-    """Return a group's attributes without images of variables."""
+    """Return a group's attributes without images of variables, and the labels of channels."""
     images = images_of(attributes)
     if images and all(map(is_of_variable, images)):
-        return without_images(attributes)
+        own = {"ome", "omero"} & {*meant_by_users(attributes)}
+        return without_images(attributes, omero=not own and has_labels_only(omero_of(attributes)))
     return dict(attributes)
 
 
@@ -215,12 +186,14 @@ def _described(one: Axis) -> dict[str, str]:
     )
 
 
-def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, object]] | None:
+def _axes(
+    image: dict[str, Any], entry: dict[str, Any], node: ArrayContext
+) -> list[tuple[str, object, object]] | None:
     """Return the listed name, type and unit of each axis, or None if there is no list."""
     ndim = len(node.shape)
     listed = image.get("axes")
     if listed is None and image.get("coordinateSystems"):
-        listed = image["coordinateSystems"][0]["axes"]
+        listed = system_of(image, entry)["axes"]
     if listed is None:
         # In N5, bioformats2raw wrote the source's order without stating it.
         fixed = ndim == len(_FIXED) and not node.lists_x_first
@@ -241,8 +214,8 @@ def _axes(image: dict[str, Any], node: ArrayContext) -> list[tuple[str, object, 
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
 ) -> Geometry:
-    own, common = (each.get("coordinateTransformations") or [] for each in (entry, image))
-    rows = matrix([*own, *common], len(described))
+    own = entry.get("coordinateTransformations") or []
+    rows = matrix([*own, *of_all_levels(image)], len(described))
     said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
     split = per_axis(rows)
     if split is None:

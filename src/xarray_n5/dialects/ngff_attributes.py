@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xarray_n5.model.metadata import Attributes
 
 _IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
+
+_COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
+"""Colours of channels."""
 
 KEYS = frozenset({_IMAGES, _OME})
 """Attributes that may contain images."""
@@ -26,6 +32,62 @@ def omero_of(attributes: Attributes) -> Any:
     return _holder(attributes, _OMERO).get(_OMERO)
 
 
+def omero_for(labels: Sequence[str], dtype: np.dtype[Any] | None) -> dict[str, Any]:
+    """Return ``omero`` with labelled channels over the range of a type; empty without labels.
+
+    Version 0.4 requires a colour and a window for each.
+    """
+    least, most = 0, 1
+    if dtype is not None and dtype.kind in "iu":
+        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return _omero(labels, {"min": least, "max": most, "start": least, "end": most})
+
+
+def has_labels_only(omero: object) -> bool:
+    """Return whether ``omero`` has only labels, and the colours and windows for them."""
+    match omero:
+        case {"channels": [{"window": window}, *_]}:
+            return bool(omero == _omero([*map(str, channel_labels(omero))], window))
+    return False
+
+
+def channel_labels(omero: object) -> list[Any]:
+    """Return the labels of channels."""
+    channels = omero.get("channels") if isinstance(omero, dict) else None
+    listed = channels if isinstance(channels, list) else []
+    return [each.get("label") for each in listed if isinstance(each, dict)]
+
+
+def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None) -> dict[str, Any]:
+    """Return ``omero`` for other labels; channels that others described keep their colours.
+
+    Channels are found by their labels, or by position if there are equally many.
+    """
+    new = omero_for(labels, dtype)
+    if (
+        not new
+        or not isinstance(omero, dict)
+        or not channel_labels(omero)
+        or has_labels_only(omero)
+    ):
+        return new
+    before = [each for each in omero["channels"] if isinstance(each, dict)]
+    known = {str(each.get("label")): each for each in before}
+    if len(before) == len(labels):
+        known |= {
+            label: {**each, "label": label}
+            for label, each in zip(labels, before, strict=True)
+            if label not in known
+        }
+    return {**omero, "channels": [known.get(each["label"], each) for each in new["channels"]]}
+
+
+def channel_axes(images: Iterable[Any]) -> set[str]:
+    """Return the names of images' axes of channels."""
+    listed = (axis for image in images for axis in image.get("axes") or ())
+    return {str(a["name"]) for a in listed if isinstance(a, dict) and a.get("type") == "channel"}
+
+
 def is_label_image(attributes: Attributes) -> bool:
     """Return whether attributes describe an image of labels."""
     return isinstance(_holder(attributes, _LABEL).get(_LABEL), dict)
@@ -40,18 +102,30 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
     }
 
 
-def with_images(attributes: Attributes, images: Sequence[Any], version: str) -> dict[str, Any]:
-    """Return the attribute that changes with other images: its value, or None to remove it.
+def with_images(
+    attributes: Attributes, images: Sequence[Any], version: str, omero: Attributes | None = None
+) -> dict[str, Any]:
+    """Return the attributes that change with other images: their values, or None to remove them.
 
-    Images are kept where they are; new ones are where `version` has them.
+    Images are kept where they are; new ones are where `version` has them. So are channels, which
+    `omero` replaces. They are removed if they are labels only, and `omero` is empty or no image has
+    channels.
     """
     ome = attributes.get(_OME)
     known = ome if isinstance(ome, dict) else {}
-    if _IMAGES in attributes or (version == "0.4" and _IMAGES not in known):
-        return {_IMAGES: list(images) or None}
+    top_level = _IMAGES in attributes or (version == "0.4" and _IMAGES not in known)
+    channels = (attributes if top_level else known).get(_OMERO)
+    if omero:
+        channels = omero
+    elif has_labels_only(channels) and (omero is not None or not channel_axes(images)):
+        channels = None
+    if top_level:
+        changed = {_OMERO: channels} if channels != attributes.get(_OMERO) else {}
+        return {_IMAGES: list(images) or None, **changed}
+    others = {key: value for key, value in known.items() if key not in {_IMAGES, _OMERO}}
+    others |= {} if channels is None else {_OMERO: channels}
     if images:
-        return {_OME: {"version": version, **known, _IMAGES: _bare(images)}}
-    others = {key: value for key, value in known.items() if key != _IMAGES}
+        return {_OME: {"version": version, **others, _IMAGES: _bare(images)}}
     return {_OME: others if others.keys() - {"version"} else None}
 
 
@@ -71,6 +145,15 @@ def _holder(attributes: Attributes, wanted: str = _IMAGES) -> Attributes:
     """Return the object with images or a `wanted` member, which is beside the images."""
     ome = attributes.get(_OME)
     return ome if isinstance(ome, dict) and {_IMAGES, wanted} & ome.keys() else attributes
+
+
+def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
+    colors = cycle(_COLORS if len(labels) > 1 else _COLORS[-1:])
+    channels = [
+        {"label": label, "color": color, "window": window, "active": True}
+        for label, color in zip(labels, colors, strict=False)
+    ]
+    return {"channels": channels} if channels else {}
 
 
 def _bare(images: Sequence[Any]) -> list[Any]:

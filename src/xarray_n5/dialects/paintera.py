@@ -20,7 +20,7 @@ from xarray_n5.dialects.pyramids import (
 )
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.axes import Geometry, centre_shift
-from xarray_n5.model.units import ratio
+from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def _unit_of(
     """
     unit = next((found[key] for key in _UNITS if isinstance(found.get(key), str)), None)
     other = found.get("offset_unit")
-    if starts is None or other == unit or not isinstance(other, str):
+    if starts is None or not isinstance(other, str) or same_unit(other, unit):
         return unit, starts
     times = ratio(other, unit)
     if times is None:
@@ -119,8 +119,8 @@ def _unit_of(
 
 
 def _unit(geometry: Geometry) -> dict[str, Any]:
-    unit, *others = {axis.unit for axis in geometry.axes}
-    if others:
-        units = ", ".join(repr(axis.unit) for axis in geometry.axes)
-        raise ValueError(f"'unit' is one for all axes; expected equal units, got {units}")
-    return {} if unit is None else {"unit": unit}
+    units = [axis.unit for axis in geometry.axes]
+    if not same_unit(*units):
+        shown = ", ".join(map(repr, units))
+        raise ValueError(f"'unit' is one for all axes; expected equal units, got {shown}")
+    return {} if units[0] is None else {"unit": units[0]}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.dialects.pyramids import SAME
 from xarray_n5.errors import printable
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,10 +111,10 @@ def _facts(a: Axis, b: Axis, *, shifted: bool) -> Iterator[tuple[str, object, ob
     """Iterate over the differences of two axes: field, theirs, ours."""
     if a.scale is None or b.scale is None or a.labels is not None or b.labels is not None:
         return
-    mine, theirs = unit_of(a.unit), unit_of(b.unit)
-    sized = mine is not None and theirs is not None and mine.quantity == theirs.quantity
-    times = theirs.size / mine.size if sized and mine and theirs else 1.0
-    if a.unit is not None and b.unit is not None and not sized and a.unit != b.unit:
+    sized = ratio(b.unit, a.unit)
+    times = 1.0 if sized is None else sized
+    stated = a.unit is not None and b.unit is not None
+    if stated and sized is None and not same_unit(a.unit, b.unit):
         yield "unit", b.unit, a.unit
     elif not _same(a.scale, b.scale * times):
         yield "scale", _text(b.scale, b.unit), _text(a.scale, a.unit)

@@ -62,6 +62,8 @@ class Format(Protocol):
     """The version of OME-NGFF that is written."""
     nested_layout: ClassVar[Attributes | None]
     """The `layout` that stores chunks in nested directories; None if there is no choice."""
+    level_attributes: ClassVar[Attributes]
+    """Attributes of new levels of pyramids: in Zarr v2, that their fill value does not mask."""
 
     def normalize_path(self, path: str) -> str:
         """Return a node's path, normalised by the format's rules."""

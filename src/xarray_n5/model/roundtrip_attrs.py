@@ -15,10 +15,16 @@ HIDDEN = "_nc_note"
 COPIED = "_nc_copied"
 """The attribute of a copy in another format that allows copying back."""
 
+UNMASKED = "_nc_unmasked"
+"""The attribute of an array in Zarr v2 whose fill value is only that of missing chunks.
+
+xarray also masks elements that equal the fill value of an array with dimension names.
+"""
+
 _NUMBERS = re.compile(r"[<>|=]?[iuf][1248]")
 """The dtypes of numeric coordinates."""
 
-NOTES = frozenset({NOTE, HIDDEN, COPIED})
+NOTES = frozenset({NOTE, HIDDEN, COPIED, UNMASKED})
 
 
 def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -137,6 +137,16 @@ def unit_of(text: str | None) -> Unit | None:
     )
 
 
+def same_unit(*texts: str | None) -> bool:
+    """Return whether spellings mean the same unit: a known one, an equal unknown one, or none.
+
+    >>> same_unit("um", "\u00b5m", "Micrometers"), same_unit("pixel", None), same_unit("nm", None)
+    (True, True, False)
+    """
+    different = set(texts)
+    return len(different) < 2 or len({unit_of(t) or written_unit(t) for t in different}) == 1  # noqa: PLR2004
+
+
 def meant_unit(text: str | None) -> str | None:
     """Return the known unit of which an unknown one is a misspelling, or None.
 

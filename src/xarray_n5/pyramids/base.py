@@ -16,6 +16,7 @@ from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
+from xarray_n5.datasets.encoded import is_native
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
 from xarray_n5.writing.inputs import blocks_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy as np
 
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 
 BASE = "s0"
@@ -166,6 +168,25 @@ def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
         return
     if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
         open_array(container_of(stored).fresh(), stored.path, mode="r+").attrs.update(lacking)
+
+
+def level_layout(
+    base: BaseLevel, form: Format, *, nested: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the layout of a pyramid's levels in Zarr, and the attributes that belong to it.
+
+    Levels have the fill value of a stored base level, which masks for all of them or for none.
+    """
+    layout = dict(form.nested_layout or {}) if nested else {}
+    if base.stored is None:
+        return layout, dict(form.level_attributes)
+    metadata = io_of(base.stored).metadata
+    if not form.native_to_xarray:
+        return layout, {}
+    kept = form.layout_of(metadata)
+    layout |= {key: kept[key] for key in ("fill_value", "_FillValue") if key in kept}
+    masks = metadata.masks and is_native(base.stored, base.attributes)
+    return layout, dict(form.level_attributes) if metadata.may_lack_chunks and not masks else {}
 
 
 def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:

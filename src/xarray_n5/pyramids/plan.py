@@ -32,7 +32,7 @@ from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base
+from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_layout
 from xarray_n5.pyramids.blocks import coarser_blocks
 from xarray_n5.pyramids.reduce import coarse_shape
 from xarray_n5.writing.compression import with_fallback
@@ -104,7 +104,9 @@ class PyramidPlan:
         existing = find_group(self.path, how)
         attributes, own = self._attributes()
         old, stale = self._check_group(existing, marker, attributes, resumes=began is not None)
-        plans = self._plans(own, how.format.nested_layout if images_of(attributes) else None)
+        layout, more = level_layout(self.base, how.format, nested=bool(images_of(attributes)))
+        own = [own[0] if self.base.stored else own[0] | more, *(each | more for each in own[1:])]
+        plans = self._plans(own, layout)
         self._check_read_back(existing, attributes, own, stale, resumes=began is not None)
         self._check_source([*self.written, *old])
         # All checks have passed.

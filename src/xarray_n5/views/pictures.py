@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MissingPackageError
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.units import same_unit, unit_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ def round_length(most: float) -> float:
 def _alike(rows: Axis, columns: Axis) -> tuple[Axis, Axis]:
     """Return both axes in one unit; if there is no common one, as if all steps were 1."""
     one, other = unit_of(rows.unit), unit_of(columns.unit)
-    if rows.unit == columns.unit or (one is None and other is None):
+    if same_unit(rows.unit, columns.unit) or (one is None and other is None):
         return rows, columns
     from dataclasses import replace
 

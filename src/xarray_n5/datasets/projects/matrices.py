@@ -16,7 +16,7 @@ from xarray_n5.datasets.projects.world import within
 from xarray_n5.dialects.bdv.registrations import CALIBRATION, NDIM, Registration, Transform
 from xarray_n5.dialects.transforms import as_tuples
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.units import ratio
+from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,7 +212,7 @@ def _converted(unit: str | None, other: str | None) -> float:
     MetadataError
         If they cannot be converted.
     """
-    if unit == other or unit is None or other is None:
+    if unit is None or other is None or same_unit(unit, other):
         return 1.0
     found = ratio(unit, other)
     if found is None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from xarray_n5.dialects.bdv.xml import finite_numbers
 from xarray_n5.dialects.transforms import as_tuples, per_axis
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,8 +116,7 @@ class World:
         if self == other:
             return True
         alike = np.allclose(self.scale, other.scale, rtol=_SAME, atol=0)
-        units = [unit_of(each.unit) or each.unit for each in (self, other)]
-        return bool(alike) and units[0] == units[1]
+        return bool(alike) and same_unit(self.unit, other.unit)
 
 
 def world_of(

@@ -42,6 +42,7 @@ class Hdf5:
     native_to_xarray: ClassVar[bool] = False
     ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = None
+    level_attributes: ClassVar[Attributes] = {}
 
     normalize_path = staticmethod(normalize_path)
     decode = staticmethod(filters.decode)

@@ -77,6 +77,7 @@ class N5:
     native_to_xarray: ClassVar[bool] = False
     ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = None
+    level_attributes: ClassVar[Attributes] = {}
 
     def normalize_path(self, path: str) -> str:
         """Normalise a path as Java's N5 does."""

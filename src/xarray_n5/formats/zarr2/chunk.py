@@ -28,7 +28,9 @@ class Layout:
     filters: tuple[str, ...] = ()
     """The configurations of filters, in the order in which they encode."""
     filled: bool = True
-    """Whether the metadata have a fill value, which xarray also uses to mask elements."""
+    """Whether the metadata have a fill value."""
+    masks: bool = True
+    """Whether elements that equal the fill value are masked, as by xarray."""
 
 
 def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:

@@ -22,6 +22,7 @@ from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import plain_path
+from xarray_n5.model.roundtrip_attrs import UNMASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class Zarr2:
     native_to_xarray: ClassVar[bool] = True
     ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
+    level_attributes: ClassVar[Attributes] = {UNMASKED: True}
 
     def normalize_path(self, path: str) -> str:
         """Normalise a path as Zarr v2 does."""
@@ -181,6 +183,7 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
             "or 'F', and '.' or '/'"
         )
     filters = parse_filters(members.get("filters"), stored, chunks, where)
+    filled = members.get("fill_value") is not None
     return ArrayMetadata(
         shape=shape,
         chunks=chunks,
@@ -189,7 +192,9 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
         attributes=attributes,
         content=zarr2_layout.content_of(stored, filters),
         fill=parse_fill(members.get("fill_value"), stored, where),
-        layout=Layout(stored, order, separator, filters, members.get("fill_value") is not None),
+        layout=Layout(
+            stored, order, separator, filters, filled, filled and UNMASKED not in attributes
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from xarray_n5.formats.zarr2.codecs import parse_filters
 from xarray_n5.formats.zarr2.filters import OBJECTS, chain, flat
 from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
 from xarray_n5.model.metadata import ArrayMetadata, Content
+from xarray_n5.model.roundtrip_attrs import UNMASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
 
     By default, elements are little-endian, in C order and without filters, except the one for
     strings. The fill value is zero; if dimensions are named, there is none, since xarray would mask
-    elements that are equal to it.
+    elements that are equal to it, unless an attribute states that it does not mask.
 
     Raises
     ------
@@ -62,15 +63,15 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     filters = _filters(given.get("filters"), stored, metadata.chunks)
     _check_filters(filters, stored)
     fill = _fill(given.get("fill_value"), stored)
-    filled = fill is not None
+    filled, unmasked = fill is not None, UNMASKED in metadata.attributes
     if "fill_value" not in given:
-        filled = _DIMENSIONS not in metadata.attributes
+        filled = _DIMENSIONS not in metadata.attributes or unmasked
     return replace(
         metadata,
         dtype=stored.newbyteorder("="),
         content=content_of(stored, filters),
         fill=parse_fill(fill, stored, _WHERE),
-        layout=Layout(stored, order, separator, filters, filled),
+        layout=Layout(stored, order, separator, filters, filled, filled and not unmasked),
     )
 
 

@@ -61,6 +61,7 @@ class Zarr3:
     holds_shards: ClassVar[bool] = True
     ngff_version: ClassVar[str] = "0.5"
     nested_layout: ClassVar[Attributes | None] = None
+    level_attributes: ClassVar[Attributes] = {}
 
     def normalize_path(self, path: str) -> str:
         """Normalise a path as Zarr does."""
