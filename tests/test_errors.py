@@ -30,7 +30,7 @@ from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, writ
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.stores import LocalStore
-from xarray_n5_napari.read import read_layers
+from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
