@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from tests.browser import browsing  # noqa: E402 - after the path is known
 
 if TYPE_CHECKING:
-    from xarray_n5.views.neuroglancer.api import View
+    from xarray_n5_view.api import View
 
 
 def save(view: View, target: Path) -> None:

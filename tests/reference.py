@@ -17,7 +17,7 @@ ACCESSORS = {
 }
 """The accessors as users reach them, and the classes that have them."""
 
-RETURNED = ("xarray_n5.views.neuroglancer.api.View",)
+RETURNED = ("xarray_n5_view.api.View",)
 """Classes without a public name whose instances public functions return."""
 
 BESIDE = (

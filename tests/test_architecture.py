@@ -22,6 +22,7 @@ SOURCE = Path(xarray_n5.__file__).parent
 RANKS = {
     "errors": 0,
     "graph": 0,
+    "leaves": 0,
     "model": 0,
     "codecs": 1,
     "dialects": 1,
@@ -34,21 +35,25 @@ RANKS = {
     "datasets": 7,
     "copying": 8,
     "pyramids": 8,
-    "views": 9,
 }
-"""The ranks of folders and files; each imports only lower ranks."""
+"""The ranks of the core's folders and files; each imports only lower ranks."""
 
-ASIDE = {"hangar": 2}
-"""Folders that none imports, and the highest rank that they import."""
+CORE = "xarray_n5"
+ENGINE = "xarray_n5_engine"
+COMMANDS = "xarray_n5_cli"
+LEAVES = {"xarray_n5_doctor", "xarray_n5_hangar", "xarray_n5_napari", "xarray_n5_view"}
+
+MAY_IMPORT = {
+    CORE: {CORE},
+    ENGINE: {ENGINE, CORE},
+    **{leaf: {leaf, ENGINE, CORE} for leaf in LEAVES},
+    COMMANDS: {COMMANDS, ENGINE, CORE, *LEAVES},
+}
+"""What each package in ``src`` imports: the core knows no leaf, and a leaf knows no other leaf."""
+
+ALL_MODULES = sorted(SOURCE.parent.rglob("*.py"))
 
 MODULES = sorted(SOURCE.rglob("*.py"))
-
-COMMANDS = sorted(
-    path
-    for name in ("xarray_n5_cli", "xarray_n5_napari")
-    for path in (SOURCE.parent / name).rglob("*.py")
-)
-"""The command line and napari's reader, which are beside the package and above all of it."""
 
 PUBLIC = {
     *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
@@ -60,49 +65,65 @@ PUBLIC = {
 
 
 def module_name(path: Path) -> str:
-    """The name of a file's module, without the package's."""
-    parts = path.relative_to(SOURCE).with_suffix("").parts
+    """The full name of a file's module."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-NAMES = {module_name(path): path for path in MODULES}
+NAMES = {module_name(path): path for path in ALL_MODULES}
 
 
 def imports(path: Path) -> set[str]:
-    """The package's modules that a file imports anywhere in it, for the types alone as well."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and top(node.module or "") == "xarray_n5":
-            module = (node.module or "").partition(".")[2]
-            inner = {f"{module}.{alias.name}".lstrip(".") for alias in node.names} & NAMES.keys()
+    """The modules of ``src`` that a file imports anywhere in it, for the types alone as well."""
+    tree = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    found = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
+    for node in tree:
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            inner = {f"{module}.{alias.name}" for alias in node.names} & NAMES.keys()
             found |= inner or {module}
-        if isinstance(node, ast.Import):
-            found |= {a.name.partition(".")[2] for a in node.names if top(a.name) == "xarray_n5"}
-    return found
+    return {name for name in found if top(name) in MAY_IMPORT}
 
 
 def top(name: str) -> str:
     return name.partition(".")[0]
 
 
+def folder(name: str) -> str:
+    """The folder or file of the core that a module is in."""
+    return name.split(".")[1] if "." in name else ""
+
+
 def points_down(name: str, other: str) -> bool:
-    """Return whether a module may import another one."""
-    same_folder = top(other) == top(name)
-    errors_of_model = (top(name), other) == ("model", "errors")
-    below = RANKS.get(top(other), 99) < RANKS.get(top(name), ASIDE.get(top(name), -1) + 1)
+    """Return whether a module of the core may import another one of it."""
+    same_folder = folder(other) == folder(name)
+    errors_of_model = (folder(name), other) == ("model", "xarray_n5.errors")
+    below = RANKS.get(folder(other), 99) < RANKS.get(folder(name), -1)
     return same_folder or errors_of_model or below
 
 
 def test_imports_point_down_the_ranks() -> None:
-    pairs = [(name, other) for name in NAMES if name for other in imports(NAMES[name])]
+    core = [name for name in NAMES if top(name) == CORE and name not in {CORE, TABLE}]
+    pairs = [(name, other) for name in core for other in imports(NAMES[name])]
+    pairs = [pair for pair in pairs if top(pair[1]) == CORE]
     assert [pair for pair in pairs if not points_down(*pair)] == []
+
+
+TABLE = "xarray_n5.leaves"
+"""The table of public names that live in leaves, which names them for type checkers."""
+
+
+def test_the_core_knows_no_leaf_and_a_leaf_knows_no_other() -> None:
+    pairs = [(name, other) for name, path in NAMES.items() for other in imports(path)]
+    wrong = [(a, b) for a, b in pairs if top(b) not in MAY_IMPORT[top(a)] and a != TABLE]
+    assert wrong == []
 
 
 PRIVATE = {
     "graph": r"dask\.(array\.core|base\.get_scheduler|blockwise|core|highlevelgraph|layers)\b",
     "datasets.xarray_internals": r"xarray\.(backends\.[a-z]+|coding|conventions|core|namedarray)\b",
 }
-"""Files that alone import what Dask and xarray do not document, as patterns."""
+"""Files of the core that alone import what Dask and xarray do not document, as patterns."""
 
 
 def names_imported(path: Path) -> set[str]:
@@ -115,18 +136,19 @@ def names_imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize(("alone", "private"), PRIVATE.items())
 def test_one_file_imports_what_others_do_not_document(alone: str, private: str) -> None:
-    for path in {*MODULES, *COMMANDS} - {NAMES[alone]}:
+    for path in {*ALL_MODULES} - {NAMES[f"{CORE}.{alone}"], NAMES[ENGINE]}:
         found = names_imported(path)
         assert not {each for each in found if re.match(private, each)}, path
         assert not {each for each in found if re.match(r"(dask|xarray)\b.*\._", each)}, path
 
 
 def test_every_folder_has_a_rank() -> None:
-    assert {top(name) for name in NAMES} - {""} == {*RANKS, *ASIDE}
+    assert {folder(name) for name in NAMES if top(name) == CORE} - {""} == RANKS.keys()
+    assert {top(name) for name in NAMES} == MAY_IMPORT.keys()
 
 
 def test_no_file_imports_itself_through_others() -> None:
-    left = {name: imports(path) - {name} for name, path in NAMES.items() if name}
+    left = {name: imports(path) - {name} for name, path in NAMES.items() if name != TABLE}
     while ends := [name for name in left if not left[name] & left.keys()]:
         left = {name: others for name, others in left.items() if name not in ends}
     while starts := left.keys() - set().union(*left.values()):
@@ -202,7 +224,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def test_files_stay_small() -> None:
-    lines = {path: lines_of_code(path) for path in [*MODULES, *COMMANDS]}
+    lines = {path: lines_of_code(path) for path in ALL_MODULES}
     assert {path: count for path, count in lines.items() if count > 300} == {}
 
 

@@ -30,11 +30,11 @@ from tests.test_killing import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, verify
 from xarray_n5.arrays.access import chunk_key
 from xarray_n5.arrays.open import open_group
-from xarray_n5.views.pictures import colours, grey, round_length
-from xarray_n5.views.sections import section
 from xarray_n5_cli import main
 from xarray_n5_cli.arguments import split_url
 from xarray_n5_cli.errors import report_errors, with_options
+from xarray_n5_view.pictures import colours, grey, round_length
+from xarray_n5_view.sections import section
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -32,7 +32,7 @@ from xarray_n5 import copy, errors
 from xarray_n5.datasets.projects.find import find_project
 from xarray_n5.datasets.projects.location import container_of
 from xarray_n5.stores import LocalStore
-from xarray_n5.views.napari.read import read_layers
+from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

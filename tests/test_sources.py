@@ -13,7 +13,7 @@ import xarray as xr
 from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import MemoryStore
-from xarray_n5.writing.self_reads import check_independent
+from xarray_n5.writing.self_reads import check_independent, reads_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,6 +168,29 @@ def test_what_hides_its_files_replaces_nothing(tmp_path: Path) -> None:
         with pytest.raises(NodeExistsError, match="Opaque reads are unknown"):
             to_n5(hidden, tmp_path, "a", **options)
     to_n5(hidden, tmp_path, "b", mode="w")
+
+
+class Counted:
+    """An argument that counts how often it is pickled."""
+
+    pickled = 0
+
+    def __reduce__(self) -> Any:
+        Counted.pickled += 1
+        return Counted, ()
+
+
+def test_replacing_an_array_does_not_pickle_the_graph(tmp_path: Path) -> None:
+    to_n5(np.zeros(400, "u1"), tmp_path, "a", chunks=1)
+    tasks = {("x", i): (lambda block, _: block, SEVENS[0, :1], Counted()) for i in range(400)}
+    found = reads_of(tasks, {"a"})
+    assert (found.reads, found.hidden) == ((), ())
+    assert Counted.pickled < 50
+
+
+def test_a_path_in_one_of_many_tasks_is_found(tmp_path: Path) -> None:
+    tasks = {("x", i): (open_array, str(tmp_path / "a"), [{"b": i}]) for i in range(100_000)}
+    assert {read.location for read in reads_of(tasks, {"a"}).reads} == {str(tmp_path / "a")}
 
 
 def test_locks_and_arrays_in_memory_hide_nothing(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ import xarray_n5
 from tests.browser import serving, viewer
 from tests.projects import Setup, diagonal, project_xml, write_project
 from xarray_n5 import Axis, MissingPackageError, create_array, create_group, pyramid
-from xarray_n5.views.neuroglancer.links import is_public
 from xarray_n5_cli import main
+from xarray_n5_view.links import is_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

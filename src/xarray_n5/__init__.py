@@ -4,12 +4,12 @@ Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`, 
 `n5` to xarray's objects.
 """
 
-from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import dask.array as _dask_array
 
+from xarray_n5 import leaves as _leaves
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.group import Group, create_group
@@ -18,6 +18,7 @@ from xarray_n5.codecs import register_compression
 from xarray_n5.copying.api import copy
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.dask.to_n5 import to_n5
+from xarray_n5.datasets import accessor as _accessor  # noqa: F401 - registers the accessors
 from xarray_n5.dialects import register_dialect
 from xarray_n5.errors import (
     AlignmentError,
@@ -47,13 +48,17 @@ from xarray_n5.integrity.repair import repair
 from xarray_n5.integrity.verify import verify
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.pyramids.api import pyramid
-from xarray_n5.views import accessors as _accessors  # noqa: F401 - register themselves
 from xarray_n5.writing.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
-    from xarray_n5.integrity.doctor import doctor
-    from xarray_n5.views.neuroglancer.api import view
+    from xarray_n5.leaves import (
+        HangarWriter,
+        doctor,
+        from_hangar,
+        hangar_records,
+        to_hangar,
+        view,
+    )
 
 __all__ = [
     "AlignmentError",
@@ -106,21 +111,12 @@ __all__ = [
 
 __version__ = version("xarray-n5")
 
-_ON_FIRST_USE = {
-    **dict.fromkeys(
-        ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5.hangar.api"
-    ),
-    "doctor": "xarray_n5.integrity.doctor",
-    "view": "xarray_n5.views.neuroglancer.api",
-}
-"""Names and the modules that they are imported from on first use."""
-
 
 def __getattr__(name: str) -> Any:
-    """Import modules for Hangar's files, and for views, on first use."""
-    if name not in _ON_FIRST_USE:
+    """Import leaves on first use."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ON_FIRST_USE[name]), name)
+    return getattr(_leaves, name)
 
 
 def __dir__() -> list[str]:

@@ -14,8 +14,8 @@ from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, r
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.integrity.doctor import Examined
-    from xarray_n5.integrity.readers.compare import Opinion
+    from xarray_n5_doctor.api import Examined
+    from xarray_n5_doctor.readers.compare import Opinion
 
 _WORDS = {"unread": "not read", "silent": "no axes"}
 
@@ -87,7 +87,7 @@ def doctor(
       xarray-n5 doctor cells.n5
       xarray-n5 doctor em.n5/raw --fix --dialect cosem --dry-run
     """
-    from xarray_n5.integrity.doctor import examine, write
+    from xarray_n5_doctor.api import examine, write
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
@@ -109,9 +109,9 @@ def doctor(
 def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterator[str]:
     """Iterate over the lines about an image."""
     from xarray_n5.arrays.repr import times
-    from xarray_n5.integrity.readers import READERS
-    from xarray_n5.integrity.readers.cure import NO_AXES
-    from xarray_n5.integrity.readers.sentences import reason_of
+    from xarray_n5_doctor.readers import READERS
+    from xarray_n5_doctor.readers.cure import NO_AXES
+    from xarray_n5_doctor.readers.sentences import reason_of
 
     image = found.image
     names = image.names if image.grouped else ()
@@ -135,8 +135,8 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
 
 def _rows(opinion: Opinion, names: Sequence[str], *, levels: bool) -> Iterator[tuple[str, ...]]:
     """Iterate over a program's lines: its name, its verdict, a level, the axes, the attributes."""
-    from xarray_n5.integrity.readers import READERS
-    from xarray_n5.integrity.readers.sentences import summary
+    from xarray_n5_doctor.readers import READERS
+    from xarray_n5_doctor.readers.sentences import summary
 
     first = (READERS[opinion.reader].title, _WORDS.get(opinion.verdict, opinion.verdict))
     shown = opinion.readings if levels else opinion.readings[:1]
@@ -169,7 +169,7 @@ def _advice(found: Examined, *, fix: bool) -> Iterator[str]:
 
 
 def _titles(names: Sequence[str]) -> str:
-    from xarray_n5.integrity.readers import READERS
+    from xarray_n5_doctor.readers import READERS
 
     *others, last = (READERS[name].title for name in names)
     return f"{', '.join(others)} and {last}" if others else last

@@ -103,14 +103,14 @@ def preview(
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
     from xarray_n5.arrays.open import open_node
-    from xarray_n5.views.pictures import draw
-    from xarray_n5.views.sections import section
+    from xarray_n5_view.pictures import draw
+    from xarray_n5_view.sections import section
 
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
     node: Any
     if (file := project_at(container, storage_options)) is not None:
-        from xarray_n5.views.projects import first_view
+        from xarray_n5_view.projects import first_view
 
         node = first_view(file, inner, storage_options)
     else:

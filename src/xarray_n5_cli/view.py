@@ -68,7 +68,7 @@ def view(
       xarray-n5 view dataset.xml --no-browser --port 8080
     """
     import xarray_n5
-    from xarray_n5.views.neuroglancer.api import page_of
+    from xarray_n5_view.api import page_of
 
     container, inner = split_url(url, path)
     opening: dict[str, Any] = {"label_multisets": label_multisets}

@@ -55,7 +55,7 @@ def read(path: Paths) -> list[LayerData]:
     list of tuple
         The data of a layer, as Dask arrays, its arguments, and "image" or "labels".
     """
-    from xarray_n5.views.napari.read import read_layers
+    from xarray_n5_napari.layers import read_layers
 
     return [layer for each in _listed(path) for layer in read_layers(each)]
 

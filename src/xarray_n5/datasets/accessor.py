@@ -7,27 +7,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import xarray as xr
+
+from xarray_n5 import leaves
 from xarray_n5.datasets.array_accessor import DataArrayAccessor, show_each
 from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     import numpy as np
-    import xarray as xr
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
     from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.region import Region
+    from xarray_n5.leaves import View
     from xarray_n5.model.axes import Geometry
     from xarray_n5.writing.request import Mode, PartialChunks
     from xarray_n5.writing.transaction import Transaction
 
 
+@xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
 @suggest_keywords
 class DatasetAccessor:
-    """The geometry of a Dataset, and storing it."""
+    """The geometry of a Dataset, storing it, and looking at it: ``ds.n5``.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> image.to_dataset().n5
+    raw
+        y  no coordinates
+        x  start 0, step 2 µm
+    """
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = dataset
@@ -287,9 +301,65 @@ class DatasetAccessor:
         transaction = update(self._dataset, path, how, append_dim=append_dim, region=region)
         return _finish(transaction, compute=compute)
 
+    def view(
+        self,
+        *,
+        labels: bool | Collection[str] | None = None,
+        open: bool = False,  # noqa: A002
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> View:
+        """Show the variables in Neuroglancer, as layers, in a browser or a notebook.
 
+        See :func:`xarray_n5.view` for what is shown.
+
+        Parameters
+        ----------
+        labels : bool or collection of str, optional
+            Whether images are segmentations, or the names of those that are. By default those of
+            type uint64, and those that Paintera or OME-NGFF describe as labels.
+        open : bool, default: False
+            Whether to open the viewer in a browser.
+        address : str, default: "127.0.0.1"
+            The address to serve at; by default this machine alone reaches it.
+        port : int, default: 0
+            The port to serve at; 0 for a free one.
+
+        Returns
+        -------
+        View
+            The viewer: its `url`, and `stop()`.
+
+        Raises
+        ------
+        MissingPackageError
+            If Neuroglancer is not installed: the extra ``view``.
+        ValueError
+            If there is nothing to show, or too many layers.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> shown = image.to_dataset().n5.view()  # doctest: +SKIP
+        """
+        return leaves.view(self._dataset, labels=labels, open=open, address=address, port=port)
+
+
+@xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
+@suggest_keywords
 class DataTreeAccessor:
-    """Storing a DataTree."""
+    """Storing a DataTree, and looking at it: ``tree.n5``.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> xr.DataTree.from_dict({"em": image.to_dataset()}).n5
+    em/raw
+        y  no coordinates
+        x  start 0, step 2 µm
+    """
 
     def __init__(self, tree: xr.DataTree) -> None:
         self._tree = tree
@@ -450,6 +520,50 @@ class DataTreeAccessor:
         if not compute:
             return compute_each(each)
         return join_reports([path for path, _ in each], [write.compute() for _, write in each])
+
+    def view(
+        self,
+        *,
+        labels: bool | Collection[str] | None = None,
+        open: bool = False,  # noqa: A002
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> View:
+        """Show all images of the tree in Neuroglancer, pyramids at all their levels.
+
+        See :func:`xarray_n5.view` for what is shown.
+
+        Parameters
+        ----------
+        labels : bool or collection of str, optional
+            Whether images are segmentations, or the names of those that are. By default those of
+            type uint64, and those that Paintera or OME-NGFF describe as labels.
+        open : bool, default: False
+            Whether to open the viewer in a browser.
+        address : str, default: "127.0.0.1"
+            The address to serve at; by default this machine alone reaches it.
+        port : int, default: 0
+            The port to serve at; 0 for a free one.
+
+        Returns
+        -------
+        View
+            The viewer: its `url`, and `stop()`.
+
+        Raises
+        ------
+        MissingPackageError
+            If Neuroglancer is not installed: the extra ``view``.
+        ValueError
+            If there is nothing to show, or too many layers.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> shown = xr.DataTree(image.to_dataset()).n5.view()  # doctest: +SKIP
+        """
+        return leaves.view(self._tree, labels=labels, open=open, address=address, port=port)
 
 
 def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed:

@@ -6,6 +6,9 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import xarray as xr
+
+from xarray_n5 import leaves
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
@@ -14,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import numpy as np
-    import xarray as xr
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
     from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.region import Region
+    from xarray_n5.leaves import View
     from xarray_n5.model.axes import Geometry
     from xarray_n5.writing.request import Mode, PartialChunks
 
@@ -27,9 +30,20 @@ _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
 
 
+@xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
 @suggest_keywords
 class DataArrayAccessor:
-    """The geometry of a DataArray, and storing it."""
+    """The geometry of a DataArray, storing it, and looking at it: ``array.n5``.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> image.n5
+    <xarray_n5.Geometry, 2 axes>
+        y  no coordinates
+        x  start 0, step 2 µm
+    """
 
     def __init__(self, array: xr.DataArray) -> None:
         self._array = array
@@ -261,6 +275,50 @@ class DataArrayAccessor:
             project=project,
         )
         return stored
+
+    def view(
+        self,
+        *,
+        labels: bool | None = None,
+        open: bool = False,  # noqa: A002
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> View:
+        """Show the DataArray in Neuroglancer, in a browser or a notebook.
+
+        See :func:`xarray_n5.view` for what is shown.
+
+        Parameters
+        ----------
+        labels : bool, optional
+            Whether the image is a segmentation. By default if its type is uint64, or if Paintera or
+            OME-NGFF describe it as labels.
+        open : bool, default: False
+            Whether to open the viewer in a browser.
+        address : str, default: "127.0.0.1"
+            The address to serve at; by default this machine alone reaches it.
+        port : int, default: 0
+            The port to serve at; 0 for a free one.
+
+        Returns
+        -------
+        View
+            The viewer: its `url`, and `stop()`.
+
+        Raises
+        ------
+        MissingPackageError
+            If Neuroglancer is not installed: the extra ``view``.
+        ValueError
+            If there is nothing to show, or too many layers.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> shown = image.n5.view()  # doctest: +SKIP
+        """
+        return leaves.view(self._array, labels=labels, open=open, address=address, port=port)
 
 
 def show_each(datasets: Mapping[str, xr.Dataset], *, html: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 ODD = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Errors from reading invalid values, which are ignored with a warning."""
 
-_INSIDE = frozenset({"xarray_n5", "xarray_n5_engine", "xarray_n5_napari", "xarray", "dask"})
-"""Packages whose lines are not the user's."""
+_INSIDE = re.compile(r"(xarray_n5\w*|xarray|dask)(\.|$)")
+"""Names of modules whose lines are not the user's."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -28,4 +29,4 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _is_inside(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE
+    return _INSIDE.match(str(frame.f_globals.get("__name__"))) is not None

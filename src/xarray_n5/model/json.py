@@ -72,6 +72,8 @@ def is_deep(value: Any) -> bool:
     """Return whether lists and mappings are nested more than `MOST_NESTED` deep."""
     level = _inside([value])
     for _ in range(MOST_NESTED):
+        if not level:
+            return False
         level = [inner for outer in level for inner in _inside(outer)]
     return bool(level)
 

@@ -6,10 +6,12 @@ import os
 import socket
 import types
 import weakref
-from dataclasses import dataclass
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import numpy as np
 
 from xarray_n5.errors import NodeExistsError, OneWriterError
@@ -26,8 +28,22 @@ if TYPE_CHECKING:
 _HARMLESS = (weakref.ref, types.GeneratorType)
 """Objects that cannot be pickled, and never read arrays."""
 
-_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
-"""Objects that are pickled by name."""
+_BY_NAME = (type, types.ModuleType, np.dtype)
+"""Objects that are what their names say."""
+
+_ATOMS = frozenset(
+    {int, float, complex, bool, bytes, bytearray, type(None), slice, range, type(...)}
+)
+"""Types of objects that hold no others."""
+
+_KEYS = frozenset({"key", "_dependencies", "_token", "_repr"})
+"""Slots of Dask's tasks that hold keys of the graph, not data."""
+
+_MOST_ITEMS = 10_000
+"""The number of tasks of a layer, or items of a list, that are visited."""
+
+_MOST_REDUCED = 32
+"""The maximum number of objects of a type that are asked how they are pickled."""
 
 _LOCKS = frozenset({"lock", "RLock", "_local", "Condition", "Event", "Semaphore"})
 
@@ -117,75 +133,126 @@ class Findings:
 def reads_of(graph: object, names: Iterable[str] = ()) -> Findings:
     """Return the files that a graph's tasks read.
 
+    Objects are visited by their items and attributes. Nothing is pickled, except for objects that
+    show neither, and of these a few of each type. Numbers in memory are not visited. Of a layer
+    with very many tasks, evenly spaced ones are.
+
     Parameters
     ----------
     graph
-        The graph, which is visited as if it were pickled.
+        The graph.
     names
         The last parts of paths to look for in strings.
     """
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
-        visitor = _Visitor(nowhere, frozenset(names))
-        try:
-            visitor.dump(graph)
-        except Exception as error:  # noqa: BLE001 - what was found until then counts
-            why = f"{type(error).__name__}: {error}"
-            visitor.hidden.append(f"a graph that cannot be visited ({why})")
+    visitor = _Visitor(frozenset(names))
+    visitor.visit(graph)
     return Findings(tuple(dict.fromkeys(visitor.reads)), tuple(dict.fromkeys(visitor.hidden)))
 
 
-class _Visitor(cloudpickle.Pickler):  # type: ignore[misc]
-    """Visit every object in a graph; the pickle is discarded."""
+@dataclass(slots=True)
+class _Visitor:
+    """Visit every object in a graph once."""
 
-    def __init__(self, nowhere: Any, wanted: frozenset[str]) -> None:
-        super().__init__(nowhere, protocol=5, buffer_callback=lambda _: None)
-        self.wanted = wanted
-        self.reads: list[Read] = []
-        self.hidden: list[str] = []
+    wanted: frozenset[str]
+    reads: list[Read] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    _next: list[Any] = field(default_factory=list)
+    _seen: dict[int, Any] = field(default_factory=dict)
+    """Visited objects by their id; as they are held, no id is used again."""
+    _slots: dict[type, tuple[Any, ...]] = field(default_factory=dict)
+    _reduced: Counter[type] = field(default_factory=Counter)
 
-    def persistent_id(self, item: object) -> str | None:
-        """Return a name for objects that need not be visited."""
-        # Numbers are not visited: that would copy them.
-        if isinstance(item, np.ndarray) and not item.dtype.hasobject:
+    def visit(self, graph: object) -> None:
+        self._next.append(graph)
+        while self._next:
+            item = self._next.pop()
+            kind = type(item)
+            if kind is str:
+                self.reads += meant_by(item, self.wanted)
+            elif kind not in _ATOMS and id(item) not in self._seen:
+                self._seen[id(item)] = item
+                self._open(item, kind)
+
+    def _open(self, item: Any, kind: type) -> None:
+        """Note what an object reads, or put what it holds on the list."""
+        if isinstance(item, np.ndarray):
             self.reads += mapped_by(item)
-            return "numbers"
-        if isinstance(item, str):
-            self.reads += meant_by(item, self.wanted)
+            if item.dtype.hasobject:
+                self._next += item.ravel().tolist()
         elif isinstance(item, types.FunctionType):
             self.reads += read_by_globals(item, self.wanted)
+            self._next += _held_by_function(item)
         elif (found := read_by(item)) is not None:
             self.reads += found
-            return "seen"
-        return None
+        elif isinstance(item, dict):
+            self._next += _some(item.values())
+            self._next += self._state(item, kind)
+        elif isinstance(item, list | tuple | set | frozenset | deque):
+            self._next += _some(item)
+            self._next += self._state(item, kind)
+        elif not isinstance(item, _BY_NAME):
+            state = self._state(item, kind)
+            self._next += state or self._reduced_state(item, kind)
 
-    def reducer_override(self, item: Any) -> Any:
-        """Return how an object is pickled; others are visited by their attributes."""
-        found = super().reducer_override(item)
-        plain = isinstance(item, _BY_NAME) or type(item) in self.dispatch_table
-        if found is not NotImplemented or plain:
-            return found
+    def _state(self, item: Any, kind: type) -> list[Any]:
+        """Return the attributes of an object."""
+        state = list(getattr(item, "__dict__", {}).values())
+        if kind not in self._slots:
+            self._slots[kind] = _slots_of(kind)
+        for slot in self._slots[kind]:
+            with suppress(AttributeError):  # not set
+                state.append(slot.__get__(item))
+        return state
+
+    def _reduced_state(self, item: Any, kind: type) -> tuple[Any, ...]:
+        """Return what an object without attributes would be pickled as."""
+        self._reduced[kind] += 1
+        if self._reduced[kind] > _MOST_REDUCED or _is_harmless(item):
+            return ()
         try:
-            return item.__reduce_ex__(5)
+            reduced = item.__reduce_ex__(5)
         except Exception:  # noqa: BLE001 - objects refuse to be pickled in many ways
-            state = _state(item)
-            if not state and not _is_harmless(item):
-                self.hidden.append(f"{type(item).__module__}.{type(item).__qualname__}")
-            return _nothing, (state,)
+            self.hidden.append(f"{kind.__module__}.{kind.__qualname__}")
+            return ()
+        return reduced[1:3] if isinstance(reduced, tuple) else ()
 
 
-def _nothing(state: object) -> None:
-    """Replace an object that cannot be pickled."""
+def _some(items: Collection[Any]) -> Iterable[Any]:
+    """Return the items, or evenly spaced ones of very many."""
+    return islice(items, None, None, 1 + len(items) // _MOST_ITEMS)
 
 
-def _state(item: object) -> dict[str, Any]:
-    """Return the attributes of an object that cannot be pickled."""
-    found = dict(getattr(item, "__dict__", {}))
-    for kind in type(item).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(item, name):
-                found[name] = getattr(item, name)
-    return found
+def _slots_of(kind: type) -> tuple[Any, ...]:
+    """Return the descriptors of a type's slots, but for those that name the keys of a graph."""
+    return tuple(
+        slot
+        for each in kind.__mro__
+        for name, slot in vars(each).items()
+        if isinstance(slot, types.MemberDescriptorType) and name not in _KEYS
+    )
+
+
+def _held_by_function(function: types.FunctionType) -> list[Any]:
+    """Return the objects that a function holds, and the globals of one that is not in a module."""
+    held = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    held += [function.__defaults__, function.__kwdefaults__]
+    if function.__module__ == "__main__" or "<locals>" in function.__qualname__:
+        names = _names_in(function.__code__)
+        held += [function.__globals__[name] for name in names if name in function.__globals__]
+    return held
+
+
+def _names_in(code: types.CodeType) -> list[str]:
+    """Return the names in a function, and in those defined within it."""
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return [*code.co_names, *(name for each in inner for name in _names_in(each))]
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # a variable without a value yet
+        return False
 
 
 def _is_harmless(item: object) -> bool:

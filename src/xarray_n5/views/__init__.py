@@ -1,1 +1,0 @@
-"""Views and pictures of arrays."""

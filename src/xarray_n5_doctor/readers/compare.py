@@ -1,0 +1,163 @@
+"""Compare what programs make of an image with the geometry that it has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from xarray_n5.dialects.pyramids import SAME
+from xarray_n5.model.alerts import ODD
+from xarray_n5.model.units import ratio, unit_of
+from xarray_n5_doctor.readers import READERS
+from xarray_n5_doctor.readers.protocol import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xarray_n5.model.axes import Axis, Geometry
+    from xarray_n5_doctor.readers.protocol import Image, Offsets, Reading, SeenAxis
+
+Verdict: TypeAlias = Literal["agrees", "silent", "differs", "refuses", "unread"]
+"""Whether a program reads the same; "silent" without any axes, "refuses" because of attributes."""
+
+BAD: frozenset[Verdict] = frozenset({"differs", "refuses"})
+"""The verdicts that are disagreements."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first fact of a level that a program reads differently."""
+
+    level: int
+    axis: int
+    field: str
+    theirs: object
+    ours: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What a program makes of an image, and whether it is right."""
+
+    reader: str
+    readings: tuple[Reading, ...]
+    verdict: Verdict
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the program does in its own way, whatever the attributes are."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is read differently or refused."""
+        return self.verdict not in BAD
+
+
+def opinions(image: Image, truth: Sequence[Geometry]) -> list[Opinion]:
+    """Return the opinion of each program about an image, by the geometries of its levels."""
+    return [opinion_of(name, _readings(name, image), truth) for name in READERS]
+
+
+def _readings(name: str, image: Image) -> tuple[Reading, ...]:
+    try:
+        return tuple(READERS[name].read(image))
+    except ODD as error:
+        return (refused(str(error)),) * len(image.levels)
+
+
+def opinion_of(name: str, readings: tuple[Reading, ...], truth: Sequence[Geometry]) -> Opinion:
+    """Return a program's readings with their verdict."""
+    found = tuple(differences(readings, truth))
+    verdict = _verdict(readings, found, stated=any(each.named or each.placed for each in truth))
+    notes = tuple(dict.fromkeys(_notes(readings, truth)))
+    return Opinion(reader=name, readings=readings, verdict=verdict, differences=found, notes=notes)
+
+
+def _verdict(readings: Sequence[Reading], found: Sequence[Difference], *, stated: bool) -> Verdict:
+    if any(each.fault for each in readings):
+        return "refuses"
+    if found:
+        return "differs"
+    if not readings[0].opens:
+        return "unread"
+    silent = all(each.silent for each in readings if each.opens)
+    return "silent" if silent or not stated else "agrees"
+
+
+def _notes(readings: Sequence[Reading], truth: Sequence[Geometry]) -> Iterator[str]:
+    """Iterate over the notes of readings whose offsets are others in the program's own way."""
+    for reading, geometry in zip(readings, truth, strict=True):
+        pairs = zip(reading.axes or (), geometry.axes, strict=bool(reading.axes))
+        if reading.note and any(_is_moved(seen, axis) for seen, axis in pairs):
+            yield reading.note
+
+
+def _is_moved(seen: SeenAxis, axis: Axis) -> bool:
+    if seen.offset is None or seen.scale is None or axis.scale is None:
+        return False
+    return abs(seen.offset / seen.scale - axis.offset / axis.scale) > SAME
+
+
+def differences(readings: Sequence[Reading], truth: Sequence[Geometry]) -> Iterator[Difference]:
+    """Iterate over the differences of readings, at most one for each axis of a level.
+
+    A fact that a program does not read, or that the attributes do not state, is not a difference,
+    and neither is an offset where the program has none. Lengths are compared in metres or seconds.
+    """
+    if not readings or len(readings) != len(truth):
+        return
+    first = readings[0].axes
+    for number, (reading, geometry) in enumerate(zip(readings, truth, strict=True)):
+        if reading.axes is None or len(reading.axes) != geometry.ndim:
+            continue
+        for place, (seen, axis) in enumerate(zip(reading.axes, geometry.axes, strict=True)):
+            offsets, base = reading.offsets, (0.0, 0.0)
+            if offsets == "relative" and first is None:
+                offsets = "ignored"
+            elif offsets == "relative" and first is not None:
+                base = (first[place].offset or 0.0, truth[0].axes[place].offset)
+            fact = _first_difference(seen, axis, offsets, base)
+            if fact is not None and (geometry.affine is None or fact[0] == "name"):
+                field, theirs, ours = fact
+                yield Difference(level=number, axis=place, field=field, theirs=theirs, ours=ours)
+
+
+def _first_difference(
+    seen: SeenAxis, axis: Axis, offsets: Offsets, base: tuple[float, float]
+) -> tuple[str, object, object] | None:
+    if seen.name is not None and axis.name and seen.name != axis.name:
+        return "name", seen.name, axis.name
+    if seen.scale is None or axis.scale is None or axis.labels is not None:
+        return None
+    times = _ratio(seen.unit, axis.unit)
+    if times is None:
+        return "unit", seen.unit, axis.unit
+    if not math.isclose(seen.scale * times, axis.scale, rel_tol=SAME):
+        field = "unit" if math.isclose(seen.scale, axis.scale, rel_tol=SAME) else "scale"
+        return field, size_of(seen.scale, seen.unit), size_of(axis.scale, axis.unit)
+    there, here = base
+    moved, own = ((seen.offset or 0.0) - there) * times, axis.offset - here
+    known = offsets != "ignored" and seen.offset is not None
+    if known and abs(moved - own) > SAME * abs(axis.scale) + _ROUNDING * abs(axis.offset):
+        return "offset", size_of(moved / times, seen.unit), size_of(own, axis.unit)
+    return None
+
+
+def _ratio(unit: str | None, other: str | None) -> float | None:
+    """Return how large a unit is in another one; 1 if one is unknown, None if they differ in kind.
+
+    >>> _ratio("m", "km"), _ratio(None, "nm"), _ratio("s", "nm")
+    (0.001, 1.0, None)
+    """
+    return 1.0 if unit_of(unit) is None or unit_of(other) is None else ratio(unit, other)
+
+
+def size_of(number: float, unit: str | None) -> str:
+    """Return a length as a string.
+
+    >>> size_of(4.0, "nm"), size_of(0.5, None)
+    ('4 nm', '0.5')
+    """
+    return f"{number:g} {unit}" if unit else f"{number:g}"

@@ -1,0 +1,65 @@
+"""What programs make of an image, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xarray_n5_doctor.readers.compare import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5_doctor.readers.compare import Opinion
+    from xarray_n5_doctor.readers.protocol import Image, Reading
+
+
+def reason_of(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> str:
+    """Return why a program disagrees or opens nothing, and what it does in its own way."""
+    match opinion.verdict:
+        case "differs":
+            return _difference(opinion, image, truth)
+        case "refuses" | "unread":
+            pairs = zip(image.names, opinion.readings, strict=True)
+            name, closed = next(each for each in pairs if each[1].reason)
+            where = f"{name}: " if opinion.verdict == "refuses" and image.grouped else ""
+            return f"{where}{closed.reason}"
+    return "; ".join(opinion.notes)
+
+
+def _difference(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> str:
+    first = opinion.differences[0]
+    geometry = truth[first.level]
+    reading = opinion.readings[first.level]
+    name = geometry.with_names().axes[first.axis].name
+    where = f"{image.names[first.level]}: " if image.grouped else ""
+    more = len(opinion.differences) - 1
+    others = f"; {more} more differences" if more > 1 else "; 1 more difference" if more else ""
+    theirs = f"from {reading.attribute}" if reading.attribute else "by default"
+    return (
+        f"{where}{first.field} of {name} is {first.theirs} ({theirs}), expected {first.ours} "
+        f"(from {_source(geometry, first.field)}){others}"
+    )
+
+
+def _source(geometry: Geometry, field: str) -> str:
+    """Return the attribute that a fact is from, with its dialect."""
+    keys = {"name": ("names",), "unit": ("units", "scale")}.get(field, (field, "scale"))
+    return next((geometry.sources[key] for key in keys if key in geometry.sources), "its metadata")
+
+
+def summary(reading: Reading) -> str:
+    """Return the axes of a level as one line.
+
+    >>> from xarray_n5_doctor.readers.protocol import Reading, SeenAxis
+    >>> summary(Reading(axes=(SeenAxis(name="z", scale=40.0, offset=20.0, unit="nm"), SeenAxis())))
+    'z 40 nm from 20, -'
+    """
+    if reading.axes is None:
+        return ""
+    parts = []
+    for axis in reading.axes:
+        start = f" from {axis.offset:g}" if axis.offset else ""
+        size = "" if axis.scale is None else f"{size_of(axis.scale, axis.unit)}{start}"
+        parts.append(" ".join(filter(None, [axis.name, size])) or "-")
+    return ", ".join(parts)

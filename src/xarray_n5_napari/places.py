@@ -1,0 +1,119 @@
+"""The position of a layer: its scale and offset, or an affine matrix, and its units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.datasets.build import AXIS_UNITS
+from xarray_n5.datasets.projects.places import AXES, DIMS
+from xarray_n5.model.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.model.axes import Axis
+    from xarray_n5_napari.pyramids import Pyramid
+
+_SAME = 1e-9
+"""The relative difference up to which numbers are equal, for rounding."""
+
+
+def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str, Any]:
+    """Return the arguments that position a layer like the coordinates of the array.
+
+    If only a matrix does, such as the registration of a view, it is ``affine``, and the scale is
+    that of samples.
+
+    Parameters
+    ----------
+    pyramid
+        The pyramid, whose finest level is positioned.
+    selection
+        The index, or the slice, of the layer along some dimensions.
+
+    Returns
+    -------
+    dict
+        ``scale`` and ``translate``, or ``affine``; ``axis_labels``; ``units`` if any is known.
+    """
+    part = pyramid.base.isel(dict(selection))
+    axes = geometry_from(part).axes
+    stated = pyramid.base.encoding.get(AXIS_UNITS) or [None] * pyramid.base.ndim
+    by_dim = dict(zip(pyramid.base.dims, stated, strict=True))
+    units = [axis.unit or by_dim[dim] for axis, dim in zip(axes, part.dims, strict=True)]
+    matrix = _of_attributes(pyramid.base, selection)
+    views = _of_views(pyramid, selection)
+    if matrix is None and len(views):
+        matrix = _matrix(axes)
+        facts = {} if pyramid.affine is None else pyramid.affine.attrs
+        rows = [part.dims.index(name) for name in facts.get(DIMS, AXES)]
+        matrix[np.ix_(rows, [*rows, -1])] = views[0]
+        for row in rows:
+            units[row] = facts.get("units", units[row])
+    placed = _transform(_matrix(axes) if matrix is None else matrix)
+    placed["axis_labels"] = tuple(str(dim) for dim in part.dims)
+    known = [unit_of(unit) for unit in units]
+    if any(known):
+        placed["units"] = tuple("pixel" if unit is None else unit.word for unit in known)
+    return placed
+
+
+def is_moved(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> bool:
+    """Return whether a view has several positions, such as one per time point."""
+    views = _of_views(pyramid, selection)
+    return not np.allclose(views, views[:1], rtol=_SAME, atol=_SAME)
+
+
+def _of_views(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> np.ndarray:
+    """Return the matrices from samples to positions of all views in a selection that have one."""
+    shape = (-1, len(AXES), len(AXES) + 1)
+    if pyramid.affine is None:
+        return np.empty((0, *shape[1:]))
+    own = {dim: at for dim, at in selection.items() if dim in pyramid.affine.dims}
+    several = pyramid.affine.isel(own).to_numpy().reshape(shape)
+    found: np.ndarray = several[np.isfinite(several).all(axis=(1, 2))]
+    return found
+
+
+def _matrix(axes: Sequence[Axis]) -> np.ndarray:
+    """Return the matrix from samples to coordinates."""
+    steps = [1.0 if axis.labels is not None else axis.step for axis in axes]
+    found = np.diag([*steps, 1.0])
+    found[:-1, -1] = [axis.offset for axis in axes]
+    return found
+
+
+def _of_attributes(array: xr.DataArray, selection: Mapping[str, int | slice]) -> np.ndarray | None:
+    """Return the matrix in the attributes of an array, for the remaining dimensions."""
+    numbers = np.asarray(array.attrs.get("affine", ()))
+    ndim = array.ndim
+    if numbers.shape != (ndim * (ndim + 1),) or numbers.dtype.kind not in "iuf":
+        return None
+    found = np.vstack([numbers.reshape(ndim, ndim + 1).astype(np.float64), np.eye(ndim + 1)[-1]])
+    kept = [row for row, dim in enumerate(array.dims) if not _is_index(selection.get(str(dim)))]
+    for column, dim in enumerate(array.dims):
+        at = selection.get(str(dim), 0)
+        start = at if isinstance(at, int) else at.indices(array.sizes[dim])[0]
+        found[:, -1] += found[:, column] * start
+    kept.append(ndim)
+    found = found[np.ix_(kept, kept)]
+    found[-1] = np.eye(len(found))[-1]
+    usable = np.isfinite(found).all() and np.linalg.matrix_rank(found) == len(found)
+    return found if usable else None
+
+
+def _is_index(selected: object) -> bool:
+    return isinstance(selected, int)
+
+
+def _transform(matrix: np.ndarray) -> dict[str, Any]:
+    """Return a matrix as a scale and a translation if possible, otherwise unchanged."""
+    scale = np.diag(matrix)[:-1]
+    if np.array_equal(matrix[:-1, :-1], np.diag(scale)) and (scale > 0).all():
+        return {"scale": tuple(scale.tolist()), "translate": tuple(matrix[:-1, -1].tolist())}
+    return {"affine": matrix}
