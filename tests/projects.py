@@ -6,8 +6,13 @@ values is used to build them.
 
 from __future__ import annotations
 
+import posixpath
+import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -182,3 +187,55 @@ def write_project(folder: Path, setups: Sequence[Setup], text: str, **options: A
     path = folder / "project.xml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+# Where other programs look for the container of an XML
+
+
+def bigdataviewer_opens(xml: Path) -> str | None:
+    """The container that BigDataViewer 10.6 opens for an XML; None if it cannot.
+
+    By the source of XmlHelpers.loadPathURI (spim_data 2.3.5) and XmlIoN5ImageLoader, with the rules
+    of java.net.URI and java.io.File on Linux.
+    """
+    found = ET.parse(xml).find(".//ImageLoader/n5")  # noqa: S314 - our own
+    assert found is not None
+    text = found.text or ""
+    if found.get("type") == "relative":
+        path = path_of_uri(text)
+        return None if path is None else posixpath.normpath(f"{xml.parent}/{path}")
+    if "\\" in text:
+        return path_of_uri("file:///" + text.replace("\\", "/"))
+    return path_of_uri(text) if re.match(r"[a-zA-Z][a-zA-Z0-9+-.]*:", text) else text
+
+
+def older_programs_open(xml: Path) -> str:
+    """The container that BigDataViewer opened before 10.6: XmlHelpers.loadPath."""
+    found = ET.parse(xml).find(".//ImageLoader/n5")  # noqa: S314 - our own
+    assert found is not None
+    text = (found.text or "").strip()
+    return posixpath.normpath(f"{xml.parent}/{text}" if found.get("type") == "relative" else text)
+
+
+def path_of_uri(text: str) -> str | None:
+    """The path that java.io.File takes from a relative URI reference, or one of the scheme file.
+
+    None if java.net.URI or java.io.File refuse it, or if it would lead elsewhere: to another
+    scheme, to a server, or from the root of the disk.
+    """
+    scheme, colon, rest = text.partition(":")
+    if colon and not re.search(r"[/?#]", scheme):
+        if scheme != "file" or not rest.startswith("/"):
+            return None
+        text = rest.removeprefix("//") if rest.startswith("///") else rest
+    elif text.startswith("/"):
+        return None
+    legal = all(
+        each in "/%_-!.~'()*,;:$&+=@"
+        or (each.isascii() and each.isalnum())
+        or (not each.isascii() and unicodedata.category(each) not in {"Cc", "Zs", "Zl", "Zp"})
+        for each in text
+    )
+    if not legal or re.search("%(?![0-9A-Fa-f]{2})", text):
+        return None
+    return unquote(text)

@@ -568,6 +568,10 @@ def a_level_of_a_project_lies_elsewhere() -> None:
     tree.n5.to_n5("image.n5", project="image.xml")
 
 
+def the_path_of_a_container_is_a_uri() -> None:
+    project_image().n5.to_n5("my image.n5", project="image.xml")
+
+
 WARNINGS: list[Callable[[], None]] = [
     a_write_is_unfinished,
     a_function_has_changed,
@@ -614,6 +618,7 @@ WARNINGS: list[Callable[[], None]] = [
     times_of_a_project_are_no_ids,
     a_server_is_named_by_a_project_alone,
     a_level_of_a_project_lies_elsewhere,
+    the_path_of_a_container_is_a_uri,
     napari_shows_a_part,
 ]
 

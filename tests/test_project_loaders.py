@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from xarray_n5 import (
     PathError,
     create_array,
     create_group,
+    open_array,
 )
 from xarray_n5.stores import FsspecStore
 
@@ -276,6 +278,110 @@ def test_the_container_may_be_anywhere_on_the_disk(tmp_path: Path) -> None:
         check(f"file://{folder}/a.xml")
 
 
+RELATIVE = {
+    "bdv.n5 1.0": n5_loader("a%20b", "relative"),
+    "bdv.n5 1.1": n5_loader("a%20b", "relative", "1.1"),
+    "bdv.hdf5": '<ImageLoader format="bdv.hdf5"><hdf5 type="relative">a%20b</hdf5></ImageLoader>',
+    "bdv.multimg.zarr": '<ImageLoader format="bdv.multimg.zarr" version="3.0">'
+    '<zarr type="relative">a%20b</zarr></ImageLoader>',
+    "bdv.ome.zarr": '<ImageLoader format="bdv.ome.zarr" version="0.2">'
+    '<zarr type="relative">a%20b</zarr></ImageLoader>',
+}
+"""Loaders of the container "a%20b", or, where it is read as a URI, "a b"."""
+
+SMALL = Setup(id=0, shape=(2, 2, 2))
+
+
+def write_container(path: Path, kind: str, number: int) -> None:
+    """Write a container of one view, whose least value is a number."""
+    data = np.arange(number, number + 8, dtype="u2").reshape(2, 2, 2)
+    if kind == "hdf5":
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as file:
+            file["t00000/s00/0/cells"] = data
+            file["s00/resolutions"] = np.ones((1, 3))
+            file["s00/subdivisions"] = np.ones((1, 3), int)
+    elif kind == "n5":
+        write_n5(path, [SMALL], (0,), factors=FACTORS[:1])
+        open_array(path, "setup0/timepoint0/s0", mode="r+")[...] = data
+    else:
+        write_image(path, "", (2, 2, 2), number)
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+@pytest.mark.parametrize("listed", ["a b", "a%20b", "both"])
+def test_percent_encoded_paths_are_read_as_their_writers_meant_them(
+    tmp_path: Path, name: str, listed: str
+) -> None:
+    kind = name.partition(" ")[0].rpartition(".")[2]
+    both = ("a b", "a%20b")
+    for number, each in enumerate(both):
+        if listed in {each, "both"}:
+            write_container(tmp_path / each, kind, 7 + number)
+    one = '<Timepoints type="range"><first>0</first><last>0</last></Timepoints>'
+    text = project_xml([SMALL], loader=RELATIVE[name], timepoints=one)
+    (tmp_path / "p.xml").write_text(text, "utf-8")
+    meant = "a b" if name in {"bdv.n5 1.1", "bdv.multimg.zarr"} else "a%20b"
+    expected = 7 + both.index(meant if listed == "both" else listed)
+    found = xr.open_dataset(tmp_path / "p.xml", engine="n5", level=0)
+    assert int(found["p"].min()) == expected
+    if kind == "n5":  # which the XML describes, but no other one
+        for number, each in enumerate(both):
+            if (tmp_path / each).exists():
+                s0 = xr.open_dataset(tmp_path / each, engine="n5", group="setup0/timepoint0/s0")
+                assert ("units" in s0.x.attrs) == (7 + number == expected)
+
+
+def test_base_paths_are_percent_encoded(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    write_n5(folder / "x y.n5", SETUPS)
+    write_n5(tmp_path / "50%20%" / "x.n5", SETUPS)
+    for base, kind, target in (
+        ("a%20b/", "relative", "x%20y.n5"),
+        ("a b", "relative", "x y.n5"),
+        (tmp_path.as_uri() + "/a%20b/", "absolute", "x%20y.n5"),
+        (f"{tmp_path}/a b", "absolute", "x%20y.n5"),
+        (f"{tmp_path}/50%20%", "absolute", "x.n5"),
+        (".", "relative", "50%2520%25/x.n5"),
+    ):
+        text = with_loader(
+            n5_loader(target, "relative", "1.1"), base=f'<BasePath type="{kind}">{base}</BasePath>'
+        )
+        (tmp_path / "a.xml").write_text(text, "utf-8")
+        check(tmp_path / "a.xml")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..%2f..%2f..%2f..{tmp}/x.n5",
+        "%2e%2e/%2E%2E/../..{tmp}/x.n5",
+        "%2F..%2F..%2F..{tmp}/x.n5",
+        "..%5c..%5c..%5c{tmp}%5cx.n5",
+        "file%3A{tmp}/x.n5",
+        "file%3A%2F%2F{tmp}/x.n5",
+        "a%3A%3Afile%3A//{tmp}/x.n5",
+        "%00{tmp}/x.n5",
+        "%ff/../x.n5",
+    ],
+)
+def test_no_encoded_path_leads_from_a_server_to_local_files(tmp_path: Path, path: str) -> None:
+    write_n5(tmp_path / "x.n5", SETUPS)
+    for target in (path, path.replace("/", "%2F")):
+        found = target.format(tmp=tmp_path)
+        for text, kind in (
+            (found, "relative"),
+            (f"memory://{found}", ""),
+            (f"memory://closed/{found}", ""),
+        ):
+            for version in ("1.0", "1.1"):
+                xml = with_loader(n5_loader(text, kind, version))
+                MemoryFileSystem().pipe_file("/closed/b.xml", xml.encode())
+                with pytest.raises((MetadataError, NodeNotFoundError, PathError)):
+                    xr.open_dataset("memory://closed/b.xml", engine="n5", level=0)
+
+
 @pytest.fixture
 def memory(tmp_path: Path) -> str:
     """A project in fsspec's memory."""
@@ -428,6 +534,18 @@ def test_a_project_on_a_web_server_needs_no_listings(tmp_path: Path) -> None:
         assert list(tree.groups) == ["/", "/s0", "/s1", "/s2"]
         with pytest.raises(NodeNotFoundError):
             xr.open_dataset(f"{url}/none.xml", engine="n5")
+
+
+@pytest.mark.parametrize("name", ["a b#1?.n5", "100%ü;.n5"])
+def test_containers_of_any_name_on_a_web_server_are_found(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("aiohttp")
+    write_n5(tmp_path / name, SETUPS)
+    for number, (target, version) in enumerate(((name, "1.0"), (quote(name), "1.1"))):
+        text = with_loader(n5_loader(target, "relative", version))
+        (tmp_path / f"{number}.xml").write_text(text, "utf-8")
+    with serving(tmp_path) as url:
+        check(f"{url}/0.xml")
+        check(f"{url}/1.xml")
 
 
 def test_four_hundred_images_of_zarr_take_few_rounds_of_requests() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import signal
 import subprocess
@@ -20,13 +21,26 @@ import fsspec
 import numpy as np
 import pytest
 import xarray as xr
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import given
+from hypothesis.strategies import text
 
 import xarray_n5
 from tests.exhaustive import seeds, some
 from tests.killing import BLOCKS, SHAPE, store_project, when
-from tests.projects import Setup, diagonal, project_xml, values, write_project
+from tests.projects import (
+    Setup,
+    bigdataviewer_opens,
+    diagonal,
+    older_programs_open,
+    path_of_uri,
+    project_xml,
+    values,
+    write_project,
+)
 from tests.test_projects import NAMES, TURN, WORLDS, grid, run, steps_of
 from xarray_n5 import MetadataError, NodeExistsError
+from xarray_n5.dialects.bdv.uris import absolute_of, paths_of, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -793,19 +807,115 @@ def test_the_path_of_a_container_is_relative_to_the_xml_if_it_can_be(tmp_path: P
     assert f'<n5 type="absolute">{tmp_path}/c/y.n5</n5>' in second
 
 
-@pytest.mark.parametrize("name", ["a b.n5", "a&b<c>].n5", "..a.n5", "a%20ü.n5", "s3:a.n5"])
-def test_containers_of_any_name_are_found_from_the_xml(tmp_path: Path, name: str) -> None:
-    image().n5.to_n5(tmp_path / name, project=tmp_path / "dataset.xml")
-    root = ET.parse(tmp_path / "dataset.xml").getroot()  # noqa: S314 - our own
-    found = name if ":" not in name else str(tmp_path / name)  # which would look like a URL
-    assert texts(root, ".//ImageLoader/n5") == [found]
-    assert xr.open_dataset(tmp_path / "dataset.xml", engine="n5").sizes["x"] == 10
+NAMES_OF_CONTAINERS = (
+    "plain.n5",
+    "größe+1,(2);=@~!$&'.n5",
+    "two words.n5",
+    " edges ",
+    "a%20b.n5",
+    "100%.n5",
+    "%2e%2e%2fc.n5",
+    "no#1.n5",
+    "what?.n5",
+    "s3:a.n5",
+    "c:a.n5",
+    "a[1].n5",
+    "a{b}^c|d`.n5",
+    'a&b<c>".n5',
+    "back\\slash.n5",
+    "tab\tline\n.n5",
+    "no\u00a0break\u3000ideograph.n5",
+    "日本 語.n5",
+    "..a.n5",
+)
 
 
-def test_a_container_whose_name_readers_would_trim_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MetadataError, match="white space"):
-        image().n5.to_n5(tmp_path / " a.n5", project=tmp_path / "dataset.xml")
+@pytest.mark.parametrize("name", NAMES_OF_CONTAINERS)
+def test_bigdataviewer_finds_containers_of_any_name(tmp_path: Path, name: str) -> None:
+    for container, xml in (
+        (tmp_path / name, tmp_path / "dataset.xml"),
+        (tmp_path / name / f"more {name}" / name, tmp_path / "parts.xml"),
+        (tmp_path / name, tmp_path / "away" / "dataset.xml"),
+    ):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            image().n5.to_n5(container, project=xml, mode="a")
+        assert bigdataviewer_opens(xml) == str(container)
+        warned = any("BigDataViewer before 10.6" in str(each.message) for each in said)
+        assert warned == (older_programs_open(xml) != str(container))
+        assert xr.open_dataset(xml, engine="n5").sizes["x"] == 10
+
+
+@given(text())
+def test_every_path_is_written_as_a_reference_that_leads_to_it(text: str) -> None:
+    parts = [part for part in text.split("/") if part not in {"", ".", ".."}]
+    if path := "/".join(parts).replace("\0", ""):
+        written = reference_of(path)
+        found = path_of_uri(written)
+        assert found is not None
+        assert found.removeprefix("./") == path
+        assert paths_of(written)[0].removeprefix("./") == path
+        written = absolute_of(f"/{path}")
+        read = path_of_uri(written) if written.startswith("file:") else written
+        assert read == f"/{path}"
+        assert written.isprintable() or not read.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("C:\\data\\a.n5", "C:\\data\\a.n5"),
+        ("C:\\my data\\a%.n5", "file:///C:/my%20data/a%25.n5"),
+        ("\\\\server\\share\\a.n5", "\\\\server\\share\\a.n5"),
+        ("\\\\server\\my share\\a.n5", "file:////server/my%20share/a.n5"),
+    ],
+)
+def test_absolute_paths_of_windows_are_legal_uris(path: str, written: str) -> None:
+    assert absolute_of(path) == written
+    read = written if written.startswith("file:") else "file:///" + written.replace("\\", "/")
+    found = path_of_uri(read) or ""
+    assert found.strip("/") == path.replace("\\", "/").strip("/")
+
+
+def test_a_name_that_no_xml_can_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match="XML cannot represent"):
+        image().n5.to_n5(tmp_path / os.fsdecode(b"\xff.n5"), project=tmp_path / "dataset.xml")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["two words.n5", "a%20b.n5", "no#1.n5"])
+def test_a_path_that_an_older_writer_wrote_is_kept(tmp_path: Path, name: str) -> None:
+    xml = tmp_path / "dataset.xml"
+    image().n5.to_n5(tmp_path / "a.n5", project=xml)
+    (tmp_path / "a.n5").rename(tmp_path / name)
+    before = xml.read_bytes().replace(b">a.n5<", f">{name}<".encode())
+    xml.write_bytes(before)
+    image().assign_coords(t=0).n5.to_n5(tmp_path / name, project=xml, mode="w")
+    assert xml.read_bytes() == before
+    image().assign_coords(t=1).n5.to_n5(tmp_path / name, project=xml, mode="a")
+    assert f'version="1.0"><n5 type="relative">{name}<'.encode() in b"".join(
+        line.strip() for line in xml.read_bytes().splitlines()
+    )
+    assert xr.open_dataset(xml, engine="n5").sizes["t"] == 2
+
+
+@pytest.mark.parametrize("name", ["no#1.n5", "what ?.n5", "a%20b.n5", "a:b[1].n5"])
+@pytest.mark.filterwarnings("ignore:.*BigDataViewer before 10.6")
+def test_objects_of_any_name_are_found_from_the_xml(name: str) -> None:
+    MemoryFileSystem.store.clear()
+    place = f"memory://named/{name}"
+    image().n5.to_n5(place, project="memory://named/a.xml")
+    if re.search("[?#]", name):  # URLs would be cut there
+        with pytest.raises(MetadataError, match=r"'\?' or '#'"):
+            image().n5.to_n5(place, project="memory://named/xml/a.xml", mode="a")
+    else:
+        image().n5.to_n5(place, project="memory://named/xml/a.xml", mode="a")
+    for xml in fsspec.filesystem("memory").glob("/named/**/*.xml"):
+        root = ET.fromstring(fsspec.filesystem("memory").cat(xml))  # noqa: S314 - our own
+        written = str(root.findtext(".//ImageLoader/n5"))
+        found = path_of_uri(written.replace("memory://", "file://"))
+        assert posixpath.basename(found or "") == name
+        assert xr.open_dataset(f"memory:/{xml}", engine="n5").sizes["x"] == 10
 
 
 def test_several_writers_add_their_time_points(tmp_path: Path) -> None:

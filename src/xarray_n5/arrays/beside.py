@@ -19,7 +19,7 @@ from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from xarray_n5.dialects.bdv.project import Project
     from xarray_n5.formats.protocol import Container
@@ -55,7 +55,8 @@ def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
     directory = _around(container)
     if directory is None:
         return
-    names = [name for name in directory.list("")[1] if name.lower().endswith(".xml")]
+    folders, files = directory.list("")
+    names = [name for name in files if name.lower().endswith(".xml")]
     if not 0 < len(names) <= _MOST_FILES:
         return
     heads = directory.head_many(names, LOOK)
@@ -66,7 +67,7 @@ def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
     ]
     for name, document in zip(likely, directory.get_many(likely), strict=True):
         with suppress(ValueError):
-            if document and points_at(read_project(document), container):
+            if document and points_at(read_project(document), container, {*folders, *files}):
                 yield name, document
 
 
@@ -78,15 +79,23 @@ def _around(container: Container) -> Store | None:
     return store if cheap else None
 
 
-def points_at(project: Project, container: Container) -> bool:
-    """Return whether a project in a container's directory refers to the container."""
+def points_at(project: Project, container: Container, names: Collection[str]) -> bool:
+    """Return whether a project in a container's directory refers to the container.
+
+    Parameters
+    ----------
+    project, container
+        The project, and the container.
+    names
+        The names in their directory, which decide between the meanings of a path.
+    """
     place = project.loader.place if project.loader else None
     if place is None:
         return False
     if isinstance(place, Bucket):
         return place.target == container.url
     if place.relative and project.base_path.relative:
-        path = f"{project.base_path.target}/{place.target}".replace("\\", "/")
-        return container.name in {posixpath.normpath(each) for each in (path, unquote(path))}
+        found = [posixpath.normpath(each.target) for each in place.resolve(project.base_path)]
+        return container.name == next((name for name in found if name in names), found[0])
     target = re.sub(r"^(?:file|local):(?://)?(?=/)", "", place.target).rstrip("/")
     return container.url.rstrip("/") in {target, unquote(target)}

@@ -108,6 +108,7 @@ class FsspecStore(Store):
 
     def child(self, path: str) -> Self:
         """Return the store of a directory in this one."""
+        path = quote(path) if filesystems.is_http(self.fs) else path
         return replace(self, root=join(self.root, path))
 
     def fresh(self) -> Self:

@@ -7,10 +7,11 @@ only if the user named it: as that of the XML, or as `endpoint_url`.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from xarray_n5.dialects.bdv.loaders import Bucket, Place
 from xarray_n5.dialects.bdv.references import Url, parse_location, parse_url
@@ -116,19 +117,23 @@ def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Sto
         return _in_bucket(file, place, options)
     if place is None:
         raise MetadataError(f"{file.url}: {loader.problem}")
-    if place.relative:
-        return _relative(file, place, options)
-    return _absolute(file, place, options)
-
-
-def _relative(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store:
-    """Return the store of a path that is relative to the XML's directory, or to its base path."""
     base = file.project.base_path
-    if not base.relative:
-        target = f"{base.target.rstrip('/')}/{place.target}"
-        return _absolute(file, Place(target, relative=False), options)
+    places = place.resolve(base)
+    if file.url.startswith("http"):  # where paths are those of URLs
+        places = replace(place, plain=False).resolve(base)[:1]
+    stores = [
+        _relative(file, each) if each.relative else _absolute(file, each, options)
+        for each in places
+    ]
+    if len(stores) == 1:
+        return stores[0]
+    return next((each for each in stores if each.is_folder("") or each.exists("")), stores[0])
+
+
+def _relative(file: ProjectFile, place: Place) -> Store:
+    """Return the store of a path that is relative to the XML's directory."""
     directory = file.store.parent()
-    path = f"{base.target}/{place.target}".replace("\\", "/")
+    path = place.target.replace(os.sep, "/")
     inner: list[str] = []
     for part in path.split("/"):
         if part == ".." and inner:
@@ -143,9 +148,6 @@ def _relative(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store
             f"{file.url}: the project's container {place.target!r} is not below the directory of "
             "the XML; move it there"
         )
-    if "%" in place.target and not (found.is_folder("") or found.exists("")):
-        plain = directory.child(unquote(join(*inner))) if directory else None
-        return plain or found
     return found
 
 

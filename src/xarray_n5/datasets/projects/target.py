@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from xarray_n5.dialects.bdv.combine import updated
 from xarray_n5.dialects.bdv.elements import document_of
 from xarray_n5.dialects.bdv.loaders import Place
 from xarray_n5.dialects.bdv.project import Project, read_project
+from xarray_n5.dialects.bdv.uris import absolute_of, reference_of, uri_of
 from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.formats.containers import open_store
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
-from xarray_n5.stores import LocalStore
+from xarray_n5.stores import FsspecStore, LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,17 +75,18 @@ class ProjectTarget:
         if how.store.with_fsync() == how.store:  # it waits until data are on disk
             folder = folder.with_fsync()
         place = _place_of(folder, how.container.store)
-        if place.target != place.target.strip():
-            raise MetadataError(
-                f"{store.url}: programs ignore white space around the path of a container, as in "
-                f"{place.target!r}; choose another name for the container"
-            )
         check_location(store, project, place)
         document = folder.with_limit(MOST_BYTES).get(store.name)
         found = None if document is None else _read(document, store.url)
         target = cls(folder, store.name, store.url, place, found)
         if found is not None:
             target.check_container(project, how, storage_options if remote else None)
+        elif place.is_encoded and (place.relative or place.target.startswith("file:")):
+            warn(
+                f"{store.url}: the container's path is written as the URI {place.target!r}, which "
+                "BigDataViewer before 10.6 and programs that expect a plain path cannot open; for "
+                'those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
+            )
         return target
 
     def check_container(
@@ -157,11 +161,18 @@ def _place_of(folder: Store, container: Store) -> Place:
         except ValueError:  # another drive
             path = os.pardir
         if path != os.pardir and not path.startswith(os.pardir + os.sep):
-            place = Place(path.replace(os.sep, "/"), relative=True)
-            if not place.is_uri:  # a name with a colon may look like one
-                return place
-        return Place(store.root, relative=False)
+            return Place(reference_of(path.replace(os.sep, "/")), relative=True)
+        return Place(absolute_of(store.root), relative=False)
     base, url = folder.url.rstrip("/") + "/", store.url
-    if url.startswith(base):
-        return Place(url.removeprefix(base), relative=True)
-    return Place(url, relative=False)
+    path = url.removeprefix(base) if url.startswith(base) else ""
+    if isinstance(store, FsspecStore) and re.search("[?#]", store.root):
+        # URLs are shown without what may be a query.
+        if not path or not isinstance(folder, FsspecStore):
+            raise MetadataError(
+                f"{url}: the container's name has '?' or '#', which the URLs of a project cannot "
+                "have; write the XML into the container's directory, or choose another name"
+            )
+        path = store.root[len(folder.root.rstrip("/")) + 1 :]
+    if path and "" not in path.split("/"):  # readers would skip empty parts
+        return Place(reference_of(path), relative=True)
+    return Place(uri_of(url), relative=False)

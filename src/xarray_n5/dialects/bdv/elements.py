@@ -61,8 +61,8 @@ _DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>'
 
 
 def loader_element(place: Place) -> Element:
-    """Return ``ImageLoader``: a path, in version 1.0, or a URI, in 1.1."""
-    found = Element("ImageLoader", format="bdv.n5", version="1.1" if place.is_uri else "1.0")
+    """Return ``ImageLoader``: a plain path, in version 1.0, or a URI, in 1.1."""
+    found = Element("ImageLoader", format="bdv.n5", version="1.1" if place.is_encoded else "1.0")
     target = _add(found, "n5", place.target)
     if not place.is_uri:
         target.set("type", "relative" if place.relative else "absolute")

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from xarray_n5.dialects.bdv.references import parse_url
+from xarray_n5.dialects.bdv.uris import SCHEME, is_encoded, paths_of, reference_of, urls_of
 from xarray_n5.dialects.bdv.xml import child_text, whole
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 """The supported formats of loaders, and the kind of the container."""
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""The beginning of a URI; one letter is a drive of Windows."""
+_OF_URIS = frozenset({"bdv.n5", "bdv.n5.cloud", "bdv.multimg.zarr"})
+"""The loaders whose relative paths are URI references."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
 
@@ -50,16 +51,46 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path or a URI of a container."""
+    """A path or a URI of a container, as the XML has it."""
 
     target: str
     relative: bool
     """Whether `target` is a path relative to the project's base path."""
+    plain: bool = False
+    """Whether its writer does not percent-encode paths."""
 
     @property
     def is_uri(self) -> bool:
         """Whether `target` is a URI."""
-        return _SCHEME.match(self.target) is not None
+        return not self.relative and SCHEME.match(self.target) is not None
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether programs that expect a plain path cannot open it."""
+        return self.is_uri or (self.relative and not self.plain and "%" in self.target)
+
+    def resolve(self, base: Place) -> tuple[Place, ...]:
+        """Return the decoded places that it may mean, the likelier one first.
+
+        Parameters
+        ----------
+        base
+            The project's base path.
+        """
+        if self.is_uri:
+            return tuple(Place(url, relative=False) for url in urls_of(self.target))
+        if not self.relative and "\\" not in self.target:
+            return (self,)
+        paths = paths_of(self.target, plain=self.plain)
+        if not self.relative:
+            return tuple(Place(path, relative=False) for path in paths)
+        bases = paths_of(base.target)
+        if not base.relative:
+            bases = tuple(each.target.rstrip("/") for each in base.resolve(base))
+        if is_encoded(bases[0]):
+            paths = tuple(map(reference_of, paths))
+        joined = (f"{above}/{path}" for path in paths for above in bases)
+        return tuple(Place(each, relative=base.relative) for each in joined)
 
     def __str__(self) -> str:
         return self.target
@@ -149,7 +180,15 @@ def _place(element: Element, kind: Kind) -> Place | Bucket | None:
     if target is None:
         return None
     found = element.find(kind)
-    return Place(target, relative=found is not None and found.get("type") == "relative")
+    relative = found is not None and found.get("type") == "relative"
+    return Place(target, relative, plain=_has_plain_paths(element))
+
+
+def _has_plain_paths(element: Element) -> bool:
+    """Return whether the writer of a loader does not percent-encode paths."""
+    form, version = element.get("format"), element.get("version")
+    # BigDataViewer reads both versions as URIs, but wrote 1.0 before it wrote URIs.
+    return form not in _OF_URIS or (form == "bdv.n5" and version == "1.0")
 
 
 def _is_web_server(endpoint: str) -> bool:

@@ -123,7 +123,9 @@ class Project:
     def container(self) -> str | None:
         """The container that the loader names, or None."""
         place = self.loader and self.loader.place
-        return str(place) if place else None
+        if isinstance(place, Place):
+            place = place.resolve(HERE)[0]
+        return str(place).removeprefix("./") if place else None
 
 
 @functools.lru_cache(maxsize=16)

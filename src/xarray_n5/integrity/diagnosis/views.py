@@ -59,4 +59,5 @@ def _beside(survey: Survey) -> Project | None:
     if document is None:
         return None
     project = read_project(document)
-    return project if points_at(project, survey.container) else None
+    container = survey.container
+    return project if points_at(project, container, {container.name}) else None
