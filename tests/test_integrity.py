@@ -314,13 +314,13 @@ def test_a_strict_check_raises_for_an_unfinished_write_and_for_odd_metadata(tmp_
     open_array(tmp_path, "a", mode="r+")[...] = VALUES
     with pytest.raises(MetadataError, match="has an unfinished write"):
         verify(tmp_path, "a", strict=True)
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b/attributes.json").write_text(
+    (tmp_path / "other/b").mkdir(parents=True)
+    (tmp_path / "other/b/attributes.json").write_text(
         '{"dimensions": [4], "blockSize": [2], "dataType": "int33", "compression": {"type": "raw"}}'
     )
-    assert verify(tmp_path).attrs["errors"].keys() == {"b"}
+    assert verify(tmp_path / "other").attrs["errors"].keys() == {"b"}
     with pytest.raises(MetadataError, match="int33"):
-        verify(tmp_path, strict=True)
+        verify(tmp_path / "other", strict=True)
 
 
 def test_checks_are_lazy_and_few(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
 def _is_size(asked: Any, length: int) -> bool:
     """Return whether Dask can make blocks of a size; what is not a number is left to Dask."""
     if isinstance(asked, (tuple, list)):
-        return all(not isinstance(size, Integral) or size >= 0 for size in asked)
-    return not isinstance(asked, Integral) or asked >= 1 or asked == -1 or asked == length == 0
+        return all(not isinstance(size, Integral) or int(size) >= 0 for size in asked)
+    return not isinstance(asked, Integral) or asked == -1 or int(asked) >= min(1, length)
 
 
 def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:

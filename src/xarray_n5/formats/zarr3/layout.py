@@ -177,10 +177,9 @@ def adapted(
 
     `compressor` replaces the codecs that compress, unless it is None. Zstandard gets checksums.
     """
-    found = dict(layout)
-    chain, shards = found.get("codecs"), _shards_in(found.get("codecs"))
+    chain, shards = layout.get("codecs"), _shards_in(layout.get("codecs"))
     if chain is None:
-        return found
+        return dict(layout)
     if compressor is not None or shards.get("chunk_shape") != (inner and list(inner)):
         while inside := _shards_in(chain):
             chain = inside["codecs"]
@@ -188,7 +187,7 @@ def adapted(
             chain = _compressed(chain, compressor)
         if inner is not None:
             chain = sharded(chain, inner, at_start=shards.get("index_location") == "start")
-    return {**found, "codecs": _checked(chain)}
+    return {**layout, "codecs": _checked(chain)}
 
 
 def _compressed(chain: list[Any], compressor: list[Any]) -> list[Any]:
