@@ -302,7 +302,7 @@ def _is_project(file: Path) -> bool:
         return False
     if b"<SpimData" not in start.replace(b"\0", b""):
         return False
-    from xarray_n5.dialects.bdv.xml import looks_like_project
+    from xarray_n5_bdv.xml import looks_like_project
 
     return looks_like_project(start)
 

@@ -41,7 +41,13 @@ RANKS = {
 CORE = "xarray_n5"
 ENGINE = "xarray_n5_engine"
 COMMANDS = "xarray_n5_cli"
-LEAVES = {"xarray_n5_doctor", "xarray_n5_hangar", "xarray_n5_napari", "xarray_n5_view"}
+LEAVES = {
+    "xarray_n5_bdv",
+    "xarray_n5_doctor",
+    "xarray_n5_hangar",
+    "xarray_n5_napari",
+    "xarray_n5_view",
+}
 
 MAY_IMPORT = {
     CORE: {CORE},

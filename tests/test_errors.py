@@ -29,9 +29,9 @@ from tests.killing import begin
 from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
-from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.projects.location import container_of
 from xarray_n5.stores import LocalStore
+from xarray_n5_bdv.find import find_project
+from xarray_n5_bdv.location import container_of
 from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:

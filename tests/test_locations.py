@@ -31,9 +31,9 @@ from xarray_n5 import (
     open_array,
     open_group,
 )
-from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.projects.location import container_of
-from xarray_n5.dialects.bdv.references import parse_location
+from xarray_n5_bdv.find import find_project
+from xarray_n5_bdv.location import container_of
+from xarray_n5_bdv.references import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,9 +23,9 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.exhaustive import EXHAUSTIVE
-from xarray_n5.dialects.bdv.xml import looks_like_project
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.units import split_unit
+from xarray_n5_bdv.xml import looks_like_project
 from xarray_n5_cli import main
 from xarray_n5_engine import N5BackendEntrypoint
 

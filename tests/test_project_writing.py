@@ -40,7 +40,7 @@ from tests.projects import (
 )
 from tests.test_projects import NAMES, TURN, WORLDS, grid, run, steps_of
 from xarray_n5 import MetadataError, NodeExistsError
-from xarray_n5.dialects.bdv.uris import absolute_of, paths_of, reference_of
+from xarray_n5_bdv.uris import absolute_of, paths_of, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,8 +29,8 @@ from tests.projects import (
 )
 from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
 from xarray_n5.codecs import resolve
-from xarray_n5.dialects.bdv.project import read_project
 from xarray_n5.stores import LocalStore
+from xarray_n5_bdv.project import read_project
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:

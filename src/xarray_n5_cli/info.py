@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from xarray_n5_bdv.show import images_in, project_at, project_facts, project_text
 from xarray_n5_cli.arguments import (
     files,
     for_url,
@@ -16,7 +17,6 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, ignore_unfinished_writes, report_errors
-from xarray_n5_cli.projects import images_in, project_at, project_facts, project_text
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array

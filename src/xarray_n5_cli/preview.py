@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from xarray_n5_bdv.show import project_at
 from xarray_n5_cli.arguments import (
     files,
     for_url,
@@ -16,7 +17,6 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, report_errors
-from xarray_n5_cli.projects import project_at
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 """The suffixes of pictures."""
@@ -110,7 +110,7 @@ def preview(
     storage_options = for_url(container, options)
     node: Any
     if (file := project_at(container, storage_options)) is not None:
-        from xarray_n5_view.projects import first_view
+        from xarray_n5_bdv.first_view import first_view
 
         node = first_view(file, inner, storage_options)
     else:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from xarray_n5_bdv.show import project_at, tree_lines
 from xarray_n5_cli.arguments import files, for_url, order_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
-from xarray_n5_cli.projects import project_at, tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,12 +10,12 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.open import open_array, open_group
-from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.projects.location import container_of
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.integrity.diagnosis.diagnose import survey_at
 from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5_bdv.find import find_project
+from xarray_n5_bdv.location import container_of
 from xarray_n5_doctor.find import images_of
 from xarray_n5_doctor.readers import READERS
 from xarray_n5_doctor.readers.compare import opinions

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.engine import open_groups
-from xarray_n5.dialects.bdv.project import KINDS
 from xarray_n5.dialects.labels import is_labels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
+from xarray_n5_bdv.project import KINDS
 from xarray_n5_napari.channels import channel_facts
 from xarray_n5_napari.lazy import as_dask
 from xarray_n5_napari.places import is_moved, place_of

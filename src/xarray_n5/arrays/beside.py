@@ -11,9 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from xarray_n5.dialects.bdv.loaders import Bucket
-from xarray_n5.dialects.bdv.project import read_project
-from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import LocalStore
@@ -21,9 +18,9 @@ from xarray_n5.stores import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from xarray_n5.dialects.bdv.project import Project
     from xarray_n5.formats.protocol import Container
     from xarray_n5.stores import Store
+    from xarray_n5_bdv.project import Project
 
 _MOST_FILES = 32
 """The maximum number of XML files in a directory that are parsed."""
@@ -52,6 +49,9 @@ def xml_beside(container: Container) -> bytes | None:
 
 def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
     """Iterate over the XML files in a container's directory that refer to it."""
+    from xarray_n5_bdv.project import read_project
+    from xarray_n5_bdv.xml import LOOK, looks_like_project
+
     directory = _around(container)
     if directory is None:
         return
@@ -89,6 +89,8 @@ def points_at(project: Project, container: Container, names: Collection[str]) ->
     names
         The names in their directory, which decide between the meanings of a path.
     """
+    from xarray_n5_bdv.loaders import Bucket
+
     place = project.loader.place if project.loader else None
     if place is None:
         return False

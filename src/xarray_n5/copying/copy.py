@@ -19,12 +19,9 @@ from xarray_n5.arrays.marker import WriteMarker, other_writers
 from xarray_n5.arrays.open import open_group, open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
-from xarray_n5.copying.as_project import open_tree, plan_as_project
 from xarray_n5.copying.attributes import lists_of, of_group
-from xarray_n5.copying.project import level_of_project, plan_project
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.target import CopyTarget
-from xarray_n5.datasets.projects.find import find_project
 from xarray_n5.datasets.select import level_by_number, pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
@@ -35,6 +32,9 @@ from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.transaction import Transaction, compute_alone, resume_end
 from xarray_n5.writing.write import provenance
+from xarray_n5_bdv.copy_from import level_of_project, plan_project
+from xarray_n5_bdv.copy_to import open_tree, plan_as_project
+from xarray_n5_bdv.find import find_project
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

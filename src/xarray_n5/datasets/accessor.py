@@ -99,7 +99,7 @@ class DatasetAccessor:
         >>> image.to_dataset(name="raw").n5.to_world([0, 0, 1.5])
         array([10., 10., 13.])
         """
-        from xarray_n5.datasets.projects.world import to_world
+        from xarray_n5.datasets.world import to_world
 
         return to_world(self._dataset, points)
 
@@ -129,7 +129,7 @@ class DatasetAccessor:
         >>> image.to_dataset(name="raw").n5.from_world([10.0, 10.0, 13.0])
         array([0. , 0. , 1.5])
         """
-        from xarray_n5.datasets.projects.world import from_world
+        from xarray_n5.datasets.world import from_world
 
         return from_world(self._dataset, points)
 
@@ -264,9 +264,9 @@ class DatasetAccessor:
         2
         """
         from xarray_n5.datasets.append import update
-        from xarray_n5.datasets.projects.write import write_project
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
+        from xarray_n5_bdv.write import write_project
 
         how = WriteOptions.into(
             url,
@@ -476,11 +476,11 @@ class DataTreeAccessor:
         (2, 3)
         """
         from xarray_n5.datasets.append import update
-        from xarray_n5.datasets.projects.write import write_project
         from xarray_n5.datasets.tree import groups_of, updates_of
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
         from xarray_n5.writing.transaction import compute_each, join_reports
+        from xarray_n5_bdv.write import write_project
 
         encodings = dict(encoding or {})
         if missing := encodings.keys() - set(self._tree.groups):

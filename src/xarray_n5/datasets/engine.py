@@ -17,14 +17,14 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.image_names import name_of_group
 from xarray_n5.datasets.images import combined_images, named_alike, single_image
 from xarray_n5.datasets.members import PART
-from xarray_n5.datasets.projects.find import ProjectFile, find_project
-from xarray_n5.datasets.projects.open import open_project, open_project_groups
 from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
+from xarray_n5_bdv.find import ProjectFile, find_project
+from xarray_n5_bdv.open import open_project, open_project_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
-from xarray_n5.dialects.bdv.dialect import Bdv
+from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.dialects.bigstitcher import BigStitcher
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem

@@ -6,8 +6,6 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.bdv.project import container_of
-from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
 from xarray_n5.model.json import MOST_BYTES
@@ -84,6 +82,9 @@ def list_names(path: str, names: Sequence[str], described: bool) -> str:
 
 def _file(store: Store) -> str:
     """Return the kind of a file that is not a container."""
+    from xarray_n5_bdv.project import container_of
+    from xarray_n5_bdv.xml import LOOK, looks_like_project
+
     head = store.head("", LOOK)
     if head is not None and looks_like_project(head[0]):
         named = container_of(store.with_limit(MOST_BYTES).get("") or b"")

@@ -149,8 +149,8 @@ def pyramid(
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
-    from xarray_n5.pyramids.project import write_project_pyramid
     from xarray_n5.writing.request import WriteOptions
+    from xarray_n5_bdv.pyramid import write_project_pyramid
 
     check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w", *(() if project is None else ("a",)))

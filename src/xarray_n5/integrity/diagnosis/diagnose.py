@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import N5Error, NodeNotFoundError, RequestError
-from xarray_n5.integrity.diagnosis import chunks, levels, nodes, views
+from xarray_n5.integrity.diagnosis import chunks, levels, nodes
 from xarray_n5.integrity.diagnosis.finding import Finding
 from xarray_n5.integrity.diagnosis.survey import Survey
 from xarray_n5.model.alerts import ODD
+from xarray_n5_bdv.missing_views import missing_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from xarray_n5.dialects.bdv.project import Project
+    from xarray_n5_bdv.project import Project
 
     Check: TypeAlias = Callable[[Survey], Iterator[Finding]]
 
@@ -27,7 +28,7 @@ CHECKS: Mapping[str, Check] = {
     "missing levels": levels.missing_levels,
     "the sizes of levels": levels.odd_levels,
     "chunks": chunks.sampled_chunks,
-    "the views of the project": views.missing_views,
+    "the views of the project": missing_views,
 }
 """The checks, in the order of the findings."""
 

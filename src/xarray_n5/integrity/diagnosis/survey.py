@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.walk import Walk
-    from xarray_n5.dialects.bdv.project import Project
     from xarray_n5.formats.protocol import Container
     from xarray_n5.stores.base import Listing
+    from xarray_n5_bdv.project import Project
 
 _LONG = 4096
 """The maximum number of entries of a directory that is listed."""
