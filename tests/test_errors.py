@@ -29,8 +29,8 @@ from tests.killing import begin
 from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.stores import LocalStore
-from xarray_n5_bdv.find import find_project
 from xarray_n5_bdv.location import container_of
 from xarray_n5_napari.layers import read_layers
 
@@ -213,12 +213,12 @@ def project_image(**coords: Any) -> xr.DataArray:
 
 def a_project_exists() -> None:
     for _ in range(2):
-        project_image().n5.to_n5("image.n5", project="image.xml")
+        project_image().n5.to_bdv("image.xml", "image.n5")
 
 
 def a_setup_is_another() -> None:
-    project_image().n5.to_n5("image.n5", project="image.xml")
-    project_image()[..., :4].n5.to_n5("image.n5", project="image.xml", mode="a")
+    project_image().n5.to_bdv("image.xml", "image.n5")
+    project_image()[..., :4].n5.to_bdv("image.xml", "image.n5", mode="a")
 
 
 ERRORS: dict[str, list[Callable[[], None]]] = {
@@ -544,15 +544,15 @@ def a_function_has_changed() -> None:
 
 def times_of_a_project_are_no_ids() -> None:
     times = xr.concat([project_image()] * 2, xr.Variable("t", [0.5, 1.5]))
-    times.n5.to_n5("image.n5", project="image.xml")
+    times.n5.to_bdv("image.xml", "image.n5")
 
 
 def a_server_is_named_by_a_project_alone() -> None:
     loader = '<ImageLoader format="bdv.n5"><n5>https://example.org/x.n5</n5></ImageLoader>'
     Path("web.xml").write_text(project_xml([Setup(id=0)], loader=loader), "utf-8")
-    file = find_project("web.xml")
+    file = find_scene("web.xml")
     assert file is not None
-    container_of(file, {"headers": {"Authorization": "Bearer word"}})
+    file.container({"headers": {"Authorization": "Bearer word"}})
 
 
 def napari_shows_a_part() -> None:
@@ -565,11 +565,11 @@ def a_level_of_a_project_lies_elsewhere() -> None:
     whole = project_image(x=np.arange(8.0))
     levels = {"s0": whole, "s1": whole[..., ::2]}
     tree = xr.DataTree.from_dict({name: level.to_dataset() for name, level in levels.items()})
-    tree.n5.to_n5("image.n5", project="image.xml")
+    tree.n5.to_bdv("image.xml", "image.n5")
 
 
 def the_path_of_a_container_is_a_uri() -> None:
-    project_image().n5.to_n5("my image.n5", project="image.xml")
+    project_image().n5.to_bdv("image.xml", "my image.n5")
 
 
 WARNINGS: list[Callable[[], None]] = [

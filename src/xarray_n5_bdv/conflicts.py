@@ -64,11 +64,6 @@ class Existing:
     def check(self, *, resumes: bool) -> None:
         """Raise NodeExistsError if something exists that the mode does not allow."""
         how = self.how
-        if how.mode == "r+":
-            raise ValueError(
-                "mode='r+' only changes values, which projects do not support: use mode='a' with "
-                "project=, or omit project="
-            )
         if how.mode != "w-" or resumes:
             return
         unfinished = bool(unfinished_writes(how.store, ""))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.writing.request import WriteOptions
     from xarray_n5.writing.transaction import Transaction
-    from xarray_n5_bdv.find import ProjectFile
+    from xarray_n5_bdv.project_file import ProjectFile
 
 _SAME = (None, None, "same")
 """The options of chunks, shards and compression that keep them unchanged."""

@@ -9,44 +9,44 @@ import xarray as xr
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_node
+from xarray_n5.copying.copy import Copy
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
-from xarray_n5_bdv.find import find_project
+from xarray_n5.formats.scenes import find_scene
+from xarray_n5.model.options import check_option
+from xarray_n5_bdv.target import write_options
 from xarray_n5_bdv.write import write_project
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.writing.request import WriteOptions
-    from xarray_n5.writing.transaction import Transaction
 
 
-def open_tree(source: Any, path: str, **options: Any) -> xr.DataTree:
-    """Return a project, the arrays in a group, or one array as a tree, lazily."""
-    how = {"engine": "n5", "chunks": {}, "group": path or None, **options}
-    if find_project(source, options.get("storage_options")) is None and isinstance(
-        open_node(source, path, **options), Array
-    ):
-        return xr.DataTree(xr.open_dataset(source, **how))
-    tree: xr.DataTree = xr.open_datatree(source, **how)
-    return tree
-
-
-def plan_as_project(
-    tree: xr.DataTree,
-    how: WriteOptions,
-    path: str,
+def begin_copy(
+    source: Any,
+    source_path: str,
+    xml: object,
+    data: object | None = None,
+    *,
+    mode: str,
     options: CopyOptions,
-    without: Collection[str],
+    path: str = "",
+    without: Collection[str] = (),
+    resume: bool,
+    source_options: Mapping[str, Any] | None,
     storage_options: Mapping[str, Any] | None,
-) -> Transaction | None:
-    """Return the write of a tree as a project; None if the write to resume has ended.
+    checksums: bool,
+    fsync: bool,
+) -> Copy:
+    """Return the started copy of images as a project; it has ended if that to resume has.
 
     Raises
     ------
     ValueError
         If an option is set that is not for projects.
     """
+    check_option("mode", mode, "w-", "w", "a")
     given = {
         "path": path or None,
         "region": options.region,
@@ -57,38 +57,58 @@ def plan_as_project(
     }
     if refused := [name for name, value in given.items() if value is not None]:
         raise ValueError(
-            f"{' and '.join(refused)} and project= exclude each other; open the source with "
-            "xarray.open_datatree, select, and store that with .n5.to_n5(..., project=)"
+            f"{' and '.join(refused)} cannot be used for a copy that is a project; open the source "
+            "with xarray.open_datatree, select, and store that with .n5.to_bdv"
         )
-    encoding = {
-        key: value
-        for key, value in (("chunks", options.chunks), ("compression", options.compression))
-        if value is not None and value != "same"
-    }
+    how = write_options(
+        xml,
+        data,
+        storage_options=storage_options,
+        mode=mode,
+        computed=True,
+        resume=resume,
+        checksums=checksums,
+        fsync=fsync,
+    )
+    multisets = options.label_multisets
+    tree = _open_tree(source, source_path, storage_options=source_options, multisets=multisets)
+    chosen = (("chunks", options.chunks), ("compression", options.compression))
+    encoding = {key: value for key, value in chosen if value is not None and value != "same"}
     encodings: dict[str, Any] = {
         node.path: {name: dict(encoding) for name in node.data_vars}
         for node in tree.subtree
         if encoding and node.data_vars
     }
     try:
-        return write_project(tree, options.project, how, encodings, storage_options)
+        return Copy(write_project(tree, xml, how, encodings, storage_options))
     except NodeExistsError:
-        if how.resume and how.mode == "w-" and _is_complete(tree, options.project, storage_options):
-            return None
+        if how.resume and how.mode == "w-" and _is_complete(tree, xml, storage_options):
+            return Copy()
         raise
 
 
-def _is_complete(
-    tree: xr.DataTree, project: Any, storage_options: Mapping[str, Any] | None
-) -> bool:
+def _open_tree(
+    source: Any, path: str, *, storage_options: Mapping[str, Any] | None, multisets: LabelMultisets
+) -> xr.DataTree:
+    """Return a project, the arrays in a group, or one array as a tree, lazily."""
+    options: dict[str, Any] = {"storage_options": storage_options, "label_multisets": multisets}
+    how = {"engine": "n5", "chunks": {}, "group": path or None, **options}
+    scene = find_scene(source, storage_options)
+    if scene is None and isinstance(open_node(source, path, **options), Array):
+        return xr.DataTree(xr.open_dataset(source, **how))
+    tree: xr.DataTree = xr.open_datatree(source, **how)
+    return tree
+
+
+def _is_complete(tree: xr.DataTree, xml: Any, storage_options: Mapping[str, Any] | None) -> bool:
     """Return whether a project has as many samples as a tree, and no write is unfinished."""
-    remote = isinstance(project, str) and "://" in project
+    remote = isinstance(xml, str) and "://" in xml
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", UnfinishedWriteWarning)
         try:
             found = xr.open_datatree(
-                project, engine="n5", storage_options=storage_options if remote else None
+                xml, engine="n5", storage_options=storage_options if remote else None
             )
         except (N5Error, OSError, ValueError, UnfinishedWriteWarning):
             return False

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5_bdv.loaders import View
 from xarray_n5_bdv.matrices import Placement
-from xarray_n5_bdv.positions import AXES
 from xarray_n5_bdv.project import KINDS, Project, ViewSetup
 from xarray_n5_bdv.setups import Entities, Setups, value_of, whole
 

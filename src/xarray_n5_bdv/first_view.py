@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.axes import Geometry
-    from xarray_n5_bdv.find import ProjectFile
     from xarray_n5_bdv.images import Level
+    from xarray_n5_bdv.project_file import ProjectFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.formats.protocol import Container, KeyedFormat
     from xarray_n5.stores import Store
-    from xarray_n5_bdv.find import ProjectFile
     from xarray_n5_bdv.loaders import Loader
+    from xarray_n5_bdv.project_file import ProjectFile
     from xarray_n5_bdv.references import Server
 
 _RIGHTS = frozenset({"anon", "key", "secret", "token", "profile", "session", "username"})

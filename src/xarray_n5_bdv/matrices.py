@@ -10,12 +10,12 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.datasets.world import within
+from xarray_n5.datasets.world import AXES, FRAME, within
 from xarray_n5.dialects.transforms import as_tuples
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.units import ratio, same_unit
 from xarray_n5_bdv.images import PROJECT
-from xarray_n5_bdv.positions import AXES, FRAME, VOXEL, VOXEL_UNIT, WORLD
+from xarray_n5_bdv.positions import VOXEL, VOXEL_UNIT, WORLD
 from xarray_n5_bdv.registrations import CALIBRATION, NDIM, Registration, Transform
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from xarray_n5.arrays.coordinates import Room
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.select import level_by_distance, level_by_number
+from xarray_n5.datasets.world import DIMS, FRAME
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.model.options import check_option
 from xarray_n5_bdv.images import Level, Selection, images_of
 from xarray_n5_bdv.layouts import layout_of
 from xarray_n5_bdv.loaders import View
 from xarray_n5_bdv.location import container_of
-from xarray_n5_bdv.positions import DIMS, FRAME
 from xarray_n5_bdv.stored import Stored, find_views
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.protocol import Container
-    from xarray_n5_bdv.find import ProjectFile
+    from xarray_n5_bdv.project_file import ProjectFile
+    from xarray_n5_bdv.stack_axes import Arrangement
 
 MOST_VIEWS = 1 << 18
 """The maximum number of views that are opened at once."""
@@ -40,6 +41,15 @@ _GROUP = re.compile(r"(?:setup(?P<setup>\d+))?/?(?:timepoint(?P<timepoint>\d+))?
 _NAME = re.compile(r"s(\d{1,3})")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The options of a project: the ids of views, and the dimensions of setups."""
+
+    setup: int | None = None
+    timepoint: int | None = None
+    setups: Arrangement | None = None
+
+
 @dataclass(frozen=True)
 class OpenProject:
     """A project and its container, opened for one operation."""
@@ -47,6 +57,7 @@ class OpenProject:
     file: ProjectFile
     container: Container
     options: DatasetOptions
+    choice: Choice
 
     @classmethod
     def at(
@@ -55,6 +66,7 @@ class OpenProject:
         storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
         group: str = "",
+        choice: Choice | None = None,
     ) -> OpenProject:
         """Return an open project; only the XML is read yet.
 
@@ -65,20 +77,22 @@ class OpenProject:
             raise ValueError(
                 f"dialect={options.dialect!r} does not apply to projects: the XML has the axes"
             )
-        if options.setups is not None:
-            check_option("setups", options.setups, "grid", "flat")
-        return cls(file, container_of(file, storage_options), _with_group(options, group))
+        choice = choice or Choice()
+        if choice.setups is not None:
+            check_option("setups", choice.setups, "grid", "flat")
+        selected = _with_group(options, choice, group)
+        return cls(file, container_of(file, storage_options), *selected)
 
     @property
     def selection(self) -> Selection:
         """The time points and setups that the options select."""
-        project, options = self.file.project, self.options
+        project, choice = self.file.project, self.choice
         return Selection(
-            timepoints=self._chosen("timepoint", project.timepoints, options.timepoint),
-            setups=self._chosen("setup", project.setups, options.setup),
-            single_timepoint=options.timepoint is not None,
-            single_setup=options.setup is not None,
-            arrangement=options.setups,
+            timepoints=self._chosen("timepoint", project.timepoints, choice.timepoint),
+            setups=self._chosen("setup", project.setups, choice.setup),
+            single_timepoint=choice.timepoint is not None,
+            single_setup=choice.setup is not None,
+            arrangement=choice.setups,
         )
 
     def _chosen(self, what: str, known: Collection[int], wanted: int | None) -> tuple[int, ...]:
@@ -160,7 +174,7 @@ class OpenProject:
                 if dim in dataset.coords and not found.in_world:
                     dataset.variables[dim].encoding[FRAME] = "view"
         dataset.encoding["source"] = self.file.url
-        return _at_timepoint(dataset, self.options.timepoint)
+        return _at_timepoint(dataset, self.choice.timepoint)
 
 
 def open_project(
@@ -168,6 +182,7 @@ def open_project(
     group: str,
     storage_options: Mapping[str, Any] | None,
     options: DatasetOptions,
+    choice: Choice | None = None,
     **how: Any,
 ) -> xr.Dataset:
     """Open one level of a project as a Dataset.
@@ -179,7 +194,7 @@ def open_project(
     ValueError
         If there are several levels, or images that differ, and the options do not select one.
     """
-    opened = OpenProject.at(file, storage_options, options, group)
+    opened = OpenProject.at(file, storage_options, options, group, choice)
     options = opened.options
     number = _number(options.level)
     images = opened.images(number)
@@ -201,18 +216,19 @@ def open_project_groups(
     group: str,
     storage_options: Mapping[str, Any] | None,
     options: DatasetOptions,
+    choice: Choice | None = None,
     **how: Any,
 ) -> dict[str, xr.Dataset]:
     """Open all levels of a project as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    opened = OpenProject.at(file, storage_options, options, group)
+    opened = OpenProject.at(file, storage_options, options, group, choice)
     budget = Room(_MOST)
     root = xr.Dataset()
     root.encoding["source"] = file.url
     found = {"/": root}
     if opened.options.level is not None:
-        return {"/": open_project(file, group, storage_options, options, **how)}
+        return {"/": open_project(file, group, storage_options, options, choice, **how)}
     for name, levels in opened.images().items():
         for level in levels:
             path = f"/{name}/s{level}".replace("//", "/")
@@ -244,19 +260,23 @@ def _at_timepoint(dataset: xr.Dataset, timepoint: int | None) -> xr.Dataset:
     return dataset.sel(t=timepoint)
 
 
-def _with_group(options: DatasetOptions, group: str) -> DatasetOptions:
+def _with_group(
+    options: DatasetOptions, choice: Choice, group: str
+) -> tuple[DatasetOptions, Choice]:
     """Return options with the selection in a path."""
     match = _GROUP.fullmatch(group.strip("/"))
     if match is None:
         raise ValueError(
             f"group={group!r} is not a node of a project; expected setup0, s0 or setup0/s0"
         )
-    chosen: dict[str, Any] = {key: text for key, text in match.groupdict().items() if text}
-    for key, text in chosen.items():
-        if getattr(options, key) is not None:
+    chosen = {key: text for key, text in match.groupdict().items() if text}
+    for key in chosen:
+        if getattr(options if key == "level" else choice, key) is not None:
             raise ValueError(f"group={group!r} and {key}= exclude each other; pass one of them")
-        chosen[key] = text if key == "level" else int(text)
-    return replace(options, **chosen)
+    if (level := chosen.pop("level", None)) is not None:
+        options = replace(options, level=level)
+    ids: dict[str, Any] = {key: int(text) for key, text in chosen.items()}
+    return options, replace(choice, **ids)
 
 
 def _number(level: object) -> int | None:

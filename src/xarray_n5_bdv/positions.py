@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from xarray_n5.datasets.world import AXES, START, STEP
 from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.transforms import per_axis
 from xarray_n5.model.axes import centre_shift
@@ -22,17 +23,8 @@ if TYPE_CHECKING:
     from xarray_n5_bdv.project import Project, ViewSetup
     from xarray_n5_bdv.stack_axes import Outer
 
-AXES = ("z", "y", "x")
-
 COLUMNS = (*AXES, "1")
 """The columns of matrices: of samples along z, y, x, and the constants."""
-
-DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
-"""Attributes of matrices: the names of the coordinates of the level's samples, the first
-coordinate, and the steps, which identify the samples of a crop."""
-
-FRAME = "frame"
-"""The encoding's key for coordinates that are distances in a view, not world positions."""
 
 WORLD = "world_scale"
 """Attribute of matrices: the size of a unit of BigDataViewer's world along z, y, x."""

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5_bdv.positions import AXES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

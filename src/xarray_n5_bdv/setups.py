@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5_bdv.elements import checked
 from xarray_n5_bdv.images import PROJECT
-from xarray_n5_bdv.positions import AXES
 from xarray_n5_bdv.project import KINDS, Entity, Project, ViewSetup
 
 if TYPE_CHECKING:

@@ -8,21 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.datasets.images import Image
-    from xarray_n5_bdv.find import ProjectFile
     from xarray_n5_bdv.images import Level
     from xarray_n5_bdv.project import Project
+    from xarray_n5_bdv.project_file import ProjectFile
 
 _SHOWN = 12
 """The maximum number of ids that are listed."""
 
 Images = dict[str, dict[int, "Level"]]
-
-
-def project_at(url: str, options: Mapping[str, Any] | None) -> ProjectFile | None:
-    """Return the project at a location, or None if it is not one."""
-    from xarray_n5_bdv.find import find_project
-
-    return find_project(url, options)
 
 
 def images_in(file: ProjectFile, group: str, options: Mapping[str, Any] | None) -> Images:

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.formats.containers import open_store
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import FsspecStore, LocalStore
+from xarray_n5.writing.request import WriteOptions
 from xarray_n5_bdv.combine import updated
 from xarray_n5_bdv.elements import document_of
-from xarray_n5_bdv.find import ProjectFile
 from xarray_n5_bdv.loaders import Place
 from xarray_n5_bdv.location import check_location, container_of
 from xarray_n5_bdv.project import Project, read_project
+from xarray_n5_bdv.project_file import ProjectFile
 from xarray_n5_bdv.uris import absolute_of, reference_of, uri_of
 from xarray_n5_bdv.xml import LOOK, looks_like_project
 
@@ -25,7 +27,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.stores import Store
-    from xarray_n5.writing.request import WriteOptions
+
+
+def write_options(
+    xml: object, data: object | None, *, storage_options: Mapping[str, Any] | None, **options: Any
+) -> WriteOptions:
+    """Open the container of a project for a write.
+
+    Without `data`, it is that of the existing project, or one beside the XML with its name.
+    """
+    if data is None:
+        remote = isinstance(xml, str) and "://" in xml
+        file = find_scene(xml, storage_options if remote else None)
+        if file is not None:
+            data = file.container(storage_options).url
+        elif isinstance(xml, str | os.PathLike):
+            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}.n5"
+        else:
+            raise TypeError(f"data is required if the XML is a {type(xml).__name__}")
+    return WriteOptions.into(data, format=None, storage_options=storage_options, **options)
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,7 @@ class ProjectTarget:
         if how.format.name != "n5":
             raise MetadataError(
                 f"{how.container.url}: a project is written as N5, but this is {how.format.name}; "
-                "name a container that ends with .n5, or omit project="
+                "name a container that ends with .n5"
             )
         if how.root:
             raise MetadataError(
@@ -69,9 +89,7 @@ class ProjectTarget:
         store = open_store(project, storage_options if remote else None)
         folder = store.parent()
         if folder is None or not store.name or store.is_folder(""):
-            raise MetadataError(
-                f"{store.url}: project= is a directory; expected the path of an XML file"
-            )
+            raise MetadataError(f"{store.url} is a directory; expected the path of an XML file")
         if how.store.with_fsync() == how.store:  # it waits until data are on disk
             folder = folder.with_fsync()
         place = _place_of(folder, how.container.store)
@@ -144,7 +162,7 @@ class ProjectUpdate:
 
 def _read(document: bytes, url: str) -> Project:
     if not looks_like_project(document[:LOOK]):
-        hint = "name another file with project="
+        hint = "name another file"
         raise NodeExistsError(url, "", "a file that is not the XML of a project", hint)
     try:
         return read_project(document)

@@ -9,13 +9,13 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.create import chunk_shape
 from xarray_n5.codecs import resolve
+from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.keywords import refuse_encodings
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5_bdv.describe import Described, describe
-from xarray_n5_bdv.positions import AXES
 from xarray_n5_bdv.save import write_views
 from xarray_n5_bdv.scales import check_alike, factors_of_levels, images_of_tree
 from xarray_n5_bdv.target import ProjectTarget

@@ -12,10 +12,9 @@ import xarray as xr
 from xarray_n5.arrays.open import open_array, open_group
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.integrity.diagnosis.diagnose import survey_at
 from xarray_n5.model.keywords import suggest_keywords
-from xarray_n5_bdv.find import find_project
-from xarray_n5_bdv.location import container_of
 from xarray_n5_doctor.find import images_of
 from xarray_n5_doctor.readers import READERS
 from xarray_n5_doctor.readers.compare import opinions
@@ -181,15 +180,15 @@ def examine(
     """Compare what programs read of the images at a node and below it; see :func:`doctor`."""
     if dialect is not None and dialect not in DIALECTS:
         raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
-    file = find_project(url, storage_options)
-    source = url if file is None else container_of(file, storage_options)
-    project = None if file is None else file.project
-    survey, findings = survey_at(source, path, storage_options, project)
+    scene = find_scene(url, storage_options)
+    source = url if scene is None else scene.container(storage_options)
+    xml = None if scene is None else scene.document
+    survey, findings = survey_at(source, path, storage_options, xml)
     if survey is None:
         return Diagnosis(url=str(url), source=url, path=path, images=(), findings=tuple(findings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report says it
-        found = images_of(survey, None if file is None else file.store.get(""))
+        found = images_of(survey, xml)
         images = tuple(_examined(image, dialect, survey.root) for image in found)
     where = survey.container.url
     if not images and not findings:
@@ -199,7 +198,7 @@ def examine(
         raise ValueError(f"no image in {where!r} has {dialect} metadata")
     return Diagnosis(
         url=where,
-        source=url if file is None else where,
+        source=url if scene is None else where,
         path=survey.root,
         images=images,
         findings=tuple(findings),

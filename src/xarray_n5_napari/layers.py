@@ -12,7 +12,6 @@ from xarray_n5.datasets.engine import open_groups
 from xarray_n5.dialects.labels import is_labels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
-from xarray_n5_bdv.project import KINDS
 from xarray_n5_napari.channels import channel_facts
 from xarray_n5_napari.lazy import as_dask
 from xarray_n5_napari.places import is_moved, place_of
@@ -37,7 +36,7 @@ _MOST_CHANNELS = 16
 _SHOWN = 16
 """The maximum number of omitted layers that a warning names."""
 
-_VIEWS = frozenset({"setup", *KINDS})
+_VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination"})
 """Dimensions of projects along which the positions of views differ."""
 
 _LEAST = 2

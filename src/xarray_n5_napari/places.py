@@ -8,8 +8,8 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import AXIS_UNITS
+from xarray_n5.datasets.world import AXES, DIMS
 from xarray_n5.model.units import unit_of
-from xarray_n5_bdv.positions import AXES, DIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

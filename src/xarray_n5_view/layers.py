@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.datasets.world import to_world
+from xarray_n5.datasets.world import AXES, FRAME, to_world
 from xarray_n5.model.alerts import warn
-from xarray_n5_bdv.positions import AXES, FRAME
 from xarray_n5_view.collect import is_labels, sources_in
 from xarray_n5_view.images import Dim, Image
 from xarray_n5_view.levels import Level

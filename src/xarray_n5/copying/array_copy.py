@@ -63,8 +63,6 @@ class CopyOptions:
     """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"
     """The content as which Paintera's label multisets are copied; "error" rejects them."""
-    project: object = None
-    """The XML of a project that the copy becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

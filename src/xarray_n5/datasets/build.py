@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -53,15 +53,6 @@ class DatasetOptions:
     level: Level | None = None
     dims: Sequence[str] | None = None
     inherit: bool = False
-    setup: int | None = None
-    timepoint: int | None = None
-    setups: Literal["grid", "flat"] | None = None
-
-    @property
-    def of_projects(self) -> list[str]:
-        """The names of the options that are set, and only for projects."""
-        names = ("setup", "timepoint", "setups")
-        return [name for name in names if getattr(self, name) is not None]
 
     @property
     def opening(self) -> dict[str, Any]:

@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5_bdv.positions import AXES, DIMS, FRAME, START, STEP
-
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import ArrayLike
+
+AXES = ("z", "y", "x")
+
+DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
+"""Attributes of matrices: the names of the coordinates of the level's samples, the first
+coordinate, and the steps, which identify the samples of a crop."""
+
+FRAME = "frame"
+"""The encoding's key for coordinates that are distances in a view, not world positions."""
 
 _FINE = 1024
 """Positions of coarsened samples are multiples of one over this, up to rounding."""
@@ -62,8 +69,8 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
     missing = [axis for axis in AXES if axis not in dataset.coords]
     if missing:
         raise ValueError(
-            f"there is no affine, and no coordinates {', '.join(missing)}; open the data as a "
-            "project, or keep its coordinates"
+            f"there is no affine, and no coordinates {', '.join(missing)}; open the data with "
+            "the XML that describes them, or keep their coordinates"
         )
     return _by_coordinates(dataset)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
 from xarray_n5.dialects.pyramids import (
     axes_at_level,
     axes_under,
@@ -20,11 +18,14 @@ from xarray_n5.dialects.pyramids import (
     factors_of,
     view_of,
 )
+from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
 
     from xarray_n5.dialects.protocol import ArrayContext
 
@@ -43,32 +44,21 @@ class Bdv:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level, and a matrix if the XML rotates the view."""
-        from xarray_n5_bdv.loaders import View
-        from xarray_n5_bdv.project import Project, read_project
-
         found = view_of(node.path)
         if found is None or len(node.shape) != NDIM:
             return None
-        factors = factors_of(node)
-        try:
-            project = read_project(node.xml) if node.xml else Project()
-        except ValueError as error:
-            warn(f"{node.path}: the XML beside the container is ignored: {error}")
-            project = Project()
-        number, timepoint = found
-        setup = project.setups.get(number)
-        registered = project.physical(View(timepoint, number))
-        size = None if setup is None else setup.voxel_size
-        if registered is None and size is None:
+        factors, placed = factors_of(node), None
+        if node.xml:
+            try:
+                placed = _placed(node.xml, *found)
+            except ValueError as error:
+                warn(f"{node.path}: the XML beside the container is ignored: {error}")
+        if placed is None:
             if factors is None:
                 return None
             axes = axes_at_level(_NAMES, (None,) * NDIM, (1.0,) * NDIM, factors)
             return Geometry(axes, {"scale": "downsamplingFactors"})
-        if registered is None:
-            rows = np.diag([*(size or ())[::-1], 1.0])[:NDIM]
-            unit, where = setup.unit if setup else None, "voxelSize of the XML"
-        else:
-            (rows, unit), where = registered, "ViewRegistration of the XML"
+        rows, unit, where = placed
         sources = {"names": "layout of the container", "units": "voxelSize of the XML"}
         sources |= {"scale": where, "offset": where}
         axes, affine = axes_under(_NAMES, (unit,) * NDIM, rows, factors)
@@ -81,3 +71,11 @@ class Bdv:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attribute of a setup, with the factors of all levels."""
         return {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
+
+
+def _placed(xml: bytes, setup: int, timepoint: int) -> tuple[np.ndarray, str | None, str] | None:
+    """Return the matrix of a view, its unit and its source, as the XML has them."""
+    reader = scene_reader(xml)
+    if reader is None:
+        raise ValueError("it does not describe a project")
+    return reader.placement(xml, timepoint, setup)
