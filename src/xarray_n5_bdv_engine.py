@@ -94,7 +94,7 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         ValueError
             If there are several levels, or images that differ, and the options do not select one.
         """
-        from xarray_n5_bdv.engine import open_dataset
+        from xarray_n5_bdv.scene import open_dataset
 
         decoders = {
             "mask_and_scale": mask_and_scale,
@@ -133,7 +133,7 @@ class BdvBackendEntrypoint(BackendEntrypoint):
 
         Parameters are those of :meth:`open_dataset`.
         """
-        from xarray_n5_bdv.engine import open_groups
+        from xarray_n5_bdv.scene import open_groups
 
         decoders = {name: options.pop(name) for name in DECODERS & options.keys()}
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}

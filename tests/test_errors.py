@@ -31,7 +31,6 @@ from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.formats.scenes import find_scene
 from xarray_n5.stores import LocalStore
-from xarray_n5_bdv.location import container_of
 from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
@@ -699,7 +698,7 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
 def templates() -> dict[str, str]:
     """Patterns of the messages that the package warns with, by where they stand."""
     found = {}
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.with_name("xarray_n5_bdv").rglob("*.py")]):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "warn"):
                 continue
@@ -711,7 +710,7 @@ def templates() -> dict[str, str]:
                 else ".+?"
                 for piece in pieces
             )
-            found[f"{path.relative_to(SOURCE)}:{call.lineno}"] = pattern
+            found[f"{path.relative_to(SOURCE.parent)}:{call.lineno}"] = pattern
     return found
 
 

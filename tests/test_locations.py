@@ -32,7 +32,6 @@ from xarray_n5 import (
     open_group,
 )
 from xarray_n5.formats.scenes import find_scene
-from xarray_n5_bdv.location import container_of
 from xarray_n5_bdv.references import parse_location
 
 if TYPE_CHECKING:

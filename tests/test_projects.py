@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -256,6 +258,21 @@ def test_a_project_is_known_by_what_it_says(tiled: Path) -> None:
         other.write_bytes(f"<!-- \u00e4 -->{text.partition('?>')[2]}".encode(encoding))
         assert engine.guess_can_open(other)
         assert xr.open_dataset(other, level=1).sizes["channel"] == 2
+
+
+def test_only_an_xml_imports_the_package_of_projects(tiled: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain/x.n5"
+    shutil.copytree(tiled.with_name("x.n5"), plain)
+    code = (
+        "import sys, xarray as xr, xarray_n5\n"
+        "for place in sys.argv[1:]:\n"
+        "    xr.open_dataset(place, engine='n5', group='setup0/timepoint0/s0')\n"
+        "    xr.open_datatree(place, engine='n5')\n"
+        "    print('xarray_n5_bdv' in sys.modules)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(plain), str(tiled.with_name("x.n5"))]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)  # noqa: S603
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_a_level_is_chosen_by_distance(tiled: Path) -> None:

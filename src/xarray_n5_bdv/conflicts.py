@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.request import WriteOptions
+    from xarray_n5_bdv.describe import ViewImage
     from xarray_n5_bdv.project import Project, ViewSetup
     from xarray_n5_bdv.target import ProjectTarget
-    from xarray_n5_bdv.view_image import ViewImage
 
 _TIMEPOINT = re.compile(r"timepoint(\d{1,10})")
 

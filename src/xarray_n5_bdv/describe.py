@@ -1,9 +1,9 @@
-"""Describe Datasets as views of a project: setups, their attributes, time points, registrations."""
+"""Describe Datasets as views of a project: setups, time points, registrations, paths."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from xarray_n5_bdv.project import KINDS, Project, ViewSetup
 from xarray_n5_bdv.setups import Entities, Setups, value_of, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.writing.request import WriteRequest
     from xarray_n5_bdv.registrations import Registration
 
 _BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
@@ -157,3 +159,28 @@ def _is_missing(dataset: xr.Dataset, position: Mapping[str, int]) -> bool:
     if "missing" not in dataset.variables:
         return False
     return bool(value_of(dataset, "missing", position))
+
+
+Requests: TypeAlias = "Callable[[View, int, str, Array | None], WriteRequest]"
+"""Returns the write of a view's level at a path, given its finer level, which is planned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewImage:
+    """An image to write to a project."""
+
+    described: Described
+    factors: Sequence[tuple[int, ...]]
+    """The factors of each level along z, y, x."""
+    request: Requests
+
+
+def path_of(view: View, level: int | None = None) -> str:
+    """Return the path of a view, or of its level."""
+    path = f"setup{view.setup}/timepoint{view.timepoint}"
+    return path if level is None else f"{path}/s{level}"
+
+
+def level_attributes(factors: Sequence[int]) -> dict[str, Any]:
+    """Return the attributes of a level's array."""
+    return {"downsamplingFactors": list(factors[::-1])}

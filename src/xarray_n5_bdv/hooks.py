@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import islice, product
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5_bdv.layouts import groups_of, layout_of
 from xarray_n5_bdv.loaders import Bucket, View
 from xarray_n5_bdv.project import read_project
 from xarray_n5_bdv.project_file import ProjectFile
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.stores import Store
     from xarray_n5_bdv.scene import ProjectScene
+
+_MOST = 1 << 18
+"""The maximum number of views of a project that are checked."""
 
 
 def recognizes(head: bytes) -> bool:
@@ -110,7 +115,27 @@ def placement(
 
 def missing_parts(document: bytes, survey: Survey, *, named: bool) -> Iterator[Finding]:
     """Iterate over the views of a project that its container lacks."""
-    from xarray_n5_bdv.missing_views import missing_views
+    from xarray_n5.integrity.diagnosis.finding import Finding, listed
 
-    if named or refers_to(document, survey.container, {survey.container.name}):
-        yield from missing_views(read_project(document), survey)
+    project = read_project(document)
+    refers = named or refers_to(document, survey.container, {survey.container.name})
+    if project.loader is None or not refers:
+        return
+    layout = layout_of(project)
+    pairs = islice(product(project.timepoints, project.setups), _MOST)
+    zarr = project.loader.views
+    views = [
+        v for v in map(View._make, pairs) if v not in project.missing and (not zarr or v in zarr)
+    ]
+    paths = groups_of(layout, views)
+    groups = {path: dict(survey.groups[path].attrs) for path in paths if path in survey.groups}
+    lost = [view for view in views if layout.path(view, 0, groups) not in survey.arrays]
+    if lost:
+        shown = listed([f"setup {view.setup} timepoint {view.timepoint}" for view in lost])
+        yield Finding(
+            "missing-view",
+            "",
+            f"the XML of the project has {len(views)} views, of which {len(lost)} are not stored: "
+            f"{shown}",
+            "write them, or list them in the XML's MissingViews",
+        )

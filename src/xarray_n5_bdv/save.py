@@ -17,17 +17,17 @@ from xarray_n5.writing.plan import WritePlan, plan_write
 from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
 from xarray_n5_bdv.conflicts import Existing, check_setups
+from xarray_n5_bdv.describe import path_of
 from xarray_n5_bdv.loaders import View
-from xarray_n5_bdv.view_image import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.writing.request import WriteOptions
+    from xarray_n5_bdv.describe import ViewImage
     from xarray_n5_bdv.project import Project
     from xarray_n5_bdv.target import ProjectTarget
-    from xarray_n5_bdv.view_image import ViewImage
 
 _RESOLUTION = (1.0, 1.0, 1.0)
 

@@ -15,11 +15,10 @@ from xarray_n5.model.keywords import refuse_encodings
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5_bdv.describe import Described, describe
+from xarray_n5_bdv.describe import Described, ViewImage, describe, level_attributes
 from xarray_n5_bdv.save import write_views
 from xarray_n5_bdv.scales import check_alike, factors_of_levels, images_of_tree
 from xarray_n5_bdv.target import ProjectTarget
-from xarray_n5_bdv.view_image import ViewImage, level_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,10 +15,9 @@ from xarray_n5.model.axes import Geometry
 from xarray_n5.pyramids.blocks import coarser_blocks
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import coarse_shape
-from xarray_n5_bdv.describe import describe
+from xarray_n5_bdv.describe import ViewImage, describe
 from xarray_n5_bdv.save import write_views
 from xarray_n5_bdv.target import ProjectTarget
-from xarray_n5_bdv.view_image import ViewImage
 from xarray_n5_bdv.write import Storage, request_of
 
 if TYPE_CHECKING:

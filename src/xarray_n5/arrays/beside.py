@@ -39,7 +39,7 @@ def xml_beside(container: Container) -> bytes | None:
     if len(found) > 1:
         warn(
             f"{', '.join(sorted(found))} beside {container.url!r} all refer to it, so none is "
-            "used; open one of them instead of the container"
+            "used; open one of them as a project"
         )
     return next(iter(found.values())) if len(found) == 1 else None
 
