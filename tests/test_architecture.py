@@ -54,8 +54,8 @@ MAY_IMPORT = {
     CORE: {CORE},
     ENGINE: {ENGINE, CORE},
     PROJECTS: {PROJECTS, ENGINE, CORE, "xarray_n5_bdv"},
-    **{leaf: {leaf, ENGINE, CORE} for leaf in LEAVES},
-    COMMANDS: {COMMANDS, ENGINE, CORE, *LEAVES},
+    **{leaf: {leaf, ENGINE, PROJECTS, CORE} for leaf in LEAVES},
+    COMMANDS: {COMMANDS, ENGINE, PROJECTS, CORE, *LEAVES},
 }
 """What each package in ``src`` imports: the core knows no leaf, and a leaf knows no other leaf."""
 

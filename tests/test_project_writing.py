@@ -728,7 +728,7 @@ def test_pyramids_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="has no parameter 'partial'"):
         xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", partial=True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="mode"):
-        xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")
+        xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", some(PROJECTS, 3))

@@ -175,3 +175,9 @@ class Scene(Protocol):
         chunks: bool,
     ) -> Iterator[str]:
         """Iterate over the lines of a drawing of the images and their levels."""
+
+
+if TYPE_CHECKING:
+    from xarray_n5_bdv import hooks
+
+    _READERS: list[SceneReader] = [hooks]
