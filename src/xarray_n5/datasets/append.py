@@ -14,13 +14,15 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.open import open_group
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.datasets.encoding import encode_like, regular_axis
+from xarray_n5.datasets.encoding import encode_like
 from xarray_n5.datasets.grow import (
     check_blank,
     check_place,
     complete_others,
     grow,
+    outdated,
     remove_coordinate,
+    widen,
 )
 from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.datasets.overwrite import ExistingGroup
@@ -121,7 +123,7 @@ def update(
     marker.begin(facts, planned=bool(began))
     if not began:
         grow(group, facts, how)
-    _widen(each)
+    widen(each.arrays, each.encoded)
     _remove_outdated(each)
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
     ending = {key: facts[key] for key in ("start", "grows") if key in facts}
@@ -306,17 +308,9 @@ def _growth(update: _Update) -> dict[str, Any]:
     return facts
 
 
-def _widen(update: _Update) -> None:
-    """Resize arrays for strings that are longer than the stored ones."""
-    for name, encoded in update.encoded.items():
-        array = update.arrays[name]
-        if encoded.is_string and encoded.data.shape[-1] > array.shape[-1]:
-            array.refresh().resize((*array.shape[:-1], encoded.data.shape[-1]))
-
-
 def _remove_outdated(update: _Update) -> None:
     """Remove metadata of axes and images that new coordinate arrays will contradict."""
-    moved = _outdated(update)
+    moved = outdated(update.stored, update.written, update.slices, update.in_axes)
     changed = updated_images(
         update.group.attrs,
         update.stored,
@@ -331,16 +325,3 @@ def _remove_outdated(update: _Update) -> None:
     for dim in moved:
         for array in update.arrays.values():
             remove_coordinate(array.refresh(), dim, update.how)
-
-
-def _outdated(update: _Update) -> list[str]:
-    """Return the dimensions whose coordinate array will contradict the axes."""
-    written, stored, found = update.written, update.stored, []
-    for dim, where in update.slices.items():
-        if dim in update.in_axes or dim not in written.variables:
-            continue
-        if axis := regular_axis(stored, dim):
-            expected = axis.offset + axis.step * np.arange(where.start, where.stop)
-            if not np.array_equal(expected, written[dim].to_numpy()):
-                found.append(dim)
-    return found

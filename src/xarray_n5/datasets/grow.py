@@ -15,6 +15,7 @@ from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoding import regular_axis
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import UNFINISHED, join
@@ -22,10 +23,13 @@ from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
 from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    import xarray as xr
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.writing.request import WriteOptions
 
 
@@ -96,9 +100,7 @@ def check_blank(group: Group, facts: Mapping[str, Any], names: Iterable[str]) ->
             raise _not_resumed(group, facts, f"another program has written {where}")
 
 
-def _growing(
-    group: Group, facts: Mapping[str, Any]
-) -> Iterator[tuple[str, Array, int, int]]:
+def _growing(group: Group, facts: Mapping[str, Any]) -> Iterator[tuple[str, Array, int, int]]:
     """Iterate over the arrays that an append resizes: name, array, axis and new size."""
     for name, (axis, size) in facts.get("grows", {}).items():
         array = group.get(name)
@@ -162,3 +164,26 @@ def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
         )
         return
     array.attrs.change({}, geometry.keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
+
+
+def widen(arrays: Mapping[str, Array], encoded: Mapping[str, EncodedVariable]) -> None:
+    """Resize arrays for strings that are longer than the stored ones."""
+    for name, variable in encoded.items():
+        array = arrays[name]
+        if variable.is_string and variable.data.shape[-1] > array.shape[-1]:
+            array.refresh().resize((*array.shape[:-1], variable.data.shape[-1]))
+
+
+def outdated(
+    stored: xr.Dataset, written: xr.Dataset, slices: Mapping[str, slice], in_axes: Collection[str]
+) -> list[str]:
+    """Return the dimensions whose new coordinate array will contradict the stored axes."""
+    found = []
+    for dim, where in slices.items():
+        if dim in in_axes or dim not in written.variables:
+            continue
+        if axis := regular_axis(stored, dim):
+            expected = axis.offset + axis.step * np.arange(where.start, where.stop)
+            if not np.array_equal(expected, written[dim].to_numpy()):
+                found.append(dim)
+    return found

@@ -101,7 +101,9 @@ def _facts(io: ChunkIO) -> list[object]:
     store, calls = io.store, [io.etag]
     if not io.format.one_writer:
         local = store.concurrency == 1
-        keys = [io.key(index) for index in _some_of(io.metadata.grid, _FILES if local else _REQUESTS)]
+        keys = [
+            io.key(index) for index in _some_of(io.metadata.grid, _FILES if local else _REQUESTS)
+        ]
         if local:
             keys = list(dict.fromkeys(each for key in keys for each in _with_folders(key, io.path)))
         calls += [partial(store.etag, key) for key in keys]
