@@ -35,9 +35,9 @@ def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]
     A coordinate that the axes no longer describe becomes an array. Return the names of the arrays
     that have been resized before, by the same append or by another program.
     """
-    start, resizes, before = facts.get("start"), [], []
+    resizes, before = [], []
     for name, array, axis, size in _growing(group, facts):
-        if array.shape[axis] == start < size:
+        if array.shape[axis] == facts["start"] < size:
             shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
             resizes.append(partial(array.resize, shape))
         else:
@@ -96,9 +96,7 @@ def check_blank(group: Group, facts: Mapping[str, Any], names: Iterable[str]) ->
             raise _not_resumed(group, facts, f"another program has written {where}")
 
 
-def _growing(
-    group: Group, facts: Mapping[str, Any]
-) -> Iterator[tuple[str, Array, int, int]]:
+def _growing(group: Group, facts: Mapping[str, Any]) -> Iterator[tuple[str, Array, int, int]]:
     """Iterate over the arrays that an append resizes: name, array, axis and new size."""
     for name, (axis, size) in facts.get("grows", {}).items():
         array = group.get(name)
@@ -131,8 +129,8 @@ def _move_coordinate(group: Group, facts: Mapping[str, Any], how: WriteOptions) 
     coordinate = facts["places"]
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
     stored = group.get(dim)
-    # A longer one was completed, and another append has extended it.
-    if not isinstance(stored, Array) or stored.size <= values.size:
+    # A complete one stays: another append may have extended it, and an interruption could lose it.
+    if not isinstance(stored, Array) or not np.array_equal(stored[: values.size], values):
         # It is complete before the axes lose the coordinate: an interruption loses nothing.
         attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
         attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
