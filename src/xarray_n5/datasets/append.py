@@ -126,7 +126,7 @@ def update(
     widen(each.arrays, each.encoded)
     _remove_outdated(each)
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
-    ending = {key: facts[key] for key in ("start", "grows") if key in facts}
+    ending: dict[str, Any] = {key: facts[key] for key in ("start", "grows") if key in facts}
     closing = _closing(marker, facts, how)
     transaction = Transaction(named, marker, closing=closing, ending=ending).begin()
     how.consolidate(path, default=append_dim is not None)

@@ -39,9 +39,9 @@ def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]
     A coordinate that the axes no longer describe becomes an array. Return the names of the arrays
     that have been resized before, by the same append or by another program.
     """
-    start, resizes, before = facts.get("start"), [], []
+    resizes, before = [], []
     for name, array, axis, size in _growing(group, facts):
-        if array.shape[axis] == start < size:
+        if array.shape[axis] == facts["start"] < size:
             shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
             resizes.append(partial(array.resize, shape))
         else:
@@ -133,8 +133,8 @@ def _move_coordinate(group: Group, facts: Mapping[str, Any], how: WriteOptions) 
     coordinate = facts["places"]
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
     stored = group.get(dim)
-    # A longer one was completed, and another append has extended it.
-    if not isinstance(stored, Array) or stored.size <= values.size:
+    # A complete one stays: another append may have extended it, and an interruption could lose it.
+    if not isinstance(stored, Array) or not np.array_equal(stored[: values.size], values):
         # It is complete before the axes lose the coordinate: an interruption loses nothing.
         attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
         attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
