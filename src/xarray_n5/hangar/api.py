@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
 from xarray_n5.hangar.columns import Column, to_array, to_dataset, unique_names
 from xarray_n5.hangar.database import read_records
 from xarray_n5.hangar.files import Schema, describe, written_rows
@@ -191,7 +192,7 @@ def to_hangar(
     >>> [record.split(":")[-1] for record in records]
     ['2 3', '2 3']
     """
-    source = samples.data if isinstance(samples, xr.DataArray) else samples
+    source = as_graph(samples.data if isinstance(samples, xr.DataArray) else samples)
     if isinstance(source, (np.ndarray, da.Array)):
         _check_samples(source)
         sizes, dtype, stream = source.shape[1:], source.dtype, _rows(source)
