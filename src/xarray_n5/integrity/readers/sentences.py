@@ -18,7 +18,7 @@ def reason_of(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> str:
     """Return why a program disagrees or opens nothing, and what it does in its own way."""
     match opinion.verdict:
         case "differs":
-            return _difference(opinion, image, truth)
+            return "; ".join([_difference(opinion, image, truth), *opinion.notes])
         case "refuses" | "unread":
             pairs = zip(image.names, opinion.readings, strict=True)
             name, closed = next(each for each in pairs if each[1].reason)
