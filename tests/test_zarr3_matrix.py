@@ -277,7 +277,7 @@ WRITERS = {"zarr": write_zarr, "zarrs": write_zarrs, "tensorstore": write_tensor
 
 RELEASE = tuple(int(part) for part in zarr.__version__.split(".")[:2])
 
-_UNHASHABLE = ("V3-.*-end-", "struct-.*-end-") if RELEASE < (3, 4) else ("struct-.*-end-",)
+_UNHASHABLE = ("V3-.*-end-", "struct-.*-end-") if RELEASE < (3, 4) else ()
 """Types of zarr-python whose shards fail, since their fill values cannot be keys."""
 
 CANNOT_READ: Mapping[str, tuple[str, ...]] = {
