@@ -643,8 +643,8 @@ def test_arrays_with_too_many_chunks_do_not_fill_memory(tmp_path: Path) -> None:
         members = {"dimensions": shape, "blockSize": [1] * len(shape)}
         node(tmp_path / "c.n5", name, **{**ARRAY, **members})
     code = """
-        from xarray_n5.views.napari.lazy import as_dask
-        from xarray_n5.views.sections import section
+        from xarray_n5_napari.lazy import as_dask
+        from xarray_n5_view.sections import section
         tree = xr.open_datatree(sys.argv[1], engine="n5", chunks={})
         for name in sys.argv[2:]:
             lazy = xr.open_dataset(sys.argv[1], engine="n5", group=name, chunks={})[name]

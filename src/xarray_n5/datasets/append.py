@@ -298,13 +298,8 @@ def _growth(update: _Update) -> dict[str, Any]:
     (axis,) = geometry_from(stored[dim]).axes
     if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
         # The axes no longer describe the coordinate: it becomes an array.
-        attributes = dict(stored[dim].attrs)
-        facts["places"] = {
-            "dim": dim,
-            "values": whole.tolist(),
-            "type": whole.dtype.str,
-            "attributes": attributes,
-        }
+        moved = {"values": whole.tolist(), "type": whole.dtype.str}
+        facts["places"] = {"dim": dim, **moved, "attributes": dict(stored[dim].attrs)}
     return facts
 
 

@@ -68,8 +68,7 @@ class LocalStore(Store):
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at a path, a ``file://`` URL, or a path on fsspec's local filesystem."""
-        follow = options.get("follow_links", False)
-        if not isinstance(follow, bool):
+        if not isinstance(follow := options.get("follow_links", False), bool):
             raise TypeError(f"follow_links is {follow!r}; expected True or False")
         if isinstance(location, cls):
             return location
@@ -321,10 +320,8 @@ class LocalStore(Store):
         """Return the store of the parent directory."""
         if self.inside:
             return LocalStore(self.root, follow_links=self.follow_links)
-        parent = os.path.dirname(self.root)  # noqa: PTH120
-        if parent == self.root:
-            return None
-        return LocalStore(parent, follow_links=self.follow_links)
+        above = os.path.dirname(self.root)  # noqa: PTH120
+        return None if above == self.root else LocalStore(above, follow_links=self.follow_links)
 
     def child(self, path: str) -> LocalStore:
         """Return the store of a directory in this one."""
