@@ -10,7 +10,6 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.access import io_of, with_shape
-from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.open import open_group
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
@@ -20,6 +19,7 @@ from xarray_n5.datasets.grow import (
     check_place,
     complete_others,
     grow,
+    growth,
     outdated,
     remove_coordinate,
     widen,
@@ -112,7 +112,10 @@ def update(
     if append_dim is not None and how.resume and not began:
         known = find_append(marker)
         check_not_appended(each.dataset, each.stored, append_dim, group.url, known)
-    facts: dict[str, Any] = {**provenance(), **_growth(each)}
+    facts: dict[str, Any] = provenance()
+    if append_dim is not None:
+        where, moves = each.slices[append_dim], append_dim in each.in_axes
+        facts |= growth(each.dataset, each.stored, each.arrays, append_dim, where, moves=moves)
     facts |= {key: began[key] for key in ("places",) if key in began}
     plans = _plan_writes(each, facts.get("grows", {}))
     if began:
@@ -278,29 +281,6 @@ def _request(
         appends=append_dim is not None,
         deferred=how.deferred and is_dask_collection(data),
     )
-
-
-def _growth(update: _Update) -> dict[str, Any]:
-    """Return the facts to resume an interrupted append: arrays to resize, and moved coordinates."""
-    dim, stored = update.append_dim, update.stored
-    if dim is None:
-        return {}
-    start, size = update.slices[dim].start, update.slices[dim].stop
-    grows = {
-        name: [stored.variables[name].dims.index(dim), size]
-        for name in update.arrays
-        if dim in stored.variables[name].dims
-    }
-    facts = {"start": start, "grows": grows}
-    if dim not in update.in_axes:
-        return facts
-    whole = np.concatenate([stored[dim].to_numpy(), update.dataset[dim].to_numpy()])
-    (axis,) = geometry_from(stored[dim]).axes
-    if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
-        # The axes no longer describe the coordinate: it becomes an array.
-        moved = {"values": whole.tolist(), "type": whole.dtype.str}
-        facts["places"] = {"dim": dim, **moved, "attributes": dict(stored[dim].attrs)}
-    return facts
 
 
 def _remove_outdated(update: _Update) -> None:

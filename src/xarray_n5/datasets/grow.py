@@ -11,6 +11,7 @@ import numpy as np
 
 from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.dask.to_n5 import to_n5
@@ -27,10 +28,55 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    import xarray as xr
+
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.writing.request import WriteOptions
+
+
+def growth(
+    dataset: xr.Dataset,
+    stored: xr.Dataset,
+    names: Iterable[str],
+    dim: str,
+    where: slice,
+    *,
+    moves: bool,
+) -> dict[str, Any]:
+    """Return the facts to resume an interrupted append: arrays to resize, and moved coordinates.
+
+    Parameters
+    ----------
+    dataset, stored
+        The data to append, and the stored Dataset.
+    names
+        The names of the stored arrays.
+    dim, where
+        The dimension along which arrays grow, and the new samples.
+    moves
+        Whether the coordinate is only stored in axes, which may not describe the new samples.
+    """
+    grows = {
+        name: [stored.variables[name].dims.index(dim), where.stop]
+        for name in names
+        if dim in stored.variables[name].dims
+    }
+    facts = {"start": where.start, "grows": grows}
+    if not moves:
+        return facts
+    whole = np.concatenate([stored[dim].to_numpy(), dataset[dim].to_numpy()])
+    (axis,) = geometry_from(stored[dim]).axes
+    if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
+        # The axes no longer describe the coordinate: it becomes an array.
+        facts["places"] = {
+            "dim": dim,
+            "values": whole.tolist(),
+            "type": whole.dtype.str,
+            "attributes": dict(stored[dim].attrs),
+        }
+    return facts
 
 
 def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]:
