@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.access import io_of, with_shape

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    import xarray as xr
-
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoded import EncodedVariable
