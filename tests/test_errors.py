@@ -27,6 +27,7 @@ import xarray_n5
 from tests.containers import write_document
 from tests.killing import begin
 from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
+from tests.test_ngff_05 import edge, image_06, store_06
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.datasets.projects.find import find_project
@@ -589,7 +590,24 @@ def a_source_has_changed() -> None:
         xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
 
 
+def another_system_of_ome_zarr_is_not_applied() -> None:
+    edges = [edge("affine", affine=[[0, 1000, 0], [1000, 0, 0]])]
+    store_06(Path("new.zarr"), image_06(*edges), path="em")
+    xarray_n5.open_array("new.zarr", "em/s0").geometry()
+
+
+def a_scene_of_ome_zarr_is_not_applied() -> None:
+    moved = edge("translation", {"path": "tile_0"}, "world", translation=[0, 100])
+    store_06(Path("new.zarr"), image_06(), path="tile_0")
+    scene = {"coordinateTransformations": [moved]}
+    group = xarray_n5.open_group("new.zarr", mode="r+")
+    group.attrs["ome"] = {"version": "0.6", "scene": scene}
+    xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
+
+
 WARNINGS: list[Callable[[], None]] = [
+    another_system_of_ome_zarr_is_not_applied,
+    a_scene_of_ome_zarr_is_not_applied,
     a_write_is_unfinished,
     a_function_has_changed,
     a_source_has_changed,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import dask.array as da
 import numpy as np
 import xarray as xr
-from dask.base import is_dask_collection
+from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
@@ -62,7 +62,8 @@ def _plain(arr: Any) -> Any:
 def _as_dask(arr: Any) -> da.Array:
     """Return an array as a Dask array; strings, whose size varies, in one block."""
     if not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
-        return cast("da.Array", da.asarray(arr))
+        # Dask's own name depends on which packages are imported, and the name is compared on resume.
+        return cast("da.Array", da.asarray(arr, name=f"array-{tokenize(arr)}"))
     try:
         return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
     except TypeError as error:
