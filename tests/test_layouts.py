@@ -28,7 +28,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
-from xarray_n5.model.units import shown_unit
+from xarray_n5.model.units import canonical_unit, shown_unit
 from xarray_n5.stores import FsspecStore
 from xarray_n5_cli import main
 
@@ -584,7 +584,7 @@ def test_all_ways_to_open_a_layout_agree(tmp_path: Path, make: Any) -> None:
 
 def meant(axes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Axes with one spelling of each unit: OME-NGFF has its own."""
-    return [(axis, shown_unit(unit), *numbers) for axis, unit, *numbers in axes]
+    return [(axis, canonical_unit(unit) or unit, *numbers) for axis, unit, *numbers in axes]
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr", "h5"])

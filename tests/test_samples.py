@@ -24,7 +24,7 @@ from tests.geometries import (
 from xarray_n5.dialects import DIALECTS, geometry_of, write_geometry, write_pyramid
 from xarray_n5.dialects.protocol import ArrayContext, PyramidDialect
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.units import same_unit, shown_unit
+from xarray_n5.model.units import canonical_unit, same_unit
 
 Facts = list[tuple[Any, ...]]
 
@@ -492,7 +492,7 @@ def test_every_dialect_is_read_in_the_stated_order(geometry: Geometry, name: str
 
 def meant(geometry: Geometry) -> Geometry:
     """A geometry with one spelling of each unit: axes with the same unit may share one."""
-    units = [None if axis.unit is None else shown_unit(axis.unit) for axis in geometry.axes]
+    units = [canonical_unit(axis.unit) or axis.unit for axis in geometry.axes]
     axes = (replace(axis, unit=unit) for axis, unit in zip(geometry.axes, units, strict=True))
     return replace(geometry, axes=tuple(axes))
 

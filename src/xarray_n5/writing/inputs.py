@@ -62,7 +62,7 @@ def _plain(arr: Any) -> Any:
 def _as_dask(arr: Any) -> da.Array:
     """Return an array as a Dask array; strings, whose size varies, in one block."""
     if not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
-        # Dask's own name depends on which packages are imported, and the name is compared on resume.
+        # Dask's own name depends on what is imported; a resume compares names.
         return cast("da.Array", da.asarray(arr, name=f"array-{tokenize(arr)}"))
     try:
         return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
