@@ -18,7 +18,12 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.image_names import name_of_group
 from xarray_n5.datasets.images import combined_images, named_alike, single_image
 from xarray_n5.datasets.members import PART
-from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
+from xarray_n5.datasets.select import (
+    is_like_dataset,
+    names_of_levels,
+    select_images,
+    select_level,
+)
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
@@ -69,9 +74,11 @@ def open_dataset(
     node = _open(url, path, storage_options, form, options)
     if not isinstance(node, (Array, Group)):
         return node.open_dataset(path, storage_options, options, **how)
-    images = select_images(
-        node, level=options.level, dims=options.dims, without=drop, **options.reading
-    )
+    if options.level is None:
+        images = select_images(node, without=drop, **options.reading)
+    else:
+        how_level: dict[str, Any] = {"dims": options.dims, "without": drop, **options.reading}
+        node, images = select_level(node, options.level, **how_level)
     _check_dims(images, options, node)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
