@@ -110,8 +110,8 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
     """Iterate over the lines about an image."""
     from xarray_n5.arrays.repr import times
     from xarray_n5_doctor.readers import READERS
-    from xarray_n5_doctor.readers.cure import NO_AXES
-    from xarray_n5_doctor.readers.sentences import reason_of
+    from xarray_n5_doctor.readers.fix import NO_AXES
+    from xarray_n5_doctor.readers.messages import reason_of
 
     image = found.image
     names = image.names if image.grouped else ()
@@ -136,7 +136,7 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
 def _rows(opinion: Opinion, names: Sequence[str], *, levels: bool) -> Iterator[tuple[str, ...]]:
     """Iterate over a program's lines: its name, its verdict, a level, the axes, the attributes."""
     from xarray_n5_doctor.readers import READERS
-    from xarray_n5_doctor.readers.sentences import summary
+    from xarray_n5_doctor.readers.messages import summary
 
     first = (READERS[opinion.reader].title, _WORDS.get(opinion.verdict, opinion.verdict))
     shown = opinion.readings if levels else opinion.readings[:1]

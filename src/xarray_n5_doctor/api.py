@@ -19,9 +19,9 @@ from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5_doctor.find import images_of
 from xarray_n5_doctor.readers import READERS
 from xarray_n5_doctor.readers.compare import opinions
-from xarray_n5_doctor.readers.cure import AmbiguousError, Cure, cure_of
-from xarray_n5_doctor.readers.sentences import reason_of
-from xarray_n5_doctor.readers.truth import describes, leading, truth_of
+from xarray_n5_doctor.readers.fix import AmbiguousError, Cure, cure_of
+from xarray_n5_doctor.readers.messages import reason_of
+from xarray_n5_doctor.readers.expected import describes, leading, truth_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.integrity.diagnosis import Finding
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Opinion
-    from xarray_n5_doctor.readers.cure import Change
+    from xarray_n5_doctor.readers.fix import Change
     from xarray_n5_doctor.readers.protocol import Image
 
 

@@ -16,7 +16,7 @@ from xarray_n5.dialects.bdv.dialect import Bdv
 from xarray_n5.dialects.bigstitcher import BigStitcher
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
-from xarray_n5.dialects.defaults import default_attributes, default_pyramid
+from xarray_n5.dialects.write import default_attributes, default_pyramid
 from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.funlib import Funlib
 from xarray_n5.dialects.imagej import ImageJ

@@ -11,7 +11,7 @@ from xarray_n5.dialects import DIALECTS, write_geometry, write_pyramid
 from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.dialects.pyramids import over
 from xarray_n5_doctor.readers.compare import BAD, opinions
-from xarray_n5_doctor.readers.truth import conflicts, truth_of
+from xarray_n5_doctor.readers.expected import conflicts, truth_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Verdict
     from xarray_n5_doctor.readers.protocol import Image, Level, Reading
-    from xarray_n5_doctor.readers.truth import Conflict
+    from xarray_n5_doctor.readers.expected import Conflict
 
 _ALSO = ("multiscales", "scales", "downsamplingFactors")
 """Attributes of groups that describe levels, and are of no dialect alone."""
