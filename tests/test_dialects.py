@@ -10,8 +10,9 @@ import pytest
 
 from tests.geometries import facts, read
 from xarray_n5.arrays.coordinates import coords_of
-from xarray_n5.dialects import DIALECTS, register_dialect, write_geometry, write_pyramid
+from xarray_n5.dialects import DIALECTS, register_dialect
 from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5.model.axes import Axis, Geometry, names
 from xarray_n5.model.units import same_unit
 

@@ -19,9 +19,9 @@ from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5_doctor.find import images_of
 from xarray_n5_doctor.readers import READERS
 from xarray_n5_doctor.readers.compare import opinions
+from xarray_n5_doctor.readers.expected import describes, leading, truth_of
 from xarray_n5_doctor.readers.fix import AmbiguousError, Cure, cure_of
 from xarray_n5_doctor.readers.messages import reason_of
-from xarray_n5_doctor.readers.expected import describes, leading, truth_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

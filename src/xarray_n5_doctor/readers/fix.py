@@ -7,9 +7,10 @@ from itertools import chain
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects import DIALECTS, write_geometry, write_pyramid
+from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.dialects.pyramids import over
+from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5_doctor.readers.compare import BAD, opinions
 from xarray_n5_doctor.readers.expected import conflicts, truth_of
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Verdict
-    from xarray_n5_doctor.readers.protocol import Image, Level, Reading
     from xarray_n5_doctor.readers.expected import Conflict
+    from xarray_n5_doctor.readers.protocol import Image, Level, Reading
 
 _ALSO = ("multiscales", "scales", "downsamplingFactors")
 """Attributes of groups that describe levels, and are of no dialect alone."""
@@ -234,10 +235,9 @@ def _written(
         if "scales" in image.group and "downsamplingFactors" in around:
             around = {"scales": around["downsamplingFactors"], **around}
         return around, *own
-    first = bare[0].lists_x_first
     return {}, *(
-        write_geometry(geometry, node.shape, dialects, lists_x_first=first)
-        for node, geometry in zip(bare, related, strict=True)
+        write_geometry(g, node.shape, dialects, lists_x_first=node.lists_x_first)
+        for node, g in zip(bare, related, strict=True)
     )
 
 
