@@ -10,9 +10,10 @@ from xarray_n5.copying.attributes import has_x_first, lists_of, original
 from xarray_n5.datasets.image_names import name_of_group
 from xarray_n5.datasets.levels import at_levels
 from xarray_n5.datasets.select import listed_levels, names_of_levels
-from xarray_n5.dialects import ArrayContext, write_pyramid
+from xarray_n5.dialects import ArrayContext
 from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.paths import join
@@ -128,12 +129,13 @@ def _described(
         )
         for at, array in levels.items()
     ]
+    where = join(container.url, contexts[0].path)
     try:
-        around, own = write_pyramid(list(zip(contexts, rows, strict=True)), dialect)
-    except ValueError as error:
-        if dialect is None:
-            return None
-        raise MetadataError(f"{join(container.url, contexts[0].path)}: {error}") from error
+        around, own = write_pyramid(list(zip(contexts, rows, strict=True)), dialect, where=where)
+    except MetadataError:
+        if dialect is not None:
+            raise
+        return None
     if dialect is None and not around:
         return None
     return CopiedPyramid(around=around, own=dict(zip(levels, own, strict=True)))

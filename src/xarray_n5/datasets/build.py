@@ -20,7 +20,7 @@ from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.chunking import limit_blocks
-from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, told_by
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, meant_by_users, note_of
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _add_coordinates(
     # Coordinates that images share are stored in memory once.
     shared = sum(coords[dim].size for dim in dims if dim in coords)
     found |= coords_of(source.geometry, image.shape, options.origin, Room(budget.left + shared))
-    listed = told_by(image.attributes)
+    listed = coords_from_axes(image.attributes)
     if listed is not None:
         # The writer of the Dataset recorded which axes had a coordinate.
         found = {dim: values for dim, values in found.items() if dim in listed}

@@ -1,4 +1,4 @@
-"""The geometry of an image, and the dialects that contradict it."""
+"""The expected geometry of an image, and the dialects that contradict it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Conflict:
     difference: Difference
 
 
-def truth_of(image: Image, dialect: str | None = None) -> tuple[Geometry, ...]:
+def expected_geometry(image: Image, dialect: str | None = None) -> tuple[Geometry, ...]:
     """Return the geometry of each level, by one dialect before all others, or by precedence.
 
     Raises
@@ -53,16 +53,16 @@ def describes(image: Image, dialect: str) -> bool:
 def leading(geometry: Geometry) -> str | None:
     """Return the dialect that a geometry is from, or None if there is none."""
     sources = geometry.sources
-    said = next((sources[key] for key in ("scale", "units", "names") if key in sources), None)
-    return None if said is None else said.partition(":")[0]
+    source = next((sources[key] for key in ("scale", "units", "names") if key in sources), None)
+    return None if source is None else source.partition(":")[0]
 
 
-def conflicts(image: Image, truth: Sequence[Geometry]) -> list[Conflict]:
-    """Return the dialects that say something else than the geometry of the levels."""
+def conflicts(image: Image, expected: Sequence[Geometry]) -> list[Conflict]:
+    """Return the dialects that contradict the geometry of the levels."""
     found = []
     for name in DIALECTS:
         readings = tuple(_reading(level, name) for level in image.levels)
-        first = next(differences(readings, truth), None)
+        first = next(differences(readings, expected), None)
         if first is not None:
             found.append(Conflict(dialect=name, difference=first))
     return found
@@ -70,17 +70,17 @@ def conflicts(image: Image, truth: Sequence[Geometry]) -> list[Conflict]:
 
 def _reading(level: Level, dialect: str) -> Reading:
     """Return the facts that a dialect states about a level, without those that it implies."""
-    said = _read(level, dialect)
-    if said is None:
+    geometry = _read(level, dialect)
+    if geometry is None:
         return Reading(axes=None)
-    sizes = said.sources.get("scale")
-    if (said.placed and said.relative) or sizes == "units":  # voxels of unknown size
-        axes = (replace(axis, scale=None, offset=0.0) for axis in said.axes)
-        said = replace(said, axes=tuple(axes))
-    if "offset" in said.sources:
-        return reading_of(said)
-    implied = any(axis.factor != 1 for axis in said.axes)  # factors place a coarser level
-    return replace(reading_of(said), offsets="relative" if implied else "ignored")
+    sizes = geometry.sources.get("scale")
+    if (geometry.placed and geometry.relative) or sizes == "units":  # voxels of unknown size
+        axes = (replace(axis, scale=None, offset=0.0) for axis in geometry.axes)
+        geometry = replace(geometry, axes=tuple(axes))
+    if "offset" in geometry.sources:
+        return reading_of(geometry)
+    implied = any(axis.factor != 1 for axis in geometry.axes)  # factors place a coarser level
+    return replace(reading_of(geometry), offsets="relative" if implied else "ignored")
 
 
 def _read(level: Level, dialect: str) -> Geometry | None:

@@ -1,4 +1,4 @@
-"""What programs make of an image, in words."""
+"""Format comparisons and readings for people."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.model.axes import Geometry
-    from xarray_n5_doctor.readers.compare import Opinion
+    from xarray_n5_doctor.readers.compare import Comparison
     from xarray_n5_doctor.readers.protocol import Image, Reading
 
 
-def reason_of(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> str:
-    """Return why a program disagrees or opens nothing, and what it does in its own way."""
-    match opinion.verdict:
+def reason_of(comparison: Comparison, image: Image, expected: Sequence[Geometry]) -> str:
+    """Return why a program disagrees or opens nothing, and notes on its conventions."""
+    match comparison.verdict:
         case "differs":
-            return _difference(opinion, image, truth)
+            return _difference(comparison, image, expected)
         case "refuses" | "unread":
-            pairs = zip(image.names, opinion.readings, strict=True)
+            pairs = zip(image.names, comparison.readings, strict=True)
             name, closed = next(each for each in pairs if each[1].reason)
-            where = f"{name}: " if opinion.verdict == "refuses" and image.grouped else ""
+            where = f"{name}: " if comparison.verdict == "refuses" and image.grouped else ""
             return f"{where}{closed.reason}"
-    return "; ".join(opinion.notes)
+    return "; ".join(comparison.notes)
 
 
-def _difference(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> str:
-    first = opinion.differences[0]
-    geometry = truth[first.level]
-    reading = opinion.readings[first.level]
+def _difference(comparison: Comparison, image: Image, expected: Sequence[Geometry]) -> str:
+    first = comparison.differences[0]
+    geometry = expected[first.level]
+    reading = comparison.readings[first.level]
     name = geometry.with_names().axes[first.axis].name
     where = f"{image.names[first.level]}: " if image.grouped else ""
-    more = len(opinion.differences) - 1
+    more = len(comparison.differences) - 1
     others = f"; {more} more differences" if more > 1 else "; 1 more difference" if more else ""
     theirs = f"from {reading.attribute}" if reading.attribute else "by default"
     # Where offsets are compared as they are, the note is why one differs.

@@ -7,11 +7,12 @@ from itertools import chain
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects import DIALECTS, write_geometry, write_pyramid
+from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff_attributes import images_of, with_images
 from xarray_n5.dialects.pyramids import over
-from xarray_n5_doctor.readers.compare import BAD, opinions
-from xarray_n5_doctor.readers.truth import conflicts, truth_of
+from xarray_n5.dialects.write import write_geometry, write_pyramid
+from xarray_n5_doctor.readers.compare import BAD, compare
+from xarray_n5_doctor.readers.expected import conflicts, expected_geometry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Verdict
+    from xarray_n5_doctor.readers.expected import Conflict
     from xarray_n5_doctor.readers.protocol import Image, Level, Reading
-    from xarray_n5_doctor.readers.truth import Conflict
 
 _ALSO = ("multiscales", "scales", "downsamplingFactors")
 """Attributes of groups that describe levels, and are of no dialect alone."""
@@ -59,7 +60,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cure:
+class RepairPlan:
     """Changes of attributes, and the programs that they make agree."""
 
     changes: tuple[Change, ...]
@@ -75,7 +76,7 @@ NO_AXES = (
 """What to do about an image without axes."""
 
 
-def cure_of(image: Image, dialect: str | None = None) -> Cure:
+def plan_repair(image: Image, dialect: str | None = None) -> RepairPlan:
     """Return the changes that make more programs agree, and none disagree that agreed.
 
     Parameters
@@ -92,26 +93,26 @@ def cure_of(image: Image, dialect: str | None = None) -> Cure:
     ValueError
         If no dialect can describe the geometry, or `dialect` does not describe it now.
     """
-    truth = truth_of(image, dialect)
-    against = conflicts(image, truth)
+    expected = expected_geometry(image, dialect)
+    against = conflicts(image, expected)
     if against and dialect is None:
-        raise AmbiguousError(_ambiguous(image, truth, against))
-    before = _score(image, truth)
+        raise AmbiguousError(_ambiguous(image, expected, against))
+    before = _score(image, expected)
     if not before.bad and not against:
-        return Cure(changes=(), gained=(), left=())
-    if not any(each.placed or each.named for each in truth):
+        return RepairPlan(changes=(), gained=(), left=())
+    if not any(each.placed or each.named for each in expected):
         raise ValueError(NO_AXES)
-    names = [axis.name for axis in truth[0].axes if axis.name]
+    names = [axis.name for axis in expected[0].axes if axis.name]
     if len(set(names)) < len(names):
         raise ValueError(f"its axes are called {names}, one name twice; correct them first")
     _check_place(image)
     stored = _stored(image)
-    best = _improved(image, truth, stored, before)
+    best = _improved(image, expected, stored, before)
     if best is None:
-        return Cure(changes=(), gained=(), left=tuple(sorted(before.bad)))
-    best = _smallest(image, truth, stored, best)
-    after = _score(_changed(image, best), truth)
-    return Cure(
+        return RepairPlan(changes=(), gained=(), left=tuple(sorted(before.bad)))
+    best = _smallest(image, expected, stored, best)
+    after = _score(_changed(image, best), expected)
+    return RepairPlan(
         changes=tuple(_changes(image, stored, best)),
         gained=tuple(name for name in after.good if name not in before.good),
         left=tuple(sorted(after.bad)),
@@ -152,12 +153,12 @@ class _Score:
         return self.as_good_as(other) and all(map(ge, mine, theirs))
 
 
-def _score(image: Image, truth: Sequence[Geometry]) -> _Score:
-    found = opinions(image, truth)
+def _score(image: Image, expected: Sequence[Geometry]) -> _Score:
+    found = compare(image, expected)
     return _Score(
         verdicts={each.reader: each.verdict for each in found},
         facts=tuple(tuple(map(_facts, each.readings)) for each in found),
-        against=tuple(each.dialect for each in conflicts(image, truth)),
+        against=tuple(each.dialect for each in conflicts(image, expected)),
     )
 
 
@@ -167,21 +168,21 @@ def _facts(reading: Reading) -> int:
 
 
 def _improved(
-    image: Image, truth: Sequence[Geometry], stored: Nodes, before: _Score
+    image: Image, expected: Sequence[Geometry], stored: Nodes, before: _Score
 ) -> Nodes | None:
     """Return attributes with which more programs agree; None if there are none."""
     problems: list[ValueError] = []
     candidates: list[tuple[_Score, Nodes]] = []
     for dialects in _SETS:
         try:
-            written = _written(image, truth, dialects)
+            written = _written(image, expected, dialects)
         except ValueError as error:
             problems.append(error)
             continue
         both = list(zip(stored, written, strict=True))
         for kept in (dict, _without_dialects):  # attributes are removed only if they must be
             nodes = tuple(_joined(own, kept(own), more) for own, more in both)
-            found = _score(_changed(image, nodes), truth)
+            found = _score(_changed(image, nodes), expected)
             if found.better_than(before):
                 candidates.append((found, nodes))
     if len(problems) == len(_SETS):
@@ -224,20 +225,19 @@ def _joined(own: Mapping[str, Any], kept: dict[str, Any], more: dict[str, Any]) 
 
 
 def _written(
-    image: Image, truth: Sequence[Geometry], dialects: tuple[str, ...] | None
+    image: Image, expected: Sequence[Geometry], dialects: tuple[str, ...] | None
 ) -> tuple[dict[str, Any], ...]:
     """Return the attributes that describe the geometry, for the group and each level."""
     bare = [_bare(level) for level in image.levels]
-    related = [truth[0], *(over(each, truth[0]) for each in truth[1:])]
+    related = [expected[0], *(over(each, expected[0]) for each in expected[1:])]
     if image.grouped:
         around, own = write_pyramid(list(zip(bare, related, strict=True)), dialects)
         if "scales" in image.group and "downsamplingFactors" in around:
             around = {"scales": around["downsamplingFactors"], **around}
         return around, *own
-    first = bare[0].lists_x_first
     return {}, *(
-        write_geometry(geometry, node.shape, dialects, lists_x_first=first)
-        for node, geometry in zip(bare, related, strict=True)
+        write_geometry(g, node.shape, dialects, lists_x_first=node.lists_x_first)
+        for node, g in zip(bare, related, strict=True)
     )
 
 
@@ -250,12 +250,12 @@ def _without_dialects(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in attributes.items() if key not in known}
 
 
-def _smallest(image: Image, truth: Sequence[Geometry], stored: Nodes, nodes: Nodes) -> Nodes:
+def _smallest(image: Image, expected: Sequence[Geometry], stored: Nodes, nodes: Nodes) -> Nodes:
     """Return attributes without the changes that no program needs.
 
     What is stored is kept first. A new attribute of levels is on all of them, or on none.
     """
-    wanted = _score(_changed(image, nodes), truth)
+    wanted = _score(_changed(image, nodes), expected)
     levels = tuple(range(1, len(nodes)))
     changes: list[tuple[tuple[int, ...], str]] = [
         ((n,), key) for n in range(len(nodes)) for key in sorted(stored[n])
@@ -268,7 +268,7 @@ def _smallest(image: Image, truth: Sequence[Geometry], stored: Nodes, nodes: Nod
             _reverted(own, new, key) if n in places else new
             for n, (own, new) in enumerate(zip(stored, nodes, strict=True))
         )
-        if fewer != nodes and _score(_changed(image, fewer), truth).reads_as_much_as(wanted):
+        if fewer != nodes and _score(_changed(image, fewer), expected).reads_as_much_as(wanted):
             nodes = fewer
     return nodes
 
@@ -318,12 +318,12 @@ def _changes(image: Image, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
             yield Change(path=path, is_group=place == 0, before=before, after=after)
 
 
-def _ambiguous(image: Image, truth: Sequence[Geometry], against: Sequence[Conflict]) -> str:
+def _ambiguous(image: Image, expected: Sequence[Geometry], against: Sequence[Conflict]) -> str:
     first = against[0]
     fact = first.difference
-    level, name = image.levels[fact.level], truth[fact.level].axes[fact.axis].name
+    level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name
     axis = name or f"number {fact.axis}"
-    used = truth[0].sources.get("scale", truth[0].sources.get("names", "")).partition(":")[0]
+    used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
     choices = " or ".join(f"dialect={each!r}" for each in (used, *(c.dialect for c in against)))
     return (
         f"{used} and {first.dialect} metadata contradict each other on the {fact.field} of axis "
