@@ -31,10 +31,11 @@ RANKS = {
     "arrays": 4,
     "writing": 5,
     "dask": 6,
+    "images": 7,
+    "datasets": 8,
     "integrity": 8,
-    "datasets": 7,
-    "copying": 8,
-    "pyramids": 8,
+    "copying": 9,
+    "pyramids": 9,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 

@@ -89,7 +89,7 @@ def _attributes(node: Array | Group) -> list[tuple[str, str]]:
 def _images(group: Group) -> list[tuple[str, str]]:
     """Return a line for each image that several groups form, as in BigDataViewer."""
     from xarray_n5.arrays.repr import times
-    from xarray_n5.datasets.images import combined_images
+    from xarray_n5.images.find import combined_images
 
     rows = []
     for name, levels in combined_images(group, dialect=None, inherit=False).items():

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.datasets.images import Image
     from xarray_n5.datasets.projects.find import ProjectFile
     from xarray_n5.datasets.projects.images import Level
     from xarray_n5.dialects.bdv.project import Project
+    from xarray_n5.images.find import Image
 
 _SHOWN = 12
 """The maximum number of ids that are listed."""

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.projects.places import AXES, DIMS, FRAME
-from xarray_n5.datasets.select import listed_levels
 from xarray_n5.dialects.labels import type_in_paintera
+from xarray_n5.images.select import listed_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

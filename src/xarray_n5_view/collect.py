@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.datasets.select import listed_levels, names_of_levels
 from xarray_n5.dialects.labels import is_labels as are_labels
 from xarray_n5.errors import printable
+from xarray_n5.images.select import listed_levels, names_of_levels
 from xarray_n5.model.alerts import warn
 
 if TYPE_CHECKING:

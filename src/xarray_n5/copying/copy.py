@@ -25,9 +25,9 @@ from xarray_n5.copying.project import level_of_project, plan_project
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.select import level_by_number, pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
+from xarray_n5.images.select import level_by_number, pyramid_levels
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from xarray_n5.arrays.access import container_of
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
-from xarray_n5.datasets.image_names import name_of_group
-from xarray_n5.datasets.levels import at_levels
-from xarray_n5.datasets.select import listed_levels, names_of_levels
 from xarray_n5.dialects import ArrayContext, write_pyramid
 from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
+from xarray_n5.images.levels import at_levels
+from xarray_n5.images.names import name_of_group
+from xarray_n5.images.select import listed_levels, names_of_levels
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import is_dataset
 

@@ -33,8 +33,8 @@ from xarray_n5.datasets.region import (
     select_written,
     without_unchanged,
 )
-from xarray_n5.datasets.select import select_images
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.images.select import select_images
 from xarray_n5.writing.completed import find_append, remember_append
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest

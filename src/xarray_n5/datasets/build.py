@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.chunk_io import Missing
     from xarray_n5.arrays.coordinates import Origin
     from xarray_n5.arrays.options import LabelMultisets
-    from xarray_n5.datasets.images import Image
-    from xarray_n5.datasets.select import Level
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.images.find import Image
+    from xarray_n5.images.select import Level
     from xarray_n5.model.axes import Geometry
 
 

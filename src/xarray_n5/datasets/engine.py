@@ -14,15 +14,15 @@ from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.image_names import name_of_group
-from xarray_n5.datasets.images import combined_images, named_alike, single_image
-from xarray_n5.datasets.members import PART
 from xarray_n5.datasets.projects.find import ProjectFile, find_project
 from xarray_n5.datasets.projects.open import open_project, open_project_groups
-from xarray_n5.datasets.select import is_like_dataset, names_of_levels, select_images
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.images.find import combined_images, named_alike, single_image
+from xarray_n5.images.names import name_of_group
+from xarray_n5.images.parts import PART
+from xarray_n5.images.select import is_like_dataset, names_of_levels, select_images
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.datasets.images import Image
+    from xarray_n5.images.find import Image
 
 _MOST = 1 << 28
 """The maximum number of samples of a tree with coordinates: 2 GiB of them."""

@@ -19,7 +19,7 @@ from xarray_n5.errors import MissingChunkError
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
-    from xarray_n5.datasets.images import Image
+    from xarray_n5.images.find import Image
 
 
 class LazyArray(BackendArray):

@@ -1,4 +1,4 @@
-"""Check that encoded numbers decode to the original values."""
+"""Check that a Dataset can be stored, and that encoded numbers decode to the original values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_variable
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.paths import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -165,3 +166,22 @@ class _Stored:
 
 def _first(where: np.ndarray) -> tuple[int, ...]:
     return tuple(int(each[0]) for each in np.nonzero(where))
+
+
+def check_names(dataset: xr.Dataset) -> None:
+    """Raise if a variable or dimension cannot have its name, or a variable its type."""
+    for name, variable in dataset.variables.items():
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"the variable {name!r} must have a string or None for a name")
+        if name == "":
+            raise ValueError("a variable cannot be called '': a string must be length 1 or more")
+        if name is not None:
+            check_name(name, "variable")
+        dims = variable.dims
+        if len(set(dims)) != len(dims) or not all(isinstance(dim, str) and dim for dim in dims):
+            raise ValueError(f"expected unique strings as the dimensions of {name!r}, got {dims}")
+        if not isinstance(variable.dtype, np.dtype):
+            raise MetadataError(
+                f"variable {name!r} has the pandas type {variable.dtype}; convert it to a NumPy "
+                "type with astype()"
+            )

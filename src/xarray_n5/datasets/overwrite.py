@@ -13,11 +13,10 @@ from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_alone, groups_around
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.naming import check_name
-from xarray_n5.datasets.select import images_of_arrays
 from xarray_n5.errors import NodeExistsError
+from xarray_n5.images.select import images_of_arrays
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.roundtrip_attrs import told_by
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan
-    from xarray_n5.datasets.images import Image
+    from xarray_n5.images.find import Image
     from xarray_n5.writing.request import WriteOptions
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.access import is_transposed
-from xarray_n5.datasets.images import Image
 from xarray_n5.datasets.projects.outer import Arrangement, Outer, arrange
 from xarray_n5.datasets.projects.places import VOXEL, VOXEL_UNIT, places_of
+from xarray_n5.images.find import Image
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 

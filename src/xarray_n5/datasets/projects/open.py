@@ -16,10 +16,10 @@ from xarray_n5.datasets.projects.images import Level, Selection, images_of
 from xarray_n5.datasets.projects.location import container_of
 from xarray_n5.datasets.projects.places import DIMS, FRAME
 from xarray_n5.datasets.projects.stored import Stored, find_views
-from xarray_n5.datasets.select import level_by_distance, level_by_number
 from xarray_n5.dialects.bdv.layouts import layout_of
 from xarray_n5.dialects.bdv.loaders import View
 from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.images.select import level_by_distance, level_by_number
 from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:

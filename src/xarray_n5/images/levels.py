@@ -16,12 +16,11 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.arrays.write_axes import warn_misspelt_units
-from xarray_n5.datasets.naming import check_name
-from xarray_n5.datasets.select import names_of_levels
 from xarray_n5.dialects import ArrayContext, write_pyramid
 from xarray_n5.errors import MetadataError
+from xarray_n5.images.select import names_of_levels
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.datasets.encoding import Encoding
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.request import Encoding, WriteOptions
 
 _ROUNDING = 1e-9
 """The relative rounding error of coordinates and factors."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from xarray_n5.arrays.access import arrays_of, container_of, context_of, nodes_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.datasets.image_names import name_of_group
-from xarray_n5.datasets.images import Image, combined_images, named_alike, single_image
-from xarray_n5.datasets.members import PART, numbered
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.images.find import Image, combined_images, named_alike, single_image
+from xarray_n5.images.names import name_of_group
+from xarray_n5.images.parts import PART, numbered
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:

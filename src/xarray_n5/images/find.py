@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transposed, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import inherited, over_base
-from xarray_n5.datasets.image_names import image_name, name_of_group
-from xarray_n5.datasets.members import SETUP, VIEWS, members_of, numbered
+from xarray_n5.images.names import image_name, name_of_group
+from xarray_n5.images.parts import SETUP, VIEWS, members_of, numbered
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 
