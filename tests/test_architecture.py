@@ -143,6 +143,16 @@ def test_one_file_imports_what_others_do_not_document(alone: str, private: str) 
         assert not {each for each in found if re.match(r"(dask|xarray)\b.*\._", each)}, path
 
 
+LEVEL_NAMES = re.compile(r"""r"[^"\n]*(?:\bs\??\(?\\d|setup|timepoint|ch\(?\\d)""")
+"""Patterns of the names of levels and parts, in source code."""
+
+
+def test_names_of_levels_are_parsed_in_one_module() -> None:
+    others = [path for path in MODULES if not {"projects", "bdv"} & {*path.parts}]
+    found = [path for path in others if LEVEL_NAMES.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
 def test_every_folder_has_a_rank() -> None:
     assert {folder(name) for name in NAMES if top(name) == CORE} - {""} == RANKS.keys()
     assert {top(name) for name in NAMES} == MAY_IMPORT.keys()

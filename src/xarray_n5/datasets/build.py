@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +19,7 @@ from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.chunking import limit_blocks
+from xarray_n5.model.level_names import is_level
 from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, told_by
 from xarray_n5.model.units import same_unit
 
@@ -263,8 +263,11 @@ def _attributes(source: _Source) -> dict[str, Any]:
 
 def _clash(array: Array, why: str) -> str:
     parent = array.url.rpartition("/")[0]
-    level = re.fullmatch(r"s\d+", array.name)
-    advice = "one level of a pyramid with level=0" if level else f"one with group={array.path!r}"
+    advice = (
+        "one level of a pyramid with level=0"
+        if is_level(array.name)
+        else f"one with group={array.path!r}"
+    )
     return (
         f"the arrays in {parent!r} cannot share a Dataset ({why}); open {advice}, or all of them "
         "with xarray.open_datatree"

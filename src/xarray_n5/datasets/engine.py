@@ -21,8 +21,8 @@ from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, withou
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.find import combined_images, named_alike, single_image
 from xarray_n5.images.names import name_of_group
-from xarray_n5.images.parts import PART
-from xarray_n5.images.select import is_like_dataset, names_of_levels, select_images
+from xarray_n5.images.select import is_like_dataset, select_images
+from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
 
@@ -207,7 +207,7 @@ class _Tree:
         children = children_of(group, self.drop)
         images = self._images(group, children)
         for name, child in children.items():
-            of_image = name in combined or ("" in combined and PART.fullmatch(name) is not None)
+            of_image = name in combined or ("" in combined and level_names.is_part(name))
             if name in images:
                 below[f"{stem}/{name}"] = self._image(name, images[name])
             elif not isinstance(child, Array):
@@ -228,7 +228,7 @@ class _Tree:
             for name, child in children.items()
             if isinstance(child, Array) and child.path not in self.done
         }
-        levels = names_of_levels(images)
+        levels = level_names.levels_among(images)
         if len(levels) > 1:
             alike = {name: images[name] for name in levels}
             images |= named_alike(alike, name_of_group(group))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,8 +12,9 @@ from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transpose
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import inherited, over_base
 from xarray_n5.images.names import image_name, name_of_group
-from xarray_n5.images.parts import SETUP, VIEWS, members_of, numbered
+from xarray_n5.images.parts import members_of
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.model.axes import Kind
-
-_LEVEL = re.compile(r"s(\d+)")
-_NUMBER = re.compile(r"(\d+)")
 
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
 
@@ -153,7 +150,7 @@ def combined_images(
     if whole := _stacked(levels, geometries, dims):
         return {"": named_alike(whole, name_of_group(group))}
     found = {}
-    for number, name in numbered(names, SETUP).items():
+    for number, name in numbered(names, "setup").items():
         own = {
             level: {at: array for at, array in arrays.items() if at[-1] == number}
             for level, arrays in levels.items()
@@ -181,9 +178,9 @@ def _levels_below(
     first = nodes_of(group, [name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
-    of_views = VIEWS.match(name)
+    of_views = number_in(name.partition("/")[0], "hdf5 timepoint") is not None
     inner = "{}/cells" if of_views else "s{}"
-    numbers = list(numbered(first, _NUMBER if of_views else _LEVEL))
+    numbers = list(numbered(first, "number" if of_views else "level"))
     levels: dict[str, dict[tuple[int, ...], Array]] = {}
     while numbers:
         # Other members may have more levels than the first.

@@ -18,8 +18,8 @@ from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.arrays.write_axes import warn_misspelt_units
 from xarray_n5.dialects import ArrayContext, write_pyramid
 from xarray_n5.errors import MetadataError
-from xarray_n5.images.select import names_of_levels
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.units import same_unit
 
@@ -116,7 +116,7 @@ def levels_in(
 
 def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
     """Return the Datasets of children that may be levels, by name."""
-    names = names_of_levels(node.children)
+    names = levels_among(node.children)
     prefix = "" if names and names[0].isdigit() else "s"
     if names != [f"{prefix}{number}" for number in range(len(names))]:
         return {}

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.access import nodes_of
 from xarray_n5.arrays.array import Array
+from xarray_n5.model.level_names import fused_in, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.group import Group
-
-SETUP = re.compile(r"setup(\d+)")
-"""A setup of BigDataViewer, in N5."""
-
-VIEWS = re.compile(r"t(\d{5,})")
-"""The views of a timepoint of BigDataViewer, in HDF5."""
-
-PART = re.compile(r"(?:(?:setup|timepoint|c)\d+|t\d{5,}|ch\d+tp\d+)")
-"""The name of a group that is part of an image."""
-
-_TIMEPOINT = re.compile(r"timepoint(\d+)")
-_VIEW = re.compile(r"s(\d{2,})")
-_CHANNEL = re.compile(r"c(\d+)")
-_FUSED = re.compile(r"ch(0|[1-9]\d{0,8})tp(0|[1-9]\d{0,8})")
+    from xarray_n5.model.level_names import Kind
 
 Members = dict[tuple[int, ...], str]
 """The paths of groups by their positions along the outer axes."""
@@ -41,33 +28,21 @@ def members_of(group: Group, names: Sequence[str]) -> tuple[tuple[str, ...], Mem
     names
         The names of those to consider.
     """
-    if times := numbered(names, VIEWS):
-        return ("t", "setup"), _nested(group, times, _VIEW)
-    if setups := numbered(names, SETUP):
-        nested = _nested(group, setups, _TIMEPOINT)
+    if times := numbered(names, "hdf5 timepoint"):
+        return ("t", "setup"), _nested(group, times, "hdf5 setup")
+    if setups := numbered(names, "setup"):
+        nested = _nested(group, setups, "timepoint")
         return ("t", "setup"), {(time, setup): path for (setup, time), path in nested.items()}
-    if times := numbered(names, _TIMEPOINT):
+    if times := numbered(names, "timepoint"):
         return ("t",), {(number,): name for number, name in times.items()}
-    if fused := _fused(names):
-        return ("t", "c"), fused
-    channels = numbered(names, _CHANNEL)
+    if fused := {at: name for name in names if (at := fused_in(name)) is not None}:
+        return ("t", "c"), dict(sorted(fused.items()))
+    channels = numbered(names, "channel")
     complete = len(channels) == len(names)
     return ("c",), {(number,): name for number, name in channels.items() if complete}
 
 
-def numbered(names: Iterable[str], pattern: re.Pattern[str]) -> dict[int, str]:
-    """Return the names that match a pattern, by the number in them and in its order."""
-    found = {name: pattern.fullmatch(name) for name in names}
-    return dict(sorted((int(match[1]), name) for name, match in found.items() if match))
-
-
-def _fused(names: Iterable[str]) -> Members:
-    """Return the images of a fusion by BigStitcher-Spark, by timepoint and channel."""
-    matches = filter(None, map(_FUSED.fullmatch, names))
-    return dict(sorted(((int(found[2]), int(found[1])), found[0]) for found in matches))
-
-
-def _nested(group: Group, outer: Mapping[int, str], pattern: re.Pattern[str]) -> Members:
+def _nested(group: Group, outer: Mapping[int, str], kind: Kind) -> Members:
     """Return the paths of numbered groups in numbered groups; none if one is not a group."""
     found: Members = {}
     nodes = nodes_of(group, outer.values())
@@ -75,5 +50,5 @@ def _nested(group: Group, outer: Mapping[int, str], pattern: re.Pattern[str]) ->
         node = nodes.get(name)
         if node is None or isinstance(node, Array):
             return {}
-        found |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, pattern).items()}
+        found |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, kind).items()}
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
@@ -17,18 +16,16 @@ from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.find import Image, combined_images, named_alike, single_image
 from xarray_n5.images.names import name_of_group
-from xarray_n5.images.parts import PART, numbered
+from xarray_n5.model.level_names import is_part, levels_among
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import DialectChoice
 
 Level: TypeAlias = "int | str | Mapping[str, float]"
-
-_PATTERNS = (re.compile(r"s(\d+)"), re.compile(r"(\d+)"))
 
 _ROUNDING = 1e-9
 """The relative error allowed in a distance."""
@@ -98,12 +95,7 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
         found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
         if found:
             return found  # type: ignore[return-value]
-    return {name: arrays[name] for name in names_of_levels(arrays)}
-
-
-def names_of_levels(names: Iterable[str]) -> list[str]:
-    """Return the names of levels: ``s0``, ``s1``, ..., or else numbers."""
-    return next(filter(None, (list(numbered(names, each).values()) for each in _PATTERNS)), [])
+    return {name: arrays[name] for name in levels_among(arrays)}
 
 
 def listed_levels(attributes: Mapping[str, Any]) -> list[str]:
@@ -195,7 +187,7 @@ def _image_of_level(
 def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
     """Return the levels of the image that the groups in a group form, or none."""
     found = combined_images(group, **how)
-    if "" not in found and any(map(PART.fullmatch, group)):
+    if "" not in found and any(map(is_part, group)):
         apart = f"; {', '.join(found)} are images" if found else ""
         raise ValueError(
             f"the images in {group.url!r} differ in shape, type, position or levels{apart}; open "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.access import node_of
@@ -11,6 +10,7 @@ from xarray_n5.formats.documents import contradictions
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.unfinished import unfinished
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
+from xarray_n5.model.level_names import number_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xarray_n5.integrity.diagnosis.survey import Survey
-
-_SETUP = re.compile(r"(?:.*/)?setup\d+")
 
 
 def unreadable(survey: Survey) -> Iterator[Finding]:
@@ -51,7 +49,11 @@ def ambiguous(survey: Survey) -> Iterator[Finding]:
     container, groups = survey.container, list(survey.groups)
     for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
         if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata):
-            who = ", as BigStitcher writes it," if _SETUP.fullmatch(path) else ""
+            who = (
+                ", as BigStitcher writes it,"
+                if number_in(path.rpartition("/")[2], "setup") is not None
+                else ""
+            )
             yield Finding(
                 "group-like-array",
                 path,
