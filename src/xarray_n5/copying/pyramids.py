@@ -12,9 +12,9 @@ from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
-from xarray_n5.images.levels import at_levels
 from xarray_n5.images.names import name_of_group
 from xarray_n5.images.select import listed_levels
+from xarray_n5.model.factors import at_levels
 from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import is_dataset

@@ -13,6 +13,7 @@ from dask.base import is_dask_collection
 from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_variable
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.paths import check_name
+from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -27,9 +28,6 @@ CF = frozenset(
     }
 )
 """The encodings of xarray's own coders."""
-
-_ROUNDING = 1e-6
-"""The relative error of float32."""
 
 
 def check_update(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
@@ -156,7 +154,7 @@ class _Stored:
         if values.dtype.kind == "f" or decoded.dtype.kind == "f":
             one, other = decoded.astype("f8"), values.astype("f8")
             step = abs(float(self.attributes.get("scale_factor", 1)))
-            near = 0.5 * step * (1 + _ROUNDING) + _ROUNDING * np.abs(one)
+            near = 0.5 * step * (1 + SAME) + SAME * np.abs(one)
             same = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
         else:
             nat = (decoded != decoded) & (values != values)  # noqa: PLR0124

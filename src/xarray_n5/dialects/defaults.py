@@ -13,15 +13,13 @@ from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
-
-_SAME = 1e-9
-"""The relative rounding error of two levels' positions."""
 
 
 def default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
@@ -90,7 +88,7 @@ def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
         bool(units)
         and same_unit(*units)
         and all(
-            own.step > 0 and abs(own.base[1] - under.offset) <= _SAME * own.step
+            own.step > 0 and abs(own.base[1] - under.offset) <= ROUNDING * own.step
             for _, geometry in levels
             for own, under in zip(geometry.axes, base, strict=True)
         )

@@ -13,6 +13,7 @@ from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
 from xarray_n5.model.level_names import is_level, level_in, view_in
+from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 _FACTORS = "downsamplingFactors"
-
-SAME = 1e-6
-"""The relative difference up to which numbers are equal."""
 
 
 def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | None:

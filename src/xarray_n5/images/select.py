@@ -18,6 +18,7 @@ from xarray_n5.images.find import Image, combined_images, named_alike, single_im
 from xarray_n5.images.names import name_of_group
 from xarray_n5.model.level_names import is_part, levels_among
 from xarray_n5.model.roundtrip_attrs import is_dataset
+from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import DialectChoice
 
 Level: TypeAlias = "int | str | Mapping[str, float]"
-
-_ROUNDING = 1e-9
-"""The relative error allowed in a distance."""
 
 
 def select_images(
@@ -255,7 +253,7 @@ def level_by_distance(
                 raise ValueError(
                     f"{where}: level {name!r} has no coordinates along {dim!r}: {list(axes)}"
                 )
-        if all(abs(axes[dim].step) <= size * (1 + _ROUNDING) for dim, size in wanted.items()):
+        if all(abs(axes[dim].step) <= size * (1 + ROUNDING) for dim, size in wanted.items()):
             chosen = name
     return chosen
 

@@ -16,6 +16,7 @@ from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.paths import join, normalize_path
+from xarray_n5.model.tolerances import NEAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.integrity.diagnosis.survey import Survey
-
-_NEARLY = 1e-3
-"""The relative rounding error of factors that are not whole, such as ratios of scales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +184,6 @@ def _factors(context: ArrayContext) -> list[float] | None:
 
 def _fits(size: int, factor: float, found: int) -> bool:
     """Return whether an axis may have a size at a level, by any program's rule of rounding."""
-    near = 0.0 if float(factor).is_integer() else _NEARLY
+    near = 0.0 if float(factor).is_integer() else NEAR
     least = math.floor(size / factor * (1 - near))
     return least <= found <= math.ceil(size / factor * (1 + near)) or (not least and found == 1)
