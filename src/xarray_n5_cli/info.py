@@ -92,10 +92,9 @@ def _images(group: Group) -> list[tuple[str, str]]:
     from xarray_n5.images.find import combined_images
 
     rows = []
-    for name, levels in combined_images(group, dialect=None, inherit=False).items():
-        first = next(iter(levels.values()))
-        axes = ", ".join(str(axis.name) for axis in first.named().axes)
-        text = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"
+    for name, image in combined_images(group, dialect=None, inherit=False).items():
+        axes = ", ".join(str(axis.name) for axis in image.base.named().axes)
+        text = f"{times(image.base.shape)} ({axes}), levels {', '.join(image.levels)}"
         rows.append(("image", f"{name}: {text}" if name else text))
     return rows
 

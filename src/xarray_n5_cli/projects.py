@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.projects.find import ProjectFile
     from xarray_n5.datasets.projects.images import Level
     from xarray_n5.dialects.bdv.project import Project
-    from xarray_n5.images.find import Image
+    from xarray_n5.model.image import Level as StoredLevel
 
 _SHOWN = 12
 """The maximum number of ids that are listed."""
@@ -78,14 +79,14 @@ def _levels(
         yield f"{indent}{under}    {axes_line(image.named())}  (bdv)"
 
 
-def _stored(image: Image) -> str:
+def _stored(level: StoredLevel[Array]) -> str:
     """Return the number of stored chunks of all views, and their size."""
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.access import io_of
 
     count, size, whole = 0, 0, 0
-    for array in {id(each): each for each in image.arrays.values()}.values():
+    for array in level.arrays:
         io, whole = io_of(array), whole + array.grid.size
         for index, found in io.container.list_chunk_info(io.path, io.metadata):
             if index in array.grid:

@@ -186,8 +186,8 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
         raise NodeNotFoundError(node.url, "", "pyramid", hint)
     # Each setup may be an image of its own.
     joined = combined_images(node, dialect=None, inherit=False)
-    for images in joined.values():
-        return [image.first for image in images.values()]
+    for image in joined.values():
+        return [level.first for level in image.levels.values()]
     groups = ", ".join(sorted(node))
     hint = f"it has no arrays, but {groups}: name one" if groups else "it has no arrays"
     raise NodeNotFoundError(node.url, "", "pyramid", hint)

@@ -221,13 +221,13 @@ def _open(existing: ExistingGroup) -> tuple[xr.Dataset, Mapping[str, Array]]:
         return existing.dataset, existing.arrays
     group = existing.group
     images = select_images(group)
-    if stacked := [name for name, image in images.items() if image.numbers]:
+    if stacked := [name for name, image in images.items() if image.base.numbers]:
         raise ValueError(
             f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
             "write to them one by one with xarray_n5.open_array"
         )
     stored = build(images, dict(group.attrs))
-    return stored, {name: image.first for name, image in images.items()}
+    return stored, {name: image.base.first for name, image in images.items()}
 
 
 def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:

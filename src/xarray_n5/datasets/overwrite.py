@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan
-    from xarray_n5.images.find import Image
+    from xarray_n5.model.image import Image
     from xarray_n5.writing.request import WriteOptions
 
 
@@ -52,7 +52,7 @@ class ExistingGroup:
         return {name: node for name, node in self.nodes.items() if isinstance(node, Array)}
 
     @cached_property
-    def images(self) -> Mapping[str, Image]:
+    def images(self) -> Mapping[str, Image[Array]]:
         """The arrays with their axes."""
         return images_of_arrays(self.arrays) if self.arrays else {}
 

@@ -14,7 +14,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.images.find import Image, combined_images, named_alike, single_image
+from xarray_n5.images.find import combined_images, named_alike, single_image
 from xarray_n5.images.names import name_of_group
 from xarray_n5.model.level_names import is_part, levels_among
 from xarray_n5.model.roundtrip_attrs import is_dataset
@@ -25,19 +25,21 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import DialectChoice
+    from xarray_n5.model.image import Image, Level
 
-Level: TypeAlias = "int | str | Mapping[str, float]"
+LevelChoice: TypeAlias = "int | str | Mapping[str, float]"
+"""A level that users choose by its number, its name, or distances between samples."""
 
 
 def select_images(
     node: Array | Group,
     *,
-    level: Level | None = None,
+    level: LevelChoice | None = None,
     dims: Sequence[str] | None = None,
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
     inherit: bool = False,
-) -> dict[str, Image]:
+) -> dict[str, Image[Array]]:
     """Return the images that become one Dataset, by name.
 
     Parameters
@@ -71,13 +73,14 @@ def select_images(
     if level is None and is_dataset(node.attrs):
         return {}  # its groups are other Datasets, not parts of an image
     if level is not None and (found := pyramid_levels(node, arrays)):
-        image = _image_of_level(found, level, dims, node.url, **how)
-        return named_alike(image, name_of_group(node))
-    levels = {} if arrays else _combined_levels(node, without=without, **how)
+        chosen = _image_of_level(found, level, dims, node.url, **how)
+        return named_alike(chosen, name_of_group(node))
+    image = None if arrays else _combined_image(node, without=without, **how)
+    levels = {} if image is None else image.levels
     if level is None:
         _check_single_level(node, levels)
     name = _level_name(levels, 0 if level is None else level, dims, node.url)
-    return {name: levels[name]}
+    return {} if image is None else {name: image.at(name)}
 
 
 def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -146,7 +149,7 @@ def images_of_arrays(
     *,
     dialect: DialectChoice | None = None,
     inherit: bool = False,
-) -> dict[str, Image]:
+) -> dict[str, Image[Array]]:
     """Return the arrays of a group as images; the groups above are read once."""
     context = context_of(next(iter(arrays.values())), inherit=inherit)
     sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
@@ -157,7 +160,7 @@ def images_of_arrays(
     }
 
 
-def _one_of_each_name(images: Mapping[str, Image]) -> dict[str, Image]:
+def _one_of_each_name(images: Mapping[str, Image[Array]]) -> dict[str, Image[Array]]:
     """Return images with unique names: those of their arrays if several would share one."""
     names = [image.name or key for key, image in images.items()]
     return {
@@ -168,22 +171,22 @@ def _one_of_each_name(images: Mapping[str, Image]) -> dict[str, Image]:
 
 def _image_of_level(
     levels: Mapping[str, Array],
-    level: Level,
+    level: LevelChoice,
     dims: Sequence[str] | None,
     where: str,
     **how: Any,
-) -> dict[str, Image]:
+) -> dict[str, Image[Array]]:
     """Return one of the levels as an image; all axes are only read to compare distances."""
     if isinstance(level, Mapping):
         images = {name: single_image(array, **how) for name, array in levels.items()}
-        name = level_by_distance(images, level, dims, where)
+        name = level_by_distance({n: i.base for n, i in images.items()}, level, dims, where)
         return {levels[name].name: images[name]}
     array = levels[level_by_number(list(levels), level, where)]
     return {array.name: single_image(array, **how)}
 
 
-def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
-    """Return the levels of the image that the groups in a group form, or none."""
+def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
+    """Return the image that the groups in a group form, or None."""
     found = combined_images(group, **how)
     if "" not in found and any(map(is_part, group)):
         apart = f"; {', '.join(found)} are images" if found else ""
@@ -191,10 +194,10 @@ def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
             f"the images in {group.url!r} differ in shape, type, position or levels{apart}; open "
             "one with group=, or all of them with xarray.open_datatree"
         )
-    return found.get("", {})
+    return found.get("")
 
 
-def _check_single_level(group: Group, combined: Mapping[str, Image]) -> None:
+def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> None:
     levels = list(combined or pyramid_levels(group, {}))
     if not levels:
         inner = ", ".join(group) or "nothing"
@@ -208,7 +211,7 @@ def _check_single_level(group: Group, combined: Mapping[str, Image]) -> None:
 
 
 def _level_name(
-    levels: Mapping[str, Image], level: Level, dims: Sequence[str] | None, where: str
+    levels: Mapping[str, Level[Array]], level: LevelChoice, dims: Sequence[str] | None, where: str
 ) -> str:
     if isinstance(level, Mapping):
         return level_by_distance(levels, level, dims, where)
@@ -216,7 +219,7 @@ def _level_name(
 
 
 def level_by_distance(
-    levels: Mapping[str, Image],
+    levels: Mapping[str, Level[Array]],
     wanted: Mapping[str, float],
     dims: Sequence[str] | None,
     where: str,
@@ -246,8 +249,8 @@ def level_by_distance(
     if not wanted or not all(map(_is_distance, wanted.values())):
         raise ValueError(f"level is {dict(wanted)}; expected positive distances by dimension")
     chosen = next(iter(levels))
-    for name, image in levels.items():
-        axes = {axis.name: axis for axis in image.named(dims).axes}
+    for name, level in levels.items():
+        axes = {axis.name: axis for axis in level.named(dims).axes}
         for dim in wanted:
             if dim not in axes or axes[dim].scale is None:
                 raise ValueError(

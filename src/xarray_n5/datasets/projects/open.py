@@ -20,6 +20,7 @@ from xarray_n5.dialects.bdv.layouts import layout_of
 from xarray_n5.dialects.bdv.loaders import View
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.images.select import level_by_distance, level_by_number
+from xarray_n5.model.image import Image
 from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:
@@ -141,13 +142,13 @@ class OpenProject:
         taken = {*found.coords, *(str(axis.name) for axis in dims.axes)}
         while name in taken:
             name += "_data"
-        dataset = build({name: found.image}, {}, self.options, **how)
+        dataset = build({name: Image(None, {f"s{level}": found.image})}, {}, self.options, **how)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
             order = dims.axes[::-1] if found.image.transposed else dims.axes
             names = [str(axis.name) for axis in order]
-            renamed = dict(zip(found.image.outer_axes, names, strict=False))
+            renamed = dict(zip(found.image.stacked_axes, names, strict=False))
             inner = names[len(renamed) :]
             coords = {
                 renamed.get(key, key): _coordinate(value, renamed)
