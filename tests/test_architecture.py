@@ -31,10 +31,11 @@ RANKS = {
     "arrays": 4,
     "writing": 5,
     "dask": 6,
+    "images": 7,
+    "datasets": 8,
     "integrity": 8,
-    "datasets": 7,
-    "copying": 8,
-    "pyramids": 8,
+    "copying": 9,
+    "pyramids": 9,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 
@@ -148,6 +149,16 @@ def test_one_file_imports_what_others_do_not_document(alone: str, private: str) 
         found = names_imported(path)
         assert not {each for each in found if re.match(private, each)}, path
         assert not {each for each in found if re.match(r"(dask|xarray)\b.*\._", each)}, path
+
+
+LEVEL_NAMES = re.compile(r"""r"[^"\n]*(?:\bs\??\(?\\d|setup|timepoint|ch\(?\\d)""")
+"""Patterns of the names of levels and parts, in source code."""
+
+
+def test_names_of_levels_are_parsed_in_one_module() -> None:
+    others = [path for path in MODULES if not {"projects", "bdv"} & {*path.parts}]
+    found = [path for path in others if LEVEL_NAMES.search(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_every_folder_has_a_rank() -> None:

@@ -11,10 +11,10 @@ import xarray as xr
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.engine import open_groups
-from xarray_n5.datasets.select import level_by_number
-from xarray_n5.datasets.tree import groups_of
 from xarray_n5.datasets.write import write
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
+from xarray_n5.images.select import level_by_number
+from xarray_n5.images.tree import groups_of
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.writing.compression import with_fallback

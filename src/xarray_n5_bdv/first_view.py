@@ -74,7 +74,7 @@ def first_view(
     """Return the levels of the first view that is stored, or of the one that a group names."""
     opened = OpenProject.at(file, storage_options, DatasetOptions(), group)
     levels = next(iter(opened.images().values()))
-    at = min(next(iter(levels.values())).image.arrays)
+    at = min(next(iter(levels.values())).image.parts)
     if (wanted := opened.options.level) is not None:
         levels = {number: level for number, level in levels.items() if f"s{number}" == wanted}
     return [_view_level(level, at) for level in levels.values()]
@@ -84,5 +84,5 @@ def _view_level(level: Level, at: tuple[int, ...]) -> ViewLevel:
     image, count = level.image, len(level.image.numbers)
     geometry = image.geometry
     inner = type(geometry)(geometry.axes[count:], geometry.sources)
-    array = image.arrays[at]
-    return ViewLevel(array, inner, array.path, image.slices.get(at, ()))
+    part = image.parts[at]
+    return ViewLevel(part.array, inner, part.array.path, part.indices)

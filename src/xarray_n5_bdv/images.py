@@ -10,15 +10,17 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.access import is_transposed
-from xarray_n5.datasets.images import Image
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.image import Level as StackedLevel
+from xarray_n5.model.image import Part as StackedPart
 from xarray_n5_bdv.positions import VOXEL, VOXEL_UNIT, places_of
 from xarray_n5_bdv.stack_axes import Arrangement, Outer, arrange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import Project
     from xarray_n5_bdv.stored import Part, Stored
@@ -34,7 +36,7 @@ _SHOWN = 4
 class Level:
     """One level of an image, with the coordinates that its axes do not have."""
 
-    image: Image
+    image: StackedLevel[Array]
     coords: Mapping[str, xr.Variable]
     in_world: bool
     """Whether the coordinates of z, y and x are world positions, or distances in a view."""
@@ -147,11 +149,11 @@ def _level(
     geometry = Geometry((*before, *places.axes), sources, dialects=("bdv",))
     first = parts[views[0]].array
     at = outer.positions
-    image = Image(
-        {at[view]: part.array for view, part in parts.items()},
+    image = StackedLevel(
+        {at[view]: StackedPart(part.array, part.indices) for view, part in parts.items()},
         geometry.transpose() if is_transposed(first) else geometry,
         outer.numbers,
-        slices={at[view]: part.indices for view, part in parts.items() if part.indices},
+        transposed=is_transposed(first),
         broken={at[view]: error for view, error in broken.items()},
     )
     coords = {**outer.coords, **places.coords}

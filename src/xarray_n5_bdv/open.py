@@ -12,9 +12,10 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import Room
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.select import level_by_distance, level_by_number
 from xarray_n5.datasets.world import DIMS, FRAME
 from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.images.select import level_by_distance, level_by_number
+from xarray_n5.model.image import Image
 from xarray_n5.model.options import check_option
 from xarray_n5_bdv.images import Level, Selection, images_of
 from xarray_n5_bdv.layouts import layout_of
@@ -155,13 +156,13 @@ class OpenProject:
         taken = {*found.coords, *(str(axis.name) for axis in dims.axes)}
         while name in taken:
             name += "_data"
-        dataset = build({name: found.image}, {}, self.options, **how)
+        dataset = build({name: Image(None, {f"s{level}": found.image})}, {}, self.options, **how)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
             order = dims.axes[::-1] if found.image.transposed else dims.axes
             names = [str(axis.name) for axis in order]
-            renamed = dict(zip(found.image.outer_axes, names, strict=False))
+            renamed = dict(zip(found.image.stacked_axes, names, strict=False))
             inner = names[len(renamed) :]
             coords = {
                 renamed.get(key, key): _coordinate(value, renamed)

@@ -11,6 +11,8 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.factors import of_one_sample
+from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis
 
 _LEVEL = re.compile(r"(?:(.*)/)?s?(\d+)")
-
-_NEAR = 1e-6
 
 
 def images_of_tree(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
@@ -70,7 +70,7 @@ def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
     found = []
     for number, level in enumerate(levels):
         factor = _factor(base, levels[0].sizes[dim], _axis(level, dim), level.sizes[dim])
-        if abs(factor - round(factor)) > _NEAR * factor or round(factor) < 1:
+        if abs(factor - round(factor)) > SAME * factor or round(factor) < 1:
             raise MetadataError(
                 f"level {number} of {name!r} has the factor {factor:g} along {dim} over the "
                 "first; a project requires whole numbers"
@@ -79,7 +79,7 @@ def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
         own = _axis(level, dim)
         if base is not None and own is not None:
             middle = base.offset + base.step * (round(factor) - 1) / 2
-            if abs(own.offset - middle) > _NEAR * abs(base.step):
+            if abs(own.offset - middle) > SAME * abs(base.step):
                 warn(
                     f"level {number} of {name!r} begins at {dim} = {own.offset:g}; a project "
                     f"centres samples on those that they cover, which begins at {middle:g}"
@@ -102,10 +102,8 @@ def _factor(base: Axis | None, size: int, axis: Axis | None, count: int) -> floa
         return size // max(count, 1)
     if count > 1:
         return axis.step / base.step
-    # A single sample has no step; it is in the middle of the samples that it covers.
-    centred = 2 * (axis.offset - base.offset) / base.step + 1
-    whole = centred >= 1 - _NEAR and abs(centred - round(centred)) <= _NEAR * abs(centred)
-    return centred if whole else float(size)
+    factor = of_one_sample(axis, base, otherwise=float(size))
+    return factor if factor.is_integer() else float(size)
 
 
 def check_alike(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.datasets.images import Image
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.model.image import Level as StoredLevel
     from xarray_n5_bdv.images import Level
     from xarray_n5_bdv.project import Project
     from xarray_n5_bdv.project_file import ProjectFile
@@ -71,14 +72,14 @@ def _levels(
         yield f"{indent}{under}    {axes_line(image.named())}  (bdv)"
 
 
-def _stored(image: Image) -> str:
+def _stored(level: StoredLevel[Array]) -> str:
     """Return the number of stored chunks of all views, and their size."""
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.access import io_of
 
     count, size, whole = 0, 0, 0
-    for array in {id(each): each for each in image.arrays.values()}.values():
+    for array in level.arrays:
         io, whole = io_of(array), whole + array.grid.size
         for index, found in io.container.list_chunk_info(io.path, io.metadata):
             if index in array.grid:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.datasets.encoding import Encoding
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.request import Encoding, WriteOptions
     from xarray_n5.writing.transaction import Transaction
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import ViewSetup

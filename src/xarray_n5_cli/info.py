@@ -89,13 +89,12 @@ def _attributes(node: Array | Group) -> list[tuple[str, str]]:
 def _images(group: Group) -> list[tuple[str, str]]:
     """Return a line for each image that several groups form, as in BigDataViewer."""
     from xarray_n5.arrays.repr import times
-    from xarray_n5.datasets.images import combined_images
+    from xarray_n5.images.find import combined_images
 
     rows = []
-    for name, levels in combined_images(group, dialect=None, inherit=False).items():
-        first = next(iter(levels.values()))
-        axes = ", ".join(str(axis.name) for axis in first.named().axes)
-        text = f"{times(first.shape)} ({axes}), levels {', '.join(levels)}"
+    for name, image in combined_images(group, dialect=None, inherit=False).items():
+        axes = ", ".join(str(axis.name) for axis in image.base.named().axes)
+        text = f"{times(image.base.shape)} ({axes}), levels {', '.join(image.levels)}"
         rows.append(("image", f"{name}: {text}" if name else text))
     return rows
 

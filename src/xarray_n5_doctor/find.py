@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.access import context_of
 from xarray_n5.dialects.levels import image_of
-from xarray_n5.dialects.pyramids import view_of
 from xarray_n5.formats.protocol import Node
+from xarray_n5.model.level_names import is_level, is_level_table, view_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5_doctor.readers.protocol import Image, Level
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Container
     from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.metadata import Attributes, GroupMetadata
-
-_LEVEL = re.compile(r"s\d+")
-
-_TABLE = re.compile(r"s\d\d+/(resolutions|subdivisions)")
-"""BigDataViewer's tables of a setup's levels in HDF5."""
 
 _DOCUMENTS = {"n5": "attributes.json", "zarr2": ".zarray", "zarr3": "zarr.json"}
 """The documents that make nodes arrays."""
@@ -43,7 +38,7 @@ def images_of(survey: Survey, xml: bytes | None = None) -> tuple[Image, ...]:
     xml
         The project of BigDataViewer that names the container; by default the one beside it.
     """
-    arrays = [each for path, each in survey.arrays.items() if not _TABLE.fullmatch(path)]
+    arrays = [each for path, each in survey.arrays.items() if not is_level_table(path)]
     levels = {array.path: level for array, level in _levels(survey.container, arrays)}
     if xml is not None:
         for path, level in levels.items():
@@ -119,22 +114,22 @@ def _images(form: str, levels: Mapping[str, Level]) -> Iterator[Image]:
 def _key(path: str, level: Level) -> tuple[str, bool]:
     """Return the path of the image that an array belongs to, and whether it is a group."""
     inside, _, name = path.rpartition("/")
-    if view_of(level.context.path) is not None and inside:
+    if view_in(level.context.path) is not None and inside:
         return (inside.rpartition("/")[0] if name == "cells" else inside), True
     image = image_of(level.context)
     if image is not None and path and level.context.path == path:
         return image, True
-    if _LEVEL.fullmatch(name) and path:
+    if is_level(name) and path:
         return inside, True
     return path, False
 
 
 def _is_later(path: str, levels: Mapping[str, Level]) -> bool:
     """Return whether an image is a view of a later time point of a setup."""
-    view = view_of(next(key for key in levels if key.startswith(path)))
-    if view is None or (own := view_of(f"{path}/s0") or view_of(f"{path}/0/cells")) is None:
+    view = view_in(next(key for key in levels if key.startswith(path)))
+    if view is None or (own := view_in(f"{path}/s0") or view_in(f"{path}/0/cells")) is None:
         return False
-    views = [each for key in levels if (each := view_of(key)) is not None and each[0] == own[0]]
+    views = [each for key in levels if (each := view_in(key)) is not None and each[0] == own[0]]
     return own[1] > min(time for _, time in views)
 
 

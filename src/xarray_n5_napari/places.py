@@ -9,6 +9,7 @@ import numpy as np
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import AXIS_UNITS
 from xarray_n5.datasets.world import AXES, DIMS
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.axes import Axis
     from xarray_n5_napari.pyramids import Pyramid
-
-_SAME = 1e-9
-"""The relative difference up to which numbers are equal, for rounding."""
 
 
 def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str, Any]:
@@ -66,7 +64,7 @@ def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str
 def is_moved(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> bool:
     """Return whether a view has several positions, such as one per time point."""
     views = _of_views(pyramid, selection)
-    return not np.allclose(views, views[:1], rtol=_SAME, atol=_SAME)
+    return not np.allclose(views, views[:1], rtol=ROUNDING, atol=ROUNDING)
 
 
 def _of_views(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> np.ndarray:

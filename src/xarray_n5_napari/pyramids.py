@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.datasets.select import listed_levels
 from xarray_n5.datasets.world import AXES, DIMS, FRAME
 from xarray_n5.dialects.labels import type_in_paintera
+from xarray_n5.images.select import listed_levels
+from xarray_n5.model.level_names import is_level_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
-
-_TABLES = re.compile(r"(?:.*/)?s\d{2}/(?:resolutions|subdivisions)")
-"""Tables of BigDataViewer's HDF5 files, which describe the levels of a setup."""
 
 _NUMBERS = "biufc"
 """The kinds of types that napari shows."""
@@ -51,7 +48,7 @@ def pyramids_in(groups: Mapping[str, xr.Dataset]) -> list[Pyramid]:
     found: dict[tuple[str, object], dict[str, xr.DataArray]] = {}
     listed = _listed(groups)
     for path, dataset in groups.items():
-        if _is_beside_data(path, groups) or _TABLES.fullmatch(path):
+        if _is_beside_data(path, groups) or is_level_table(path):
             continue
         # A Dataset of one array has its source; one of several variables is a group.
         of_array = "source" in dataset.encoding and len(dataset.data_vars) == 1

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.datasets.select import listed_levels, names_of_levels
 from xarray_n5.dialects.labels import is_labels as are_labels
 from xarray_n5.errors import printable
+from xarray_n5.images.select import listed_levels
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.level_names import levels_among
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ def _levels(node: xr.DataTree) -> list[xr.DataTree]:
     listed = listed_levels(attributes)
     below = {each.relative_to(node): each for each in node.subtree} if listed else {}
     found = [below[name] for name in listed if name in below]
-    found = found or [node.children[name] for name in names_of_levels(node.children)]
+    found = found or [node.children[name] for name in levels_among(node.children)]
     return [] if any(each.children for each in found) else found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.world import AXES, FRAME, to_world
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5_view.collect import is_labels, sources_in
 from xarray_n5_view.images import Dim, Image
 from xarray_n5_view.levels import Level
@@ -89,7 +90,7 @@ class _Places:
     def varying(self) -> list[Any]:
         """The dimensions along which matrices differ."""
         first = [np.take(self.points, [0], axis=at) for at in range(len(self.dims))]
-        same = [np.allclose(self.points, each, rtol=1e-9, atol=1e-9) for each in first]
+        same = [np.allclose(self.points, each, rtol=ROUNDING, atol=ROUNDING) for each in first]
         return [dim for dim, is_same in zip(self.dims, same, strict=True) if not is_same]
 
     @property
@@ -190,8 +191,8 @@ def _level(
     ):
         step, start = axis.step, axis.offset
         if axis.scale is None and size < most:
-            factor = round(most / size)
-            step, start = factor * first.step, first.offset + first.step * (factor - 1) / 2
+            coarser = first.coarser(round(most / size))
+            step, start = coarser.step, coarser.offset
         if relative and at >= array.ndim - spatial:
             step, start = step / first.step, (start - first.offset) / first.step
         scale.append(step)

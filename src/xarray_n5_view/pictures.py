@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MissingPackageError
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import same_unit, unit_of
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def round_length(most: float) -> float:
     (5.0, 0.1, 10000.0)
     """
     power = 10.0 ** math.floor(math.log10(most))
-    fitting = [step * power for step in _ROUND if step * power <= most * (1 + 1e-9)]
+    fitting = [step * power for step in _ROUND if step * power <= most * (1 + ROUNDING)]
     return float(f"{max(fitting, default=power):.12g}")
 
 

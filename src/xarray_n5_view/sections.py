@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from xarray_n5.arrays.access import io_of, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
-from xarray_n5.datasets.images import combined_images
-from xarray_n5.datasets.select import pyramid_levels
 from xarray_n5.dialects.labels import is_labels, type_in_paintera
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.images.find import combined_images
+from xarray_n5.images.select import pyramid_levels
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.units import shown_unit
 
@@ -186,8 +186,8 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
         raise NodeNotFoundError(node.url, "", "pyramid", hint)
     # Each setup may be an image of its own.
     joined = combined_images(node, dialect=None, inherit=False)
-    for images in joined.values():
-        return [image.first for image in images.values()]
+    for image in joined.values():
+        return [level.first for level in image.levels.values()]
     groups = ", ".join(sorted(node))
     hint = f"it has no arrays, but {groups}: name one" if groups else "it has no arrays"
     raise NodeNotFoundError(node.url, "", "pyramid", hint)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.beside import xml_beside
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.dialects.pyramids import view_of
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.level_names import base_path, fused_in, number_in, view_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 
 _GENERATIONS = 3
 """The number of groups around an array that are read: of a level, a timepoint, a setup."""
-
-_COARSE = re.compile(r"(?:(.*)/)?s0*[1-9]\d*")
-"""The path of a level with a base level beside it."""
-
-_LEVEL = re.compile(r"s?\d+")
-"""The name of a level."""
-
-_FUSED = re.compile(r"ch\d+tp\d+")
-"""The name of an image in a fusion of BigStitcher, which has no attributes of its own."""
 
 _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 """Attributes of a group of levels."""
@@ -64,18 +54,18 @@ def load_context(
         The order of lists of axes in attributes, if the user states it.
     """
     inside, most = bool(path), _GENERATIONS
-    if not inside and _LEVEL.fullmatch(container.name):
+    if not inside and _is_level(container.name):
         container, path, most = _within_groups(container)
-    elif inside and _FUSED.fullmatch(container.name) and (above := container.parent()):
+    elif inside and fused_in(container.name) and (above := container.parent()):
         container, path = above.cached(), join(container.name, path)
-    coarse = _COARSE.fullmatch(path)
-    if like is not None and not coarse:
+    base = base_path(path)
+    if like is not None and base is None:
         other = like.other(path, metadata.attributes, metadata.shape)
         return replace(other, dtype=metadata.dtype)
     parts = path.split("/")[:-1]
     groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
     wanted = groups if inherit and inside else groups[:most]
-    others = [*wanted, *([_base_of(coarse)] if coarse else [])]
+    others = [*wanted, *([] if base is None else [base])]
     found = _read(container, others)
     parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
     node = ArrayContext(
@@ -84,23 +74,17 @@ def load_context(
         path=path,
         parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
         beside=like.beside if like else {},
-        xml=xml_beside(container) if inside and view_of(path) else None,
+        xml=xml_beside(container) if inside and view_in(path) else None,
         lists_x_first=container.lists_x_first,
         ngff=container.format.ngff_version,
         attribute_order=attribute_order,
         dtype=metadata.dtype,
     )
-    return over_base(node, found[-1], others[-1]) if coarse else node
+    return over_base(node, found[-1], others[-1]) if base is not None else node
 
 
-def base_path(path: str) -> str | None:
-    """Return the path of the base level of a coarser level; None if it is not called like one."""
-    coarse = _COARSE.fullmatch(path)
-    return None if coarse is None else _base_of(coarse)
-
-
-def _base_of(coarse: re.Match[str]) -> str:
-    return join(coarse[1] or "", "s0")
+def _is_level(name: str) -> bool:
+    return number_in(name) is not None or number_in(name, "number") is not None
 
 
 def _within_groups(container: Container) -> tuple[Container, str, int]:
@@ -124,7 +108,7 @@ def _within_groups(container: Container) -> tuple[Container, str, int]:
     except PermissionError:
         return container, "", 0  # those directories may not belong to a container
     bare = [number for number, each in enumerate(several) if not _is_described(each)]
-    if bare[:1] == [0] and _FUSED.fullmatch(names[1]):
+    if bare[:1] == [0] and fused_in(names[1]):
         del bare[0]
     depth = next(iter(bare), count)
     if not depth or not (container.name.startswith("s") or _lists_levels(several[0])):

@@ -12,6 +12,7 @@ import xarray as xr
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, kind_of, names
 from xarray_n5.model.options import check_option
+from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import written_unit
 
 Origin: TypeAlias = Literal["center", "corner"]
@@ -37,9 +38,6 @@ _WIDE = 1 << 20
 _SPARSE = 4
 """The limit on an array of strings, relative to its longest useful width in characters: an absolute
 minimum, and a factor."""
-
-_EVEN = 1e-6
-"""The rounding error allowed in an evenly spaced coordinate, as a part of the step."""
 
 _COARSE = 0.1
 """The rounding error of numbers that can still locate samples, as a part of the step."""
@@ -147,7 +145,7 @@ def _stored_step(found: xr.DataArray) -> float | None:
     match found.encoding:
         case {"step": step, "start": start, "size": size}:
             at = (float(found[0]) - start) / step
-            near = abs(at - round(at)) <= _EVEN
+            near = abs(at - round(at)) <= SAME
             return float(step) if near and 0 <= round(at) < size else None
     return None
 
@@ -178,7 +176,7 @@ def _step(values: np.ndarray, stored: float | None) -> float | None:
     near = max(rounding, np.finfo(np.float64).eps * np.abs(exact).max())
     same = (d for d, fit in fits.items() if np.array_equal(fit.astype(values.dtype), values))
     close = (d for d, fit in fits.items() if np.abs(exact - fit).max() <= near)
-    even = (d for d in [step] if np.abs(exact - fits[d]).max() <= _EVEN * abs(d))
+    even = (d for d in [step] if np.abs(exact - fits[d]).max() <= SAME * abs(d))
     return next(itertools.chain(same, close, even), None)
 
 

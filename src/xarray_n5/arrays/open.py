@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.context import base_path
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import get_format
 from xarray_n5.formats.open import find_node, open_container
 from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.level_names import base_path
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
 

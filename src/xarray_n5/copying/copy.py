@@ -22,10 +22,10 @@ from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.target import CopyTarget
-from xarray_n5.datasets.select import level_by_number, pyramid_levels
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
 from xarray_n5.formats.scenes import find_scene
+from xarray_n5.images.select import level_by_number, pyramid_levels
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path

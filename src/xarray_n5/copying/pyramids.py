@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from xarray_n5.arrays.access import container_of
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
-from xarray_n5.datasets.image_names import name_of_group
-from xarray_n5.datasets.levels import at_levels
-from xarray_n5.datasets.select import listed_levels, names_of_levels
 from xarray_n5.dialects import ArrayContext
 from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
 from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
+from xarray_n5.images.names import name_of_group
+from xarray_n5.images.select import listed_levels
+from xarray_n5.model.factors import at_levels
+from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
@@ -101,7 +102,7 @@ def _levels(group: Group, inner: str, arrays: Mapping[str, Array]) -> list[str]:
     names = [at.rpartition("/")[2] for at in arrays if at.rpartition("/")[0] == inner]
     if listed := [name for name in listed_levels(group.attrs) if name in names]:
         return listed
-    numbered = [] if is_dataset(group.attrs) else names_of_levels(names)
+    numbered = [] if is_dataset(group.attrs) else levels_among(names)
     return numbered if len(numbered) > 1 else []
 
 

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
-    from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.region import Region
     from xarray_n5.leaves import View
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.writing.request import Mode, PartialChunks
+    from xarray_n5.writing.request import Encoding, Mode, PartialChunks
     from xarray_n5.writing.transaction import Transaction
 
 
@@ -467,8 +466,8 @@ class DataTreeAccessor:
         (2, 3)
         """
         from xarray_n5.datasets.append import update
-        from xarray_n5.datasets.tree import groups_of, updates_of
         from xarray_n5.datasets.write import write
+        from xarray_n5.images.tree import groups_of, updates_of
         from xarray_n5.writing.request import WriteOptions
         from xarray_n5.writing.transaction import compute_each, join_reports
 

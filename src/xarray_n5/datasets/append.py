@@ -34,8 +34,8 @@ from xarray_n5.datasets.region import (
     select_written,
     without_unchanged,
 )
-from xarray_n5.datasets.select import select_images
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.images.select import select_images
 from xarray_n5.writing.completed import find_append, remember_append
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
@@ -225,13 +225,13 @@ def _open(existing: ExistingGroup) -> tuple[xr.Dataset, Mapping[str, Array]]:
         return existing.dataset, existing.arrays
     group = existing.group
     images = select_images(group)
-    if stacked := [name for name, image in images.items() if image.numbers]:
+    if stacked := [name for name, image in images.items() if image.base.numbers]:
         raise ValueError(
             f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
             "write to them one by one with xarray_n5.open_array"
         )
     stored = build(images, dict(group.attrs))
-    return stored, {name: image.first for name, image in images.items()}
+    return stored, {name: image.base.first for name, image in images.items()}
 
 
 def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:

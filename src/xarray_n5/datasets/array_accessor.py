@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
-    from xarray_n5.datasets.encoding import Encoding
     from xarray_n5.datasets.region import Region
     from xarray_n5.leaves import View
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.writing.request import Mode, PartialChunks
+    from xarray_n5.writing.request import Encoding, Mode, PartialChunks
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.chunking import limit_blocks
+from xarray_n5.model.level_names import is_level
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, meant_by_users, note_of
 from xarray_n5.model.units import same_unit
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.chunk_io import Missing
     from xarray_n5.arrays.coordinates import Origin
     from xarray_n5.arrays.options import LabelMultisets
-    from xarray_n5.datasets.images import Image
-    from xarray_n5.datasets.select import Level
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.image import Image, Level
 
 
 AXIS_UNITS = "axis_units"
@@ -50,7 +50,7 @@ class DatasetOptions:
     origin: Origin = "center"
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
-    level: Level | None = None
+    level: LevelChoice | None = None
     dims: Sequence[str] | None = None
     inherit: bool = False
 
@@ -68,12 +68,12 @@ class DatasetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """An image, and the names under which it becomes a variable."""
+    """A level of an image, and the names under which it becomes a variable."""
 
     name: str
-    image: Image
+    level: Level[Array]
     geometry: Geometry
-    """The image's axes, all of them named."""
+    """The level's axes, all of them named."""
     dims: tuple[str, ...]
     """The dimensions; none for a scalar."""
     is_string: bool
@@ -81,7 +81,7 @@ class _Source:
 
 
 def build(
-    images: Mapping[str, Image],
+    images: Mapping[str, Image[Array]],
     attributes: dict[str, Any],
     options: DatasetOptions | None = None,
     *,
@@ -120,23 +120,24 @@ def build(
         {key: _variable(source, options) for key, source in sources.items()},
         decode_attributes(without_variables(attributes), "the group"),
         decoders or {},
-        encoded=any("_ARRAY_DIMENSIONS" in each.image.attributes for each in sources.values()),
+        encoded=any("_ARRAY_DIMENSIONS" in each.level.attributes for each in sources.values()),
     )
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
     return dataset.set_coords((own | set(coordinates)) & set(dataset.variables))
 
 
-def _sources(images: Mapping[str, Image], options: DatasetOptions) -> dict[Any, _Source]:
+def _sources(images: Mapping[str, Image[Array]], options: DatasetOptions) -> dict[Any, _Source]:
     """Return images by the names of their variables."""
     found: dict[Any, _Source] = {}
     for name, image in images.items():
         # A default name of an axis must not be the name of an array.
         own = {key for key, each in images.items() if not each.name}
-        geometry = image.named(options.dims, own)
-        attributes, array = image.attributes, image.first
+        level = image.base
+        geometry = level.named(options.dims, own)
+        attributes, array = level.attributes, level.first
         # N5 has no arrays without axes.
-        scalar = image.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []
+        scalar = level.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []
         dims = () if scalar else dims_of(geometry)
         key: Any = image.name or name
         if not image.name and (note_of(attributes) or is_native(array, attributes)):
@@ -147,7 +148,7 @@ def _sources(images: Mapping[str, Image], options: DatasetOptions) -> dict[Any, 
             while key in images:
                 key += "_"
         string = is_text(attributes) and array.dtype == np.uint8 and array.ndim > 0
-        found[key] = _Source(name=name, image=image, geometry=geometry, dims=dims, is_string=string)
+        found[key] = _Source(name=name, level=level, geometry=geometry, dims=dims, is_string=string)
     return found
 
 
@@ -156,40 +157,40 @@ def _check_sizes(sources: Collection[_Source]) -> None:
     for source in sources:
         # The length of strings is different in each variable.
         shared = source.dims[:-1] if source.is_string else source.dims
-        for dim, size in zip(shared, source.image.shape, strict=False):
+        for dim, size in zip(shared, source.level.shape, strict=False):
             if sizes.setdefault(dim, size) != size:
                 why = f"their {dim!r} has {sizes[dim]} and {size} samples"
-                raise ValueError(_clash(source.image.first, why))
+                raise ValueError(_clash(source.level.first, why))
 
 
 def _add_coordinates(
     source: _Source, coords: dict[str, xr.Variable], options: DatasetOptions, budget: Room
 ) -> None:
     """Add the coordinates of an image's axes, or check that they equal the existing ones."""
-    image, dims = source.image, source.dims
+    level, dims = source.level, source.dims
     if dims in {(), (source.name,)}:
         return
-    outer = dims[::-1] if image.transposed else dims
+    outer = dims[::-1] if level.transposed else dims
     found = {
         dim: xr.Variable((dim,), np.array(numbers))
-        for dim, numbers in zip(outer, image.numbers, strict=False)
+        for dim, numbers in zip(outer, level.numbers, strict=False)
     }
     # Coordinates that images share are stored in memory once.
     shared = sum(coords[dim].size for dim in dims if dim in coords)
-    found |= coords_of(source.geometry, image.shape, options.origin, Room(budget.left + shared))
-    listed = coords_from_axes(image.attributes)
+    found |= coords_of(source.geometry, level.shape, options.origin, Room(budget.left + shared))
+    listed = coords_from_axes(level.attributes)
     if listed is not None:
         # The writer of the Dataset recorded which axes had a coordinate.
         found = {dim: values for dim, values in found.items() if dim in listed}
-    for dim, kind in note_of(image.attributes).get("types", {}).items():
+    for dim, kind in note_of(level.attributes).get("types", {}).items():
         if dim in found:
             found[dim] = found[dim].astype(kind, keep_attrs=True)
         elif dim in (listed or ()) and dim in dims:
-            found[dim] = xr.Variable((dim,), np.arange(image.shape[dims.index(dim)], dtype=kind))
+            found[dim] = xr.Variable((dim,), np.arange(level.shape[dims.index(dim)], dtype=kind))
     budget.take(sum(found[dim].size for dim in found.keys() - coords.keys()))
     for dim, values in found.items():
         if not _are_same(coords.setdefault(dim, values), values):
-            raise ValueError(_clash(image.first, f"their coordinates {dim!r} differ"))
+            raise ValueError(_clash(level.first, f"their coordinates {dim!r} differ"))
 
 
 def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
@@ -201,10 +202,10 @@ def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
 
 
 def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
-    image, array = source.image, source.image.first
+    level, array = source.level, source.level.first
     lazy: LazyArray | LazyStack
-    if image.numbers or image.slices:
-        lazy = LazyStack(image, options.missing)
+    if level.numbers or level.parts[()].indices:
+        lazy = LazyStack(level, options.missing)
     else:
         lazy = (LazyCharacters if source.is_string else LazyArray)(bare(array))
     # A scalar is an array with one sample along each axis.
@@ -215,10 +216,10 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
         _attributes(source),
         {
             "source": array.url,
-            "chunks": image.chunks,
-            **({"shards": image.shards} if image.shards else {}),
+            "chunks": level.chunks,
+            **({"shards": level.shards} if level.shards else {}),
             "preferred_chunks": dict(
-                zip(source.dims, limit_blocks(image.chunks, image.shape), strict=False)
+                zip(source.dims, limit_blocks(level.chunks, level.shape), strict=False)
             ),
             "n5_compression": to_json(array.compression),
             "dtype": lazy.dtype,
@@ -238,7 +239,7 @@ def _units_of_matrix(geometry: Geometry) -> dict[str, Any]:
 
 def _attributes(source: _Source) -> dict[str, Any]:
     """Return a variable's decoded attributes, without those that became coordinates."""
-    array, stored, geometry = source.image.first, source.image.attributes, source.geometry
+    array, stored, geometry = source.level.first, source.level.attributes, source.geometry
     used = geometry.keys if geometry.affine is None else frozenset[str]()
     used -= {*meant_by_users(stored)}
     used -= {"units"} if units_of_values(stored) else set()
@@ -254,8 +255,11 @@ def _attributes(source: _Source) -> dict[str, Any]:
 
 def _clash(array: Array, why: str) -> str:
     parent = array.url.rpartition("/")[0]
-    level = re.fullmatch(r"s\d+", array.name)
-    advice = "one level of a pyramid with level=0" if level else f"one with group={array.path!r}"
+    advice = (
+        "one level of a pyramid with level=0"
+        if is_level(array.name)
+        else f"one with group={array.path!r}"
+    )
     return (
         f"the arrays in {parent!r} cannot share a Dataset ({why}); open {advice}, or all of them "
         "with xarray.open_datatree"

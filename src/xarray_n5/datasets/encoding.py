@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from dask.base import is_dask_collection
@@ -14,8 +14,7 @@ from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.arrays.create import chunk_shape
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
-from xarray_n5.datasets.lossless import CF, check_new, check_strings, check_update
-from xarray_n5.datasets.naming import check_names
+from xarray_n5.datasets.lossless import CF, check_names, check_new, check_strings, check_update
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import MetadataError
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.datasets.conventions import Convention
-
-Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
+    from xarray_n5.writing.request import Encoding
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
 """The encodings of a variable that users may set."""

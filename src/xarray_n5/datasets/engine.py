@@ -15,19 +15,14 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.image_names import name_of_group
-from xarray_n5.datasets.images import combined_images, named_alike, single_image
-from xarray_n5.datasets.members import PART
-from xarray_n5.datasets.select import (
-    is_like_dataset,
-    names_of_levels,
-    select_images,
-    select_level,
-)
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.scenes import find_scene
+from xarray_n5.images.find import combined_images, named_alike, single_image
+from xarray_n5.images.names import name_of_group
+from xarray_n5.images.select import is_like_dataset, select_images, select_level
+from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
 
@@ -35,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.datasets.images import Image
     from xarray_n5.leaves import Scene
+    from xarray_n5.model.image import Image
 
 _MOST = 1 << 28
 """The maximum number of samples of a tree with coordinates: 2 GiB of them."""
@@ -201,14 +196,16 @@ class _Tree:
         combined = {}
         if not is_part:
             combined = combined_images(group, without=self.drop, **self.options.reading)
-        for name, levels in combined.items():
+        for name, image in combined.items():
             at = f"{stem}/{name}".rstrip("/")
-            below |= {f"{at}/{level}": self._image(level, image) for level, image in levels.items()}
-            self.done.update(a.path for image in levels.values() for a in image.arrays.values())
+            below |= {
+                f"{at}/{level}": self._image(level, image.at(level)) for level in image.levels
+            }
+            self.done.update(a.path for level in image.levels.values() for a in level.arrays)
         children = children_of(group, self.drop)
         images = self._images(group, children)
         for name, child in children.items():
-            of_image = name in combined or ("" in combined and PART.fullmatch(name) is not None)
+            of_image = name in combined or ("" in combined and level_names.is_part(name))
             if name in images:
                 below[f"{stem}/{name}"] = self._image(name, images[name])
             elif not isinstance(child, Array):
@@ -222,43 +219,49 @@ class _Tree:
         here.encoding["source"] = group.url
         return {path: here, **below}
 
-    def _images(self, group: Group, children: Mapping[str, Array | Group]) -> dict[str, Image]:
+    def _images(
+        self, group: Group, children: Mapping[str, Array | Group]
+    ) -> dict[str, Image[Array]]:
         """Return the arrays directly in a group that are not opened yet; several are levels."""
         images = {
             name: single_image(child, **self.options.reading)
             for name, child in children.items()
             if isinstance(child, Array) and child.path not in self.done
         }
-        levels = names_of_levels(images)
+        levels = level_names.levels_among(images)
         if len(levels) > 1:
             alike = {name: images[name] for name in levels}
             images |= named_alike(alike, name_of_group(group))
         return images
 
-    def _image(self, name: str, image: Image) -> xr.Dataset:
+    def _image(self, name: str, image: Image[Array]) -> xr.Dataset:
         dataset = self._build({name: image}, {})
-        dataset.encoding["source"] = image.first.url
+        dataset.encoding["source"] = image.base.first.url
         return dataset
 
-    def _build(self, images: Mapping[str, Image], attributes: dict[str, Any]) -> xr.Dataset:
+    def _build(self, images: Mapping[str, Image[Array]], attributes: dict[str, Any]) -> xr.Dataset:
         how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
         return _without_slashes(build(images, attributes, self.options, budget=self.budget, **how))
 
 
-def _check_dims(images: Mapping[str, Image], options: DatasetOptions, node: Array | Group) -> None:
+def _check_dims(
+    images: Mapping[str, Image[Array]], options: DatasetOptions, node: Array | Group
+) -> None:
     """Raise if the names of dimensions do not fit any of the images."""
     dims = options.dims
-    if dims is not None and all(len(dims) != len(image.shape) for image in images.values()):
-        axes = dict.fromkeys(", ".join(dims_of(image.named())) for image in images.values())
+    if dims is not None and all(len(dims) != len(image.base.shape) for image in images.values()):
+        axes = dict.fromkeys(", ".join(dims_of(image.base.named())) for image in images.values())
         raise ValueError(
             f"dims has {len(dims)} names; expected one for each of the axes {' or '.join(axes)} in "
             f"{node.url!r}"
         )
 
 
-def _without_levels(attributes: Mapping[str, Any], images: Mapping[str, Image]) -> dict[str, Any]:
+def _without_levels(
+    attributes: Mapping[str, Any], images: Mapping[str, Image[Array]]
+) -> dict[str, Any]:
     """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
-    geometries = [image.geometry for image in images.values()]
+    geometries = [image.base.geometry for image in images.values()]
     used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
     used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
     labelled = any(axis.labels for each in geometries for axis in each.axes)

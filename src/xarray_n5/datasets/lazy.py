@@ -16,10 +16,11 @@ from xarray_n5.datasets.xarray_internals import (
     explicit_indexing_adapter,
 )
 from xarray_n5.errors import MissingChunkError
+from xarray_n5.model.image import Part
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
-    from xarray_n5.datasets.images import Image
+    from xarray_n5.model.image import Level
 
 
 class LazyArray(BackendArray):
@@ -54,27 +55,29 @@ class LazyCharacters(LazyArray):
 
 
 class LazyStack(BackendArray):
-    """The arrays of an image, stacked along its outer axes; a missing array is missing chunks.
+    """The parts of a level, stacked along its first axes; a missing part is missing chunks.
 
     Parameters
     ----------
-    image
-        Arrays of one shape, and the numbers along the outer axes.
+    level
+        Parts of one shape, and the numbers along the stacked axes.
     missing
         As in :func:`open_array`.
     """
 
-    def __init__(self, image: Image, missing: str) -> None:
-        each = {id(array): bare(array) for array in image.arrays.values()}
-        self.arrays = {at: each[id(array)] for at, array in image.arrays.items()}
-        self.slices, self.broken = dict(image.slices), dict(image.broken)
-        self.numbers, self.outer_axes = image.numbers, image.outer_axes
-        self.transposed, self.missing = image.transposed, missing
-        self.shape, count = image.shape, len(image.numbers)
+    def __init__(self, level: Level[Array], missing: str) -> None:
+        tasks = {id(array): bare(array) for array in level.arrays}
+        self.parts = {
+            at: Part(tasks[id(part.array)], part.indices) for at, part in level.parts.items()
+        }
+        self.broken = dict(level.broken)
+        self.numbers, self.stacked_axes = level.numbers, level.stacked_axes
+        self.transposed, self.missing = level.transposed, missing
+        self.shape, count = level.shape, len(level.numbers)
         self.inner = (
             self.shape[: len(self.shape) - count] if self.transposed else self.shape[count:]
         )
-        self.dtype, self.fill_value = image.first.dtype, image.first.fill_value
+        self.dtype, self.fill_value = level.first.dtype, level.first.fill_value
 
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return the selection `key`; only the arrays that it overlaps are read."""
@@ -96,8 +99,8 @@ class LazyStack(BackendArray):
             result[...] = self.fill_value
         for target in np.ndindex(result.shape[:count]):
             at = tuple(int(each.flat[i]) for each, i in zip(chosen, target, strict=True))
-            if at in self.arrays:
-                result[target] = self.arrays[at][self._within(at, inner)]
+            if (part := self.parts.get(at)) is not None:
+                result[target] = part.array[self._within(part, inner)]
             elif at in self.broken:
                 raise self.broken[at]
             elif self.missing == "error":
@@ -108,15 +111,15 @@ class LazyStack(BackendArray):
             return result
         return result.transpose(*range(len(kept), result.ndim), *reversed(range(len(kept))))
 
-    def _within(self, at: tuple[int, ...], inner: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _within(self, part: Part[Array], inner: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the index of a part in its array."""
-        first = self.slices.get(at, ())
+        first = part.indices
         return (*inner, *first[::-1]) if self.transposed else (*first, *inner)
 
     def _missing(self, at: tuple[int, ...]) -> MissingChunkError:
-        along = zip(self.outer_axes, self.numbers, at, strict=True)
+        along = zip(self.stacked_axes, self.numbers, at, strict=True)
         named = ", ".join(f"{name}={numbers[i]}" for name, numbers, i in along)
-        url = next(iter(self.arrays.values())).url
+        url = next(iter(self.parts.values())).array.url
         return MissingChunkError("decode", url, named, "no such array is stored beside this one")
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:

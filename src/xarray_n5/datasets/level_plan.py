@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.datasets.conventions import Convention
     from xarray_n5.datasets.encoding import VariablePlan
-    from xarray_n5.datasets.levels import Levels
     from xarray_n5.dialects import ArrayContext
+    from xarray_n5.images.levels import Levels
     from xarray_n5.writing.request import WriteOptions
 
 PYRAMID_KEYS = frozenset(

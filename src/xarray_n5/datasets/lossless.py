@@ -1,4 +1,4 @@
-"""Check that encoded numbers decode to the original values."""
+"""Check that a Dataset can be stored, and that encoded numbers decode to the original values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from dask.base import is_dask_collection
 from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_variable
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
+from xarray_n5.model.paths import check_name
+from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -27,9 +29,6 @@ CF = frozenset(
     }
 )
 """The encodings of xarray's own coders."""
-
-_ROUNDING = 1e-6
-"""The relative error of float32."""
 
 
 def check_update(variable: xr.Variable, encoded: EncodedVariable, name: str) -> EncodedVariable:
@@ -156,7 +155,7 @@ class _Stored:
         if values.dtype.kind == "f" or decoded.dtype.kind == "f":
             one, other = decoded.astype("f8"), values.astype("f8")
             step = abs(float(self.attributes.get("scale_factor", 1)))
-            near = 0.5 * step * (1 + _ROUNDING) + _ROUNDING * np.abs(one)
+            near = 0.5 * step * (1 + SAME) + SAME * np.abs(one)
             same = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
         else:
             nat = (decoded != decoded) & (values != values)  # noqa: PLR0124
@@ -166,3 +165,22 @@ class _Stored:
 
 def _first(where: np.ndarray) -> tuple[int, ...]:
     return tuple(int(each[0]) for each in np.nonzero(where))
+
+
+def check_names(dataset: xr.Dataset) -> None:
+    """Raise if a variable or dimension cannot have its name, or a variable its type."""
+    for name, variable in dataset.variables.items():
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"the variable {name!r} must have a string or None for a name")
+        if name == "":
+            raise ValueError("a variable cannot be called '': a string must be length 1 or more")
+        if name is not None:
+            check_name(name, "variable")
+        dims = variable.dims
+        if len(set(dims)) != len(dims) or not all(isinstance(dim, str) and dim for dim in dims):
+            raise ValueError(f"expected unique strings as the dimensions of {name!r}, got {dims}")
+        if not isinstance(variable.dtype, np.dtype):
+            raise MetadataError(
+                f"variable {name!r} has the pandas type {variable.dtype}; convert it to a NumPy "
+                "type with astype()"
+            )

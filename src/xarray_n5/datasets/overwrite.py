@@ -13,11 +13,10 @@ from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_alone, groups_around
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.naming import check_name
-from xarray_n5.datasets.select import images_of_arrays
 from xarray_n5.errors import NodeExistsError
+from xarray_n5.images.select import images_of_arrays
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan
-    from xarray_n5.datasets.images import Image
+    from xarray_n5.model.image import Image
     from xarray_n5.writing.request import WriteOptions
 
 
@@ -53,7 +52,7 @@ class ExistingGroup:
         return {name: node for name, node in self.nodes.items() if isinstance(node, Array)}
 
     @cached_property
-    def images(self) -> Mapping[str, Image]:
+    def images(self) -> Mapping[str, Image[Array]]:
         """The arrays with their axes."""
         return images_of_arrays(self.arrays) if self.arrays else {}
 

@@ -13,12 +13,12 @@ from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import find_markers, revoke
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
-from xarray_n5.datasets.level_overwrite import check_coordinates, check_images, older_levels
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
-from xarray_n5.datasets.levels import Levels
 from xarray_n5.datasets.ngff import check_dialect, images_of, with_layout
 from xarray_n5.datasets.overwrite import ExistingGroup, check_group, find_group
 from xarray_n5.errors import MetadataError
+from xarray_n5.images.levels import Levels
+from xarray_n5.images.overwrite import check_coordinates, check_images, older_levels
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
-    from xarray_n5.datasets.encoding import Encoding, GroupPlan, VariablePlan
+    from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
     from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.plan import WritePlan
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.request import Encoding, WriteOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

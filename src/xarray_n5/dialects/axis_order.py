@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects.pyramids import view_of
+from xarray_n5.model.level_names import view_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def keys_to_reverse(
     """
     keys = ["multiscales"] if _are_images(attributes.get("multiscales"), from_n5=from_n5) else []
     described = {"resolution", "offset"} & attributes.keys() and not _OTHERS & attributes.keys()
-    if paintera or (described and view_of(f"{path}/s0") is None):
+    if paintera or (described and view_in(f"{path}/s0") is None):
         keys += [key for key in _PLACES if isinstance(attributes.get(key), list)]
     return keys
 

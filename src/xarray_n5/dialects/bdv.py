@@ -16,11 +16,11 @@ from xarray_n5.dialects.pyramids import (
     factors_if_any,
     factors_in,
     factors_of,
-    view_of,
 )
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.level_names import view_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Bdv:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level, and a matrix if the XML rotates the view."""
-        found = view_of(node.path)
+        found = view_in(node.path)
         if found is None or len(node.shape) != NDIM:
             return None
         factors, placed = factors_of(node), None

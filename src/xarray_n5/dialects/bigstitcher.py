@@ -7,7 +7,6 @@ CreateFusionContainer, for plain N5 and HDF5.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,10 +15,10 @@ from xarray_n5.dialects.pyramids import (
     check_level,
     factors_if_any,
     factors_of,
-    level_of,
 )
 from xarray_n5.dialects.values import numbers
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.level_names import fused_in, is_level, level_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 _ROOT = "Bigstitcher-Spark"
 """The root's attribute; in HDF5 its members may be attributes of their own."""
-
-_FUSED = re.compile(r"(?:.*/)?ch\d+tp\d+/s\d+")
-"""The paths of levels."""
 
 _NAMES = ("x", "y", "z")
 
@@ -53,7 +49,7 @@ class BigStitcher:
         The box is in voxels of the output: the writer divides its z by the anisotropy.
         """
         ndim = len(_NAMES)
-        if _FUSED.fullmatch(node.path) is None or len(node.shape) != ndim:
+        if not _is_fused(node.path) or len(node.shape) != ndim:
             return None
         found = next(filter(None, map(_settings, node.parents)), None)
         if found is None:
@@ -78,6 +74,12 @@ class BigStitcher:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
         """Return no attributes: those of a fusion are on the root."""
         return {}
+
+
+def _is_fused(path: str) -> bool:
+    """Return whether a path is that of a level of a fusion."""
+    above, _, _ = path.rpartition("/")
+    return is_level(path) and fused_in(above.rpartition("/")[2]) is not None
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -107,7 +109,7 @@ def _listed_factors(found: Mapping[str, Any], node: ArrayContext) -> tuple[float
     """Return the factors of a level as the root lists them; those of all images are the same."""
     match found.get(_LEVELS):
         case [[*levels], *_]:
-            level = level_of(node)
+            level = level_in(node.path)
             entry = levels[level] if level < len(levels) else None
             listed = entry.get("absoluteDownsampling") if isinstance(entry, dict) else None
             return numbers("absoluteDownsampling", listed, len(node.shape), exact=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import images_in, view_of
+from xarray_n5.dialects.pyramids import images_in
+from xarray_n5.model.level_names import is_level, view_in
 
 if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
-
-_LEVEL = re.compile(r"s\d+")
 
 
 def image_of(node: ArrayContext) -> str | None:
@@ -28,7 +26,7 @@ def image_of(node: ArrayContext) -> str | None:
     >>> image_of(ArrayContext(shape=(8,), path="setup2/timepoint0/s1"))
     'setup2'
     """
-    if (view := view_of(node.path)) is not None:
+    if (view := view_in(node.path)) is not None:
         return f"setup{view[0]}"
     node = node.without_users_own()
     parts = node.path.split("/")
@@ -38,7 +36,7 @@ def image_of(node: ArrayContext) -> str | None:
     around = node.parents[0] if node.parents else {}
     described = _has_factors(around) or "downsamplingFactors" in node.attributes
     described = described or any("Bigstitcher-Spark" in group for group in node.parents[1:])
-    return "/".join(parts[:-1]) if described and _LEVEL.fullmatch(parts[-1]) else None
+    return "/".join(parts[:-1]) if described and is_level(node.path) else None
 
 
 def _lists(group: Attributes, path: str) -> bool:

@@ -21,13 +21,13 @@ from xarray_n5.dialects.pyramids import (
     factors_if_any,
     factors_in,
     factors_of,
-    level_of,
     resolution_in,
     steps,
 )
 from xarray_n5.dialects.transforms import matrix
 from xarray_n5.dialects.values import numbers, texts
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.level_names import level_in
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
 
     An axis with the base level's size was not downsampled.
     """
-    factor = 2.0 ** level_of(node)
+    factor = 2.0 ** level_in(node.path)
     guessed = []
     for own, whole in zip(node.shape[::-1], base.shape[::-1], strict=True):
         fits = [each for each in (factor, 1.0) if math.ceil(whole / each) - own in {0, 1}]

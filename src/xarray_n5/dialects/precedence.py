@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.pyramids import SAME
 from xarray_n5.errors import printable
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:

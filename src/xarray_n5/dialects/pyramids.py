@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from xarray_n5.dialects.transforms import in_c_order, per_axis
 from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
+from xarray_n5.model.level_names import is_level, level_in, view_in
+from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:
@@ -23,33 +24,6 @@ if TYPE_CHECKING:
 
 _FACTORS = "downsamplingFactors"
 
-SAME = 1e-6
-"""The relative difference up to which numbers are equal."""
-
-_VIEWS = (
-    re.compile(r"(?:.*/)?setup(?P<setup>\d+)/timepoint(?P<timepoint>\d+)(?:/s\d+)?"),
-    re.compile(r"(?:.*/)?t(?P<timepoint>\d{5,})/s(?P<setup>\d{2,})/\d+/cells"),
-)
-"""The paths of BigDataViewer's levels, in N5 and in HDF5."""
-
-
-def view_of(path: str) -> tuple[int, int] | None:
-    """Return the setup and timepoint of BigDataViewer in an array's path, or None.
-
-    >>> view_of("setup1/timepoint20/s0"), view_of("t00020/s01/0/cells")
-    ((1, 20), (1, 20))
-    """
-    for pattern in _VIEWS:
-        if found := pattern.fullmatch(path):
-            return int(found["setup"]), int(found["timepoint"])
-    return None
-
-
-def level_of(node: ArrayContext) -> int:
-    """Return the level in an array's name, or 0."""
-    found = re.fullmatch(r"s(\d+)", node.path.rpartition("/")[2])
-    return int(found[1]) if found else 0
-
 
 def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | None:
     """Return the factors of a level relative to the base level, in N5 order, or None.
@@ -59,14 +33,14 @@ def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | N
     ``scales`` (n5-viewer's older key) over ``downsamplingFactors``.
     """
     ndim = len(node.shape)
-    if re.fullmatch(r"s\d+", node.path.rpartition("/")[2]) and node.parents:
+    if is_level(node.path) and node.parents:
         for key in ("scales", "downsamplingFactors"):
             if (listed := _listed(node.parents[0], key, node)) is not None:
                 return numbers(key, listed, ndim)
     key = "downsamplingFactors"
     if own and node.attributes.get(key) is not None:
         return numbers(key, node.attributes[key], ndim)
-    if view_of(node.path) is not None and len(node.parents) > 1:
+    if view_in(node.path) is not None and len(node.parents) > 1:
         return numbers(key, _listed(node.parents[1], key, node), ndim)
     return None
 
@@ -93,7 +67,7 @@ def base_and_factors(
 
 def check_level(node: ArrayContext, factors: Sequence[float] | None) -> bool:
     """Return whether a level's coordinates are known; warn if it is coarse without factors."""
-    level = level_of(node)
+    level = level_in(node.path)
     if factors is not None or not level:
         return True
     warn(
@@ -263,7 +237,7 @@ def alike(one: Sequence[float], other: Sequence[float]) -> bool:
 def _listed(group: Attributes, key: str, node: ArrayContext) -> object:
     """Return a level's factors from a group's list of levels."""
     listed = group.get(key)
-    level = level_of(node)
+    level = level_in(node.path)
     if not isinstance(listed, list) or not all(isinstance(item, list) for item in listed):
         return None
     return listed[level] if level < len(listed) else None

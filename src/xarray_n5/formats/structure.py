@@ -11,7 +11,6 @@ no chunk at all. An ordinary array in an object store is opened without it.
 
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -25,6 +24,7 @@ from xarray_n5.formats.documents import (
 )
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata, lists_levels
 from xarray_n5.model.paths import join
 
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
+    from xarray_n5.model.level_names import Kind
     from xarray_n5.stores.base import Listing, Store
 
-_GROUPS = re.compile(r"(?:.*/)?(?:setup\d+|timepoint\d+|t\d{5,})")
-"""Paths of BigDataViewer's groups."""
-
-_VIEWS = re.compile(r"timepoint\d+")
-"""Names of groups of BigDataViewer, with and without a document."""
+_GROUPS: tuple[Kind, ...] = ("setup", "timepoint", "hdf5 timepoint")
+"""Names of BigDataViewer's groups."""
 
 _OF_GROUPS = frozenset(
     {"multiScale", "multiscales", "scales", "saved_completely", "ome", "Bigstitcher-Spark"}
@@ -167,7 +165,9 @@ def _is_doubtful(store: Store, node: Node) -> bool:
     if not isinstance(node.metadata, ArrayMetadata):
         return False
     attributes = node.metadata.attributes
-    odd = _GROUPS.fullmatch(node.path) or ".zgroup" in node.documents or lists_levels(attributes)
+    name = node.path.rpartition("/")[2]
+    odd = any(number_in(name, kind) is not None for kind in _GROUPS)
+    odd = odd or ".zgroup" in node.documents or lists_levels(attributes)
     return bool(store.concurrency == 1 or odd or _OF_GROUPS & attributes.keys())
 
 
@@ -185,7 +185,7 @@ def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[
     for claim, listing, tried in zip(claims, listings, names, strict=True):
         own = {name: next(documents) for name in tried}
         nodes = {name for name, each in own.items() if _is_node(form, each)}
-        nodes |= set(filter(_VIEWS.fullmatch, listing[0] if listing else ()))
+        nodes |= set(numbered(listing[0] if listing else (), "timepoint").values())
         chunks = listing is not None and _has_chunks(form, _array(claim), listing, own)
         nested = lists_levels(claim.metadata.attributes)
         if not nodes and not chunks and not nested and listing is not None:

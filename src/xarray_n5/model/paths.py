@@ -26,6 +26,9 @@ DIGESTS = ".digests"
 QUARANTINE = ".quarantine"
 """The folder to which damaged chunks are moved."""
 
+_LONGEST_NAME = 255
+"""The maximum length of a name in file systems, in bytes."""
+
 _PARTIAL = re.compile(r"((?:.*/)?+)\.(.+)\.[0-9a-f]{32}\.partial", re.DOTALL)
 
 
@@ -176,3 +179,16 @@ def name_of_root(name: str) -> str:
     ('s0', 'data')
     """
     return "data" if not name or "." in name or ":" in name else name
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise PathError if a name cannot be that of a directory."""
+    try:
+        proper = new_path(name, ["attributes.json"]) == name and "/" not in name
+    except PathError as error:
+        raise PathError(f"a {what} cannot be called {name!r}: {error}") from error
+    if not proper or len(name.encode()) > _LONGEST_NAME:
+        raise PathError(
+            f"a {what} cannot be called {name!r}: expected the name of one directory, of at most "
+            f"{_LONGEST_NAME} bytes"
+        )

@@ -13,8 +13,14 @@ from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.image_names import name_at
-from xarray_n5.datasets.level_overwrite import (
+from xarray_n5.datasets.level_plan import stale_keys
+from xarray_n5.datasets.overwrite import find_group
+from xarray_n5.dialects.ngff import named_images
+from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
+from xarray_n5.errors import MetadataError, ResumeError
+from xarray_n5.images.names import name_at
+from xarray_n5.images.overwrite import (
     check_attributes,
     check_coordinates,
     check_images,
@@ -23,12 +29,6 @@ from xarray_n5.datasets.level_overwrite import (
     older_levels,
     unfinished_pyramids,
 )
-from xarray_n5.datasets.level_plan import stale_keys
-from xarray_n5.datasets.overwrite import find_group
-from xarray_n5.dialects.ngff import named_images
-from xarray_n5.dialects.ngff_attributes import images_of
-from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
-from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_layout

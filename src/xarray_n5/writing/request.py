@@ -17,7 +17,7 @@ from xarray_n5.writing.inputs import blocks_of, names_of
 from xarray_n5.writing.self_reads import check_one_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     import dask.array as da
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Store
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
+
+Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
+"""The encodings that the user chose, by variable."""
 
 PartialChunks: TypeAlias = Literal["error", "merge"]
 """Whether a region may cut stored chunks, which are then read, merged and replaced."""

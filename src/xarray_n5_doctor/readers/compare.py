@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from xarray_n5.dialects.pyramids import SAME
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, unit_of
 from xarray_n5_doctor.readers import READERS
 from xarray_n5_doctor.readers.protocol import refused
@@ -23,8 +23,6 @@ Verdict: TypeAlias = Literal["agrees", "silent", "differs", "refuses", "unread"]
 
 BAD: frozenset[Verdict] = frozenset({"differs", "refuses"})
 """The verdicts that are disagreements."""
-
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +142,7 @@ def _first_difference(
     there, here = base
     moved, own = ((seen.offset or 0.0) - there) * times, axis.offset - here
     known = offsets != "ignored" and seen.offset is not None
-    if known and abs(moved - own) > SAME * abs(axis.scale) + _ROUNDING * abs(axis.offset):
+    if known and abs(moved - own) > SAME * abs(axis.scale) + ROUNDING * abs(axis.offset):
         return "offset", size_of(moved / times, seen.unit), size_of(own, axis.unit)
     return None
 

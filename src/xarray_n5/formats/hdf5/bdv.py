@@ -5,18 +5,15 @@ Source: bigdataviewer-core, Hdf5ImageLoader.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.codecs.hdf5 import check_type, plugins_of
+from xarray_n5.model.level_names import level_table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
-
-_LEVEL = re.compile(r"(?:(.*)/)?t\d{5,}/(s\d{2,})/(\d+)/cells", re.DOTALL)
-"""The path of a level."""
 
 _TABLE = 2
 """The number of axes of the dataset with the factors: levels, and x, y, z."""
@@ -40,11 +37,11 @@ def is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) -> 
 
 def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:
     """Return the number of a level and the dataset with the factors of all, or None."""
-    found = _LEVEL.fullmatch(path)
+    found = level_table_of(path)
     if found is None:
         return None
-    table = find("/".join(filter(None, [found[1], found[2], "resolutions"])))
+    table = find(found[0])
     if getattr(table, "ndim", 0) != _TABLE or plugins_of(table):
         return None
     check_type(table.id.get_type())
-    return int(found[3]), table
+    return found[1], table

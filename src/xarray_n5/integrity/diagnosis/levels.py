@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +14,9 @@ from xarray_n5.dialects.pyramids import factors_of, images_in
 from xarray_n5.errors import PathError
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.paths import join, normalize_path
+from xarray_n5.model.tolerances import NEAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,19 +24,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.integrity.diagnosis.survey import Survey
-
-_LEVEL = re.compile(r"s(\d{1,3})")
-
-_SETUP = re.compile(r"(?:.*/)?setup\d+")
-
-_VIEW = re.compile(r"timepoint\d+")
-
-_HDF5_SETUP = re.compile(r"s\d{2,}")
-
-_HDF5_TIME = re.compile(r"t\d{5,}")
-
-_NEARLY = 1e-3
-"""The relative rounding error of factors that are not whole, such as ratios of scales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +81,10 @@ def _paths(group: str, names: Sequence[object]) -> tuple[str, ...]:
 
 def _holders(survey: Survey, path: str) -> list[str]:
     """Return the groups of levels that a group lists: those of a setup are in its time points."""
-    if _SETUP.fullmatch(path) is None:
+    if number_in(path.rpartition("/")[2], "setup") is None:
         return [path]
     inside = (each.removeprefix(f"{path}/") for each in survey.groups)
-    return [join(path, name) for name in inside if _VIEW.fullmatch(name)]
+    return [join(path, name) for name in numbered(inside, "timepoint").values()]
 
 
 def _levels(group: str, count: int) -> tuple[str, ...]:
@@ -106,15 +94,15 @@ def _levels(group: str, count: int) -> tuple[str, ...]:
 def _named(survey: Survey, path: str) -> Iterator[Image]:
     """Iterate over the images that the names of arrays in a group form: ``s0``, ``s1``, ..."""
     arrays = survey.children.get(path, {})
-    numbers = [int(found[1]) for name in arrays if (found := _LEVEL.fullmatch(name))]
+    numbers = numbered(arrays, "level")
     coarse = any("downsamplingFactors" in array.attrs for array in arrays.values())
     if len(numbers) > 1 or (numbers and coarse):
         yield Image(path, _levels(path, 1 + max(numbers)), "the names of levels")
     table = arrays.get("resolutions")
-    if table is not None and table.ndim == 2 and _HDF5_SETUP.fullmatch(path):  # noqa: PLR2004
-        for time in survey.groups:
+    if table is not None and table.ndim == 2 and number_in(path, "hdf5 setup") is not None:  # noqa: PLR2004
+        for time in numbered(survey.groups, "hdf5 timepoint").values():
             group = f"{time}/{path}"
-            if _HDF5_TIME.fullmatch(time) and group in survey.groups:
+            if group in survey.groups:
                 levels = tuple(f"{group}/{level}/cells" for level in range(table.shape[0]))
                 yield Image(group, levels, f"'{path}/resolutions'")
 
@@ -196,6 +184,6 @@ def _factors(context: ArrayContext) -> list[float] | None:
 
 def _fits(size: int, factor: float, found: int) -> bool:
     """Return whether an axis may have a size at a level, by any program's rule of rounding."""
-    near = 0.0 if float(factor).is_integer() else _NEARLY
+    near = 0.0 if float(factor).is_integer() else NEAR
     least = math.floor(size / factor * (1 - near))
     return least <= found <= math.ceil(size / factor * (1 + near)) or (not least and found == 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.access import node_of
@@ -13,6 +12,7 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.unfinished import unfinished
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.leaves import scene_reader
+from xarray_n5.model.level_names import number_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xarray_n5.integrity.diagnosis.survey import Survey
-
-_SETUP = re.compile(r"(?:.*/)?setup\d+")
 
 
 def unreadable(survey: Survey) -> Iterator[Finding]:
@@ -53,7 +51,11 @@ def ambiguous(survey: Survey) -> Iterator[Finding]:
     container, groups = survey.container, list(survey.groups)
     for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
         if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata):
-            who = ", as BigStitcher writes it," if _SETUP.fullmatch(path) else ""
+            who = (
+                ", as BigStitcher writes it,"
+                if number_in(path.rpartition("/")[2], "setup") is not None
+                else ""
+            )
             yield Finding(
                 "group-like-array",
                 path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.access import foreign_key, nodes_of
@@ -10,14 +9,13 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeExistsError
+from xarray_n5.model.level_names import is_level
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
-
-_LEVEL = re.compile(r"s\d+")
 
 
 def unfinished_pyramids(marker: WriteMarker) -> list[WriteMarker]:
@@ -46,14 +44,14 @@ def check_images(group: Group) -> None:
     """Raise if the group describes images other than a pyramid of its levels."""
     for image in images_in(group.attrs):
         paths = [_path_of(each) for each in image["datasets"]]
-        if foreign := [path for path in paths if not _LEVEL.fullmatch(path)]:
+        if foreign := [path for path in paths if not is_level(path)]:
             hint = "delete the attribute 'multiscales', or choose another path"
             raise NodeExistsError(group.url, "", f"an image of {foreign[0]!r}", hint)
 
 
 def check_only_levels(group: Group) -> None:
     """Raise if the group of a new pyramid contains other arrays, which would look like levels."""
-    if others := [name for name in group.arrays() if not _LEVEL.fullmatch(name)]:
+    if others := [name for name in group.arrays() if not is_level(name)]:
         shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")  # noqa: PLR2004
         hint = "choose a path for the pyramid in it, such as 'pyramid'"
         raise NodeExistsError(group.url, "", f"a group that contains {shown}", hint)
@@ -85,7 +83,7 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
         if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
             counts.append(len(factors))
     listed |= {f"s{number}" for number in range(max(counts, default=0))}
-    beyond = sorted(n for n in listed & set(group) - set(names) if _LEVEL.fullmatch(n))
+    beyond = sorted(n for n in listed & set(group) - set(names) if is_level(n))
     levels = {n: node for n, node in nodes_of(group, beyond).items() if isinstance(node, Array)}
     for name, level in levels.items():
         if other := foreign_key(level):

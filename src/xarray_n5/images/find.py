@@ -2,114 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transposed, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import inherited, over_base
-from xarray_n5.datasets.image_names import image_name, name_of_group
-from xarray_n5.datasets.members import SETUP, VIEWS, members_of, numbered
+from xarray_n5.images.names import image_name, name_of_group
+from xarray_n5.images.parts import members_of
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.image import Image, Level, Part
+from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Container, Mapping
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.model.axes import Kind
 
-_LEVEL = re.compile(r"s(\d+)")
-_NUMBER = re.compile(r"(\d+)")
-
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
-
-
-@dataclass(frozen=True)
-class Image:
-    """An array, or several arrays of one shape that are stacked along outer axes."""
-
-    arrays: Mapping[tuple[int, ...], Array]
-    """The arrays by their positions along the outer axes; a single array is at ``()``."""
-    geometry: Geometry
-    """All axes, in the order of :attr:`shape`."""
-    numbers: tuple[tuple[int, ...], ...] = ()
-    """The labels along the outer axes: the numbers of timepoints, setups or channels."""
-    name: str | None = None
-    """The image's name, which is that of the variable at each level; None for other arrays."""
-    slices: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
-    """The indices along the first axes, in C order, of arrays that have several parts each."""
-    broken: Mapping[tuple[int, ...], Exception] = field(default_factory=dict)
-    """The errors of unreadable arrays, by position; arrays without a position are missing."""
-
-    @cached_property
-    def first(self) -> Array:
-        """One of the arrays, which are all alike."""
-        return next(iter(self.arrays.values()))
-
-    @cached_property
-    def transposed(self) -> bool:
-        """Whether the order of all axes is reversed."""
-        return is_transposed(self.first)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the whole image."""
-        outer, inner = tuple(map(len, self.numbers)), self._inner(self.first.shape)
-        return (*inner, *outer[::-1]) if self.transposed else (*outer, *inner)
-
-    @cached_property
-    def chunks(self) -> tuple[int, ...]:
-        """The shape of a stored chunk."""
-        outer, inner = (1,) * len(self.numbers), self._inner(self.first.chunks)
-        return (*inner, *outer) if self.transposed else (*outer, *inner)
-
-    def _inner(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the sizes along the axes of one part of an array."""
-        count = len(next(iter(self.slices.values()), ()))
-        return sizes[: len(sizes) - count] if self.transposed else sizes[count:]
-
-    @cached_property
-    def shards(self) -> tuple[int, ...] | None:
-        """The shape of a shard, a stored file of several chunks, if there are shards."""
-        outer, inner = (1,) * len(self.numbers), self.first.shards
-        if inner is None:
-            return None
-        return (*inner, *outer) if self.transposed else (*outer, *inner)
-
-    @cached_property
-    def attributes(self) -> Mapping[str, Any]:
-        """The attributes that all arrays share."""
-        shared = dict(self.first.attrs)
-        for array in self.arrays.values():
-            if array is not self.first:
-                own = array.attrs
-                shared = {k: v for k, v in shared.items() if k in own and own[k] == v}
-        return shared
-
-    @property
-    def outer_axes(self) -> tuple[str, ...]:
-        """The names of the outer axes, in the order of :attr:`numbers`."""
-        axes = self.geometry.axes[::-1] if self.transposed else self.geometry.axes
-        return tuple(str(axis.name) for axis in axes[: len(self.numbers)])
-
-    def named(
-        self, dims: Sequence[str] | None = None, avoid: AbstractSet[str] = frozenset()
-    ) -> Geometry:
-        """Return the geometry with a name for every axis: from `dims`, its own, or a default.
-
-        Defaults are for axes in C order, even if the image is transposed.
-        """
-        called = self.geometry.called(dims)
-        if not self.transposed:
-            return called.with_names(avoid)
-        return called.transpose().with_names(avoid).transpose()
 
 
 def single_image(
@@ -118,10 +33,12 @@ def single_image(
     dialect: DialectChoice | None,
     inherit: bool,
     like: ArrayContext | None = None,
-) -> Image:
+) -> Image[Array]:
     """Return an array as an image; `like` is the context of another array of its group."""
     context = context_of(array, inherit=inherit, like=like)
-    return Image({(): array}, geometry_in(array, context, dialect), name=image_name(array, context))
+    geometry = geometry_in(array, context, dialect)
+    level = Level({(): Part(array)}, geometry, transposed=is_transposed(array))
+    return Image(image_name(array, context), {array.name: level})
 
 
 def combined_images(
@@ -130,8 +47,8 @@ def combined_images(
     dialect: DialectChoice | None,
     inherit: bool,
     without: Container[str] = (),
-) -> dict[str, dict[str, Image]]:
-    """Return the images that the groups in a group form, level by level.
+) -> dict[str, Image[Array]]:
+    """Return the images that the groups in a group form.
 
     A container of BigDataViewer is one image with axes t and setup if its views are alike;
     otherwise each setup is one with an axis t. A fusion of BigStitcher-Spark is one with axes t and
@@ -141,7 +58,7 @@ def combined_images(
     Returns
     -------
     dict
-        By level, at "" for an image of the whole group, or at a setup's name for one of the setup.
+        At "" an image of the whole group, or by the setups' names those of setups.
     """
     names = [name for name in group if name not in without]
     dims, members = members_of(group, names)
@@ -151,20 +68,20 @@ def combined_images(
         return {}
     geometries = _geometries(group, members, levels, dialect=dialect, inherit=inherit)
     if whole := _stacked(levels, geometries, dims):
-        return {"": named_alike(whole, name_of_group(group))}
+        return {"": Image(name_of_group(group), whole)}
     found = {}
-    for number, name in numbered(names, SETUP).items():
+    for number, name in numbered(names, "setup").items():
         own = {
             level: {at: array for at, array in arrays.items() if at[-1] == number}
             for level, arrays in levels.items()
         }
-        if image := _stacked({k: v for k, v in own.items() if v}, geometries, ("t",)):
-            found[name] = named_alike(image, name)
+        if setup := _stacked({k: v for k, v in own.items() if v}, geometries, ("t",)):
+            found[name] = Image(name, setup)
     return found
 
 
-def named_alike(images: Mapping[str, Image], name: str) -> dict[str, Image]:
-    """Return the levels of a pyramid with a name, unless they have one."""
+def named_alike(images: Mapping[str, Image[Array]], name: str) -> dict[str, Image[Array]]:
+    """Return the levels of a pyramid, each as an image, with a name unless they have one."""
     return {key: replace(image, name=image.name or name) for key, image in images.items()}
 
 
@@ -181,9 +98,9 @@ def _levels_below(
     first = nodes_of(group, [name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
-    of_views = VIEWS.match(name)
+    of_views = number_in(name.partition("/")[0], "hdf5 timepoint") is not None
     inner = "{}/cells" if of_views else "s{}"
-    numbers = list(numbered(first, _NUMBER if of_views else _LEVEL))
+    numbers = list(numbered(first, "number" if of_views else "level"))
     levels: dict[str, dict[tuple[int, ...], Array]] = {}
     while numbers:
         # Other members may have more levels than the first.
@@ -250,23 +167,23 @@ def _stacked(
     levels: Mapping[str, Mapping[tuple[int, ...], Array]],
     geometries: Mapping[str, Geometry],
     dims: tuple[str, ...],
-) -> dict[str, Image]:
-    """Return one image for each level, or none if the arrays are not alike.
+) -> dict[str, Level[Array]]:
+    """Return the levels of an image, or none if the arrays are not alike.
 
     All levels must have the same members: a missing member reads as zeros, which must not hide one
     that is only stored at another level.
     """
     if len({frozenset(arrays) for arrays in levels.values()}) != 1:
         return {}
-    images = {level: _stack(arrays, geometries, dims) for level, arrays in levels.items()}
-    return {} if None in images.values() else images  # type: ignore[return-value]
+    found = {level: _stack(arrays, geometries, dims) for level, arrays in levels.items()}
+    return {} if None in found.values() else found  # type: ignore[return-value]
 
 
 def _stack(
     arrays: Mapping[tuple[int, ...], Array],
     geometries: Mapping[str, Geometry],
     dims: tuple[str, ...],
-) -> Image | None:
+) -> Level[Array] | None:
     first = next(iter(arrays.values()))
     inner = geometries[first.path]
     for array in arrays.values():
@@ -280,11 +197,12 @@ def _stack(
     outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
     in_c_order = not is_transposed(first)
     index = [{number: i for i, number in enumerate(each)} for each in numbers]
-    return Image(
+    return Level(
         {
-            tuple(i[number] for i, number in zip(index, at, strict=False)): array
+            tuple(i[number] for i, number in zip(index, at, strict=False)): Part(array)
             for at, array in arrays.items()
         },
         inner.below(outer) if in_c_order else inner.transpose().below(outer).transpose(),
         numbers,
+        transposed=not in_c_order,
     )

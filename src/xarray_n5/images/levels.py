@@ -8,32 +8,28 @@ which are labels or evenly spaced, with larger steps at each level.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
-from xarray_n5.datasets.naming import check_name
-from xarray_n5.datasets.select import names_of_levels
 from xarray_n5.dialects import ArrayContext
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.paths import join
-from xarray_n5.model.units import same_unit
+from xarray_n5.model.axes import Geometry
+from xarray_n5.model.factors import at_levels
+from xarray_n5.model.level_names import levels_among
+from xarray_n5.model.paths import check_name, join
+from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     import xarray as xr
 
-    from xarray_n5.datasets.encoding import Encoding
-    from xarray_n5.writing.request import WriteOptions
-
-_ROUNDING = 1e-9
-"""The relative rounding error of coordinates and factors."""
+    from xarray_n5.writing.request import Encoding, WriteOptions
 
 _NUMBERS = "biufcmM"
 """The kinds of types of levels; strings have their own axis."""
@@ -118,7 +114,7 @@ def levels_in(
 
 def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
     """Return the Datasets of children that may be levels, by name."""
-    names = names_of_levels(node.children)
+    names = levels_among(node.children)
     prefix = "" if names and names[0].isdigit() else "s"
     if names != [f"{prefix}{number}" for number in range(len(names))]:
         return {}
@@ -195,22 +191,6 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
     return [Geometry(each) for each in axes] if plain and smaller else None
 
 
-def at_levels(
-    levels: Sequence[tuple[Axis, ...]], shapes: Sequence[tuple[int, ...]]
-) -> list[Geometry] | None:
-    """Return the axes of levels with their factors over the first one, or None if there are none.
-
-    Factors are whole numbers if the ratio of steps is one up to rounding.
-    """
-    if len({len(axes) for axes in levels}) != 1:
-        return None
-    columns = zip(zip(*levels, strict=True), zip(*shapes, strict=True), strict=True)
-    found = [_axis_at_levels(axes, sizes) for axes, sizes in columns]
-    if any(column is None for column in found):
-        return None
-    return [Geometry(axes) for axes in zip(*filter(None, found), strict=True)]
-
-
 def _is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
     return after != before and all(a <= b for a, b in zip(after, before, strict=True))
 
@@ -231,54 +211,12 @@ def _is_regular(level: xr.DataArray) -> bool:
             return False
         shift = coordinate.encoding.get("shift", 0.0)
         if expected.dtype.kind == "f":
-            near = _ROUNDING * max(abs(axis.step), float(np.abs(found).max()))
+            near = ROUNDING * max(abs(axis.step), float(np.abs(found).max()))
             if np.abs(expected.to_numpy() + shift - found).max() > near:
                 return False
         elif not np.array_equal(expected.to_numpy(), found):
             return False
     return True
-
-
-def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | None:
-    """Return an axis at each level with its factor, or None if it is not that of a pyramid."""
-    if any(axis.scale is not None for axis in axes):
-        # A coordinate that counts samples has no scale.
-        axes = [axis if axis.placed else replace(axis, scale=1.0) for axis in axes]
-    base = replace(axes[0], factor=1.0)
-    if base.scale is None or base.labels is not None:
-        same = all(
-            replace(axis, scale=None, factor=1.0, unit=base.unit) == base
-            and same_unit(axis.unit, base.unit)
-            for axis in axes
-        )
-        return list(axes) if same and len(set(sizes)) == 1 else None
-    found: list[Axis] = [base]
-    for axis, size in zip(axes[1:], sizes[1:], strict=True):
-        if axis.scale is None or size > sizes[len(found) - 1]:
-            return None
-        if not same_unit(axis.unit, base.unit):
-            return None
-        last = found[-1].factor
-        factor, scale = _rounded(axis.scale / base.scale), axis.scale
-        if size == 1 and factor < last:
-            # A single sample has no step.
-            factor = _of_one_sample(axis, base, last, sizes[len(found) - 1])
-            scale = base.scale * factor
-        if factor < last:
-            return None
-        found.append(replace(axis, scale=scale, factor=factor))
-    return found
-
-
-def _of_one_sample(axis: Axis, base: Axis, last: float, before: int) -> float:
-    """Return the factor that centres a single sample in its window, or a guess."""
-    centred = _rounded(2 * (axis.offset - base.offset) / base.step + 1)
-    return centred if centred >= last else last * before
-
-
-def _rounded(factor: float) -> float:
-    whole = float(round(factor))
-    return whole if abs(factor - whole) <= _ROUNDING * abs(whole) else factor
 
 
 def _described(

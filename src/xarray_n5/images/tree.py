@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from xarray_n5.datasets.levels import Levels, levels_in
+from xarray_n5.images.levels import Levels, levels_in
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.datasets.encoding import Encoding
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.request import Encoding, WriteOptions
 
 
 Written: TypeAlias = "tuple[xr.Dataset | Levels, str, Encoding | None]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
@@ -19,29 +18,27 @@ from xarray_n5.arrays.access import (
     nodes_of,
 )
 from xarray_n5.arrays.array import Array
-from xarray_n5.datasets.image_names import name_of_group
-from xarray_n5.datasets.images import Image, combined_images, named_alike, single_image
-from xarray_n5.datasets.members import PART, numbered
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.pyramids import images_in
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.images.find import combined_images, named_alike, single_image
+from xarray_n5.images.names import name_of_group
+from xarray_n5.model.level_names import is_part, levels_among
 from xarray_n5.model.roundtrip_attrs import is_dataset
+from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import DialectChoice
+    from xarray_n5.model.image import Image, Level
 
-Level: TypeAlias = "int | str | Mapping[str, float]"
-
-_PATTERNS = (re.compile(r"s(\d+)"), re.compile(r"(\d+)"))
+LevelChoice: TypeAlias = "int | str | Mapping[str, float]"
+"""A level that users choose by its number, its name, or distances between samples."""
 
 _MOST_GROUPS = 32
 """The maximum number of groups that are searched for pyramids, which costs requests for each."""
-
-_ROUNDING = 1e-9
-"""The relative error allowed in a distance."""
 
 
 def select_images(
@@ -50,7 +47,7 @@ def select_images(
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
     inherit: bool = False,
-) -> dict[str, Image]:
+) -> dict[str, Image[Array]]:
     """Return the images that become one Dataset, by name.
 
     Parameters
@@ -76,21 +73,22 @@ def select_images(
         return _one_of_each_name(images_of_arrays(arrays, **how))
     if is_dataset(node.attrs):
         return {}  # its groups are other Datasets, not parts of an image
-    levels = _combined_levels(node, without=without, **how)
+    image = _combined_image(node, without=without, **how)
+    levels = {} if image is None else image.levels
     _check_single_level(node, levels)
     name = level_by_number(list(levels), 0, node.url)
-    return {name: levels[name]}
+    return {} if image is None else {name: image.at(name)}
 
 
 def select_level(
     node: Array | Group,
-    level: Level,
+    level: LevelChoice,
     *,
     dims: Sequence[str] | None = None,
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
     inherit: bool = False,
-) -> tuple[Group, dict[str, Image]]:
+) -> tuple[Group, dict[str, Image[Array]]]:
     """Return a level of a pyramid by its name, and the group of the pyramid.
 
     Parameters
@@ -120,11 +118,12 @@ def select_level(
     children = children_of(node, without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
     if found := pyramid_levels(node, arrays):
-        image = _image_of_level(found, level, dims, node.url, **how)
-        return node, named_alike(image, name_of_group(node))
-    if levels := {} if arrays else _combined_levels(node, without=without, **how):
-        name = _level_name(levels, level, dims, node.url)
-        return node, {name: levels[name]}
+        chosen = _image_of_level(found, level, dims, node.url, **how)
+        return node, named_alike(chosen, name_of_group(node))
+    image = None if arrays else _combined_image(node, without=without, **how)
+    if image is not None:
+        name = _level_name(image.levels, level, dims, node.url)
+        return node, {name: image.at(name)}
     inner = {name: child for name, child in children.items() if not isinstance(child, Array)}
     pyramids = [
         name
@@ -152,12 +151,7 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
         found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
         if found:
             return found  # type: ignore[return-value]
-    return {name: arrays[name] for name in names_of_levels(arrays)}
-
-
-def names_of_levels(names: Iterable[str]) -> list[str]:
-    """Return the names of levels: ``s0``, ``s1``, ..., or else numbers."""
-    return next(filter(None, (list(numbered(names, each).values()) for each in _PATTERNS)), [])
+    return {name: arrays[name] for name in levels_among(arrays)}
 
 
 def listed_levels(attributes: Mapping[str, Any]) -> list[str]:
@@ -213,7 +207,7 @@ def images_of_arrays(
     *,
     dialect: DialectChoice | None = None,
     inherit: bool = False,
-) -> dict[str, Image]:
+) -> dict[str, Image[Array]]:
     """Return the arrays of a group as images; the groups above are read once."""
     context = context_of(next(iter(arrays.values())), inherit=inherit)
     sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
@@ -224,7 +218,7 @@ def images_of_arrays(
     }
 
 
-def _one_of_each_name(images: Mapping[str, Image]) -> dict[str, Image]:
+def _one_of_each_name(images: Mapping[str, Image[Array]]) -> dict[str, Image[Array]]:
     """Return images with unique names: those of their arrays if several would share one."""
     names = [image.name or key for key, image in images.items()]
     return {
@@ -235,33 +229,33 @@ def _one_of_each_name(images: Mapping[str, Image]) -> dict[str, Image]:
 
 def _image_of_level(
     levels: Mapping[str, Array],
-    level: Level,
+    level: LevelChoice,
     dims: Sequence[str] | None,
     where: str,
     **how: Any,
-) -> dict[str, Image]:
+) -> dict[str, Image[Array]]:
     """Return one of the levels as an image; all axes are only read to compare distances."""
     if isinstance(level, Mapping):
         images = {name: single_image(array, **how) for name, array in levels.items()}
-        name = level_by_distance(images, level, dims, where)
+        name = level_by_distance({n: i.base for n, i in images.items()}, level, dims, where)
         return {levels[name].name: images[name]}
     array = levels[level_by_number(list(levels), level, where)]
     return {array.name: single_image(array, **how)}
 
 
-def _combined_levels(group: Group, **how: Any) -> dict[str, Image]:
-    """Return the levels of the image that the groups in a group form, or none."""
+def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
+    """Return the image that the groups in a group form, or None."""
     found = combined_images(group, **how)
-    if "" not in found and any(map(PART.fullmatch, group)):
+    if "" not in found and any(map(is_part, group)):
         apart = f"; {', '.join(found)} are images" if found else ""
         raise ValueError(
             f"the images in {group.url!r} differ in shape, type, position or levels{apart}; open "
             "one with group=, or all of them with xarray.open_datatree"
         )
-    return found.get("", {})
+    return found.get("")
 
 
-def _check_single_level(group: Group, combined: Mapping[str, Image]) -> None:
+def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> None:
     levels = list(combined or pyramid_levels(group, {}))
     if not levels:
         inner = ", ".join(group) or "nothing"
@@ -275,7 +269,7 @@ def _check_single_level(group: Group, combined: Mapping[str, Image]) -> None:
 
 
 def _level_name(
-    levels: Mapping[str, Image], level: Level, dims: Sequence[str] | None, where: str
+    levels: Mapping[str, Level[Array]], level: LevelChoice, dims: Sequence[str] | None, where: str
 ) -> str:
     if isinstance(level, Mapping):
         return level_by_distance(levels, level, dims, where)
@@ -283,7 +277,7 @@ def _level_name(
 
 
 def level_by_distance(
-    levels: Mapping[str, Image],
+    levels: Mapping[str, Level[Array]],
     wanted: Mapping[str, float],
     dims: Sequence[str] | None,
     where: str,
@@ -313,14 +307,14 @@ def level_by_distance(
     if not wanted or not all(map(_is_distance, wanted.values())):
         raise ValueError(f"level is {dict(wanted)}; expected positive distances by dimension")
     chosen = next(iter(levels))
-    for name, image in levels.items():
-        axes = {axis.name: axis for axis in image.named(dims).axes}
+    for name, level in levels.items():
+        axes = {axis.name: axis for axis in level.named(dims).axes}
         for dim in wanted:
             if dim not in axes or axes[dim].scale is None:
                 raise ValueError(
                     f"{where}: level {name!r} has no coordinates along {dim!r}: {list(axes)}"
                 )
-        if all(abs(axes[dim].step) <= size * (1 + _ROUNDING) for dim, size in wanted.items()):
+        if all(abs(axes[dim].step) <= size * (1 + ROUNDING) for dim, size in wanted.items()):
             chosen = name
     return chosen
 

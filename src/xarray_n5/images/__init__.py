@@ -1,0 +1,1 @@
+"""Images in containers: found, joined from their parts, and stored."""

@@ -1,0 +1,144 @@
+"""Names of levels, and of the groups that are parts of an image: parsed here only.
+
+===============================  ==============================================================
+``s0``, ``s1``; ``0``, ``1``     levels of Java's N5; of bioformats2raw
+``setup0/timepoint0/s0``         views of BigDataViewer in N5
+``t00000/s00/0/cells``           views of BigDataViewer in HDF5; ``s00/resolutions`` is a table
+``c0``, ``timepoint0``           channels, time points
+``ch0tp0``                       images of a fusion by BigStitcher-Spark
+===============================  ==============================================================
+
+Numbers have at most three digits for levels, and ten otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Kind: TypeAlias = Literal[
+    "level", "number", "setup", "timepoint", "channel", "hdf5 setup", "hdf5 timepoint"
+]
+
+_LEVEL, _NUMBER = "[0-9]{1,3}", "[0-9]{1,10}"
+
+_PATTERNS: dict[str, str] = {
+    "level": f"s({_LEVEL})",
+    "number": f"({_LEVEL})",
+    "setup": f"setup({_NUMBER})",
+    "timepoint": f"timepoint({_NUMBER})",
+    "channel": f"c({_NUMBER})",
+    "hdf5 setup": "s([0-9]{2,10})",
+    "hdf5 timepoint": "t([0-9]{5,10})",
+}
+
+_NAMES = MappingProxyType({kind: re.compile(text) for kind, text in _PATTERNS.items()})
+
+_FUSED = re.compile("ch(0|[1-9][0-9]{0,8})tp(0|[1-9][0-9]{0,8})")
+
+_TABLES = frozenset({"resolutions", "subdivisions"})
+
+_VIEWS = (
+    re.compile("(?:(.*)/)?{setup}/{timepoint}(?:/{level})?".format_map(_PATTERNS), re.DOTALL),
+    re.compile(
+        "(?:(.*)/)?{hdf5 timepoint}/{hdf5 setup}/{number}/cells".format_map(_PATTERNS), re.DOTALL
+    ),
+)
+"""The paths of BigDataViewer's levels, in N5 and in HDF5."""
+
+
+def number_in(name: str, kind: Kind = "level") -> int | None:
+    """Return the number in a name, or None for other names.
+
+    >>> number_in("s2"), number_in("timepoint7", "timepoint"), number_in("raw")
+    (2, 7, None)
+    """
+    found = _NAMES[kind].fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def numbered(names: Iterable[str], kind: Kind) -> dict[int, str]:
+    """Return the names of a kind by their numbers, in their order."""
+    pairs = [(number_in(name, kind), name) for name in names]
+    return dict(sorted((number, name) for number, name in pairs if number is not None))
+
+
+def is_level(path: str) -> bool:
+    """Return whether a path ends in ``s0``, ``s1``, ...."""
+    return number_in(path.rpartition("/")[2]) is not None
+
+
+def level_in(path: str) -> int:
+    """Return the number of a level in its path, or 0."""
+    return number_in(path.rpartition("/")[2]) or 0
+
+
+def levels_among(names: Iterable[str]) -> list[str]:
+    """Return the names of levels, in order: ``s0``, ``s1``, ..., or else numbers.
+
+    >>> levels_among(["s10", "s9", "0"]), levels_among(["1", "0", "labels"])
+    (['s9', 's10'], ['0', '1'])
+    """
+    names = list(names)
+    return list((numbered(names, "level") or numbered(names, "number")).values())
+
+
+def base_path(path: str) -> str | None:
+    """Return the path of the base level of a coarser level; None if it is not called like one.
+
+    >>> base_path("em/s2"), base_path("em/s0")
+    ('em/s0', None)
+    """
+    above, slash, _ = path.rpartition("/")
+    return f"{above}{slash}s0" if level_in(path) else None
+
+
+def view_in(path: str) -> tuple[int, int] | None:
+    """Return the setup and timepoint of BigDataViewer in an array's path, or None.
+
+    >>> view_in("setup1/timepoint20/s0"), view_in("t00020/s01/0/cells")
+    ((1, 20), (1, 20))
+    """
+    if found := _VIEWS[0].fullmatch(path):
+        return int(found[2]), int(found[3])
+    found = _VIEWS[1].fullmatch(path)
+    return None if found is None else (int(found[3]), int(found[2]))
+
+
+def fused_in(name: str) -> tuple[int, int] | None:
+    """Return the timepoint and channel of an image of BigStitcher-Spark, or None.
+
+    >>> fused_in("ch1tp20")
+    (20, 1)
+    """
+    found = _FUSED.fullmatch(name)
+    return None if found is None else (int(found[2]), int(found[1]))
+
+
+def is_part(name: str) -> bool:
+    """Return whether a name is that of a group that may be part of an image."""
+    kinds: tuple[Kind, ...] = ("setup", "timepoint", "channel", "hdf5 timepoint")
+    return fused_in(name) is not None or any(number_in(name, k) is not None for k in kinds)
+
+
+def is_level_table(path: str) -> bool:
+    """Return whether a path is that of a table of BigDataViewer that describes a setup's levels."""
+    above, _, name = path.rpartition("/")
+    return name in _TABLES and number_in(above.rpartition("/")[2], "hdf5 setup") is not None
+
+
+def level_table_of(path: str) -> tuple[str, int] | None:
+    """Return the path of the table of a level in HDF5, and the level's row, or None.
+
+    >>> level_table_of("t00020/s01/2/cells")
+    ('s01/resolutions', 2)
+    """
+    found = _VIEWS[1].fullmatch(path)
+    if found is None:
+        return None
+    setup = path.split("/")[-3]
+    return "/".join(filter(None, (found[1], setup, "resolutions"))), int(found[4])
