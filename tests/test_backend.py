@@ -111,6 +111,32 @@ def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:
         xr.open_dataset(tmp_path / "p.n5", group="p", level=7)
 
 
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3", "hdf5"])
+def test_a_level_of_a_container_with_nothing_but_a_pyramid_is_opened(
+    tmp_path: Path, form: str
+) -> None:
+    place = tmp_path / f"a.{form}"
+    for level in range(2):
+        to_n5(VALUES[:: 2**level], place, f"p/s{level}", format=form)
+    inner = xr.open_dataset(place, engine="n5", group="p", level=1)
+    xr.testing.assert_identical(xr.open_dataset(place, engine="n5", level=1).load(), inner.load())
+    with pytest.raises(NodeNotFoundError, match="s0, s1"):
+        xr.open_dataset(place, engine="n5", level=2)
+
+
+@pytest.mark.parametrize("other", ["q/s0", "q"])
+def test_groups_with_pyramids_are_named_where_a_level_is_missing(
+    tmp_path: Path, other: str
+) -> None:
+    for path in ("p/s0", "p/s1", other):
+        to_n5(VALUES, tmp_path / "a.n5", path)
+    named = "p, q;" if "/" in other else "p;"
+    with pytest.raises(NodeNotFoundError, match=f"pyramids in its groups {named} name one with gr"):
+        xr.open_dataset(tmp_path / "a.n5", level=0)
+    with pytest.raises(NodeNotFoundError, match="pyramids in its groups p"):
+        xr.open_dataset(tmp_path / "a.n5", level={"dim_0": 4.0})
+
+
 def test_arrays_of_one_group_share_a_dataset(container: Path) -> None:
     to_n5(VALUES * 2, container, "em/mask", chunks=(4, 4, 4), axes=AXES)
     dataset = xr.open_dataset(container, group="em")
@@ -206,6 +232,7 @@ def test_files_that_xarray_wrote_are_decoded_as_it_would(corpus: Path) -> None:
 # Indexing
 
 
+@pytest.mark.skipif(not hasattr(xrst, "basic_indexers"), reason="this xarray has no indexers")
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_way_to_index_equals_xarrays_own(data: st.DataObject) -> None:
@@ -531,6 +558,27 @@ def _misaligned(place: Path, inner: str = "em/s0") -> xr.Dataset:
     made = create_array(place, inner, shape=(8, 8), dtype="u1", chunks=4, axes=["y", "x"])
     made[...] = 1
     return whole
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("where", ["/", "/a/b"])
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently")
+def test_scalars_of_zarr_stay_in_the_dataset_of_their_group(
+    tmp_path: Path, version: Any, where: str
+) -> None:
+    when = np.datetime64("2021-03-04T05:06:07", "ns")
+    dataset = xr.Dataset(
+        {"image": (("t", "x"), np.ones((2, 5), "f4")), "count": 7, "none": np.float64(np.nan)},
+        {"t": when + np.array([0, 60], "m8[s]"), "start": when, "x": np.arange(5.0)},
+    )
+    tree = xr.DataTree.from_dict({where: dataset})
+    tree.to_zarr(tmp_path / "a.zarr", zarr_format=version)
+    opened = xr.open_datatree(tmp_path / "a.zarr", engine="n5").load()
+    assert opened.groups == tree.groups
+    xr.testing.assert_equal(opened, tree)
+    only = xr.DataTree(dataset[["count"]].drop_vars(["start"]))
+    only.to_zarr(tmp_path / "b.zarr", zarr_format=version)
+    xr.testing.assert_equal(xr.open_datatree(tmp_path / "b.zarr", engine="n5").load(), only)
 
 
 @pytest.mark.parametrize("name", NAMES.values())

@@ -234,7 +234,12 @@ def test_copies_and_pyramids_store_digests_and_flush_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     flushed, real = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (flushed.append(file), real(file)))
+
+    def fsync(file: int) -> None:
+        flushed.append(file)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     printed(command, f"{CELLS}/raw", tmp_path / "a.zarr/raw", "--checksums")
     assert not flushed
     assert "digests kept" in printed("verify", tmp_path / "a.zarr")

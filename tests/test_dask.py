@@ -522,12 +522,89 @@ def test_dasks_array_expressions_work_too(tmp_path: Path) -> None:
     script = (
         "import dask; dask.config.set({'array.query-planning': True})\n"
         "import xarray_n5\n"
-        f"print(xarray_n5.from_n5({str(tmp_path / 'x.n5')!r}, 'a')[3:9].sum().compute())"
+        f"a = xarray_n5.from_n5({str(tmp_path / 'x.n5')!r}, 'a')\n"
+        f"xarray_n5.to_n5(a + 1, {str(tmp_path / 'x.n5')!r}, 'b')\n"
+        "print(a[3:9].sum().compute())"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
     assert int(done.stdout) == VALUES[3:9].sum()
+    np.testing.assert_array_equal(from_n5(tmp_path / "x.n5", "b"), VALUES + 1)
+
+
+EXPRESSIONS = """
+import sys
+import warnings
+from pathlib import Path
+
+import dask_array
+import numpy as np
+import xarray as xr
+import xarray_n5
+from dask.array.core import Array
+
+if sys.argv[2] == "registered":
+    from dask_array.xarray import register
+
+    register()
+warnings.simplefilter("error")
+place = Path(sys.argv[1])
+values = np.arange(600, dtype="u2").reshape(20, 30)
+lazy = dask_array.from_array(values - 1, chunks=(16, 15)) + 1
+assert not isinstance(lazy, Array)
+
+xarray_n5.to_n5(lazy, place / "a.n5", "now", chunks=8)
+later = xarray_n5.to_n5(
+    lazy, place / "a.n5", "later", chunks=12, align_chunks=True, compute=False
+)
+later.compute()
+xarray_n5.pyramid(lazy, place / "p.n5", "image", chunks=8, levels=1)
+for path in ("a.n5/now", "a.n5/later", "p.n5/image/s0"):
+    np.testing.assert_array_equal(xarray_n5.from_n5(place / path).compute(), values)
+
+dims = ("t", "x")
+days = np.datetime64("2020-01-01", "ns") + np.arange(20) * np.timedelta64(1, "D")
+dataset = xr.Dataset(
+    {
+        "image": (dims, lazy),
+        "scaled": (dims, lazy / 2.0, {}, {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}),
+        "mask": (dims, lazy > 99),
+        "name": ("t", dask_array.from_array(values[:, 0].astype("U4"), chunks=8)),
+    },
+    {"t": days, "when": ("t", dask_array.from_array(days, chunks=8))},
+)
+for name in ("d.n5", "d2.zarr"):
+    dataset.n5.to_n5(place / name)
+    opened = xr.open_dataset(place / name, engine="n5", chunks={})
+    xr.testing.assert_equal(opened.compute(), dataset.compute())
+more = dataset.assign_coords(t=days + np.timedelta64(20, "D"))
+more.n5.to_n5(place / "d.n5", mode="a", append_dim="t")
+opened.n5.to_n5(place / "again.n5")
+again = xr.open_dataset(place / "again.n5", engine="n5")
+xr.testing.assert_equal(again.compute(), dataset.compute())
+whole = xr.open_dataset(place / "d.n5", engine="n5")
+xr.testing.assert_equal(whole.compute(), xr.concat([dataset, more], "t").compute())
+try:
+    opened.n5.to_n5(place / "d2.zarr", mode="w")
+except xarray_n5.NodeExistsError as error:
+    assert "computed from it" in str(error)
+else:
+    raise AssertionError("a Dataset was written over itself")
+"""
+"""Writes of arrays of the package dask-array, with and without its registration at xarray."""
+
+
+@pytest.mark.parametrize("manager", ["registered", "not registered"])
+def test_arrays_of_dask_array_are_dask_arrays(tmp_path: Path, manager: str) -> None:
+    pytest.importorskip("dask_array")
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", EXPRESSIONS, str(tmp_path), manager],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_version_is_told() -> None:

@@ -791,12 +791,37 @@ def test_a_level_alone_is_not_repaired(tmp_path: Path) -> None:
     assert contents(url) == before
 
 
-def test_a_pyramid_of_ours_agrees_in_every_format(tmp_path: Path) -> None:
-    places = {name: (name, np.arange(16) * 4.0 + 8, {"units": "nm"}) for name in ("z", "y", "x")}
-    image = xr.DataArray(np.ones((16, 16, 16), "u1"), places, ("z", "y", "x"), "raw")
-    for form, name in {"n5": "a.n5", "zarr2": "a.zarr", "zarr3": "b.zarr", "hdf5": "a.h5"}.items():
-        pyramid(image, tmp_path / name, "raw", levels=2, format=form)
-        assert run(tmp_path / name).exit_code == 0, run(tmp_path / name).output
+FORMATS = {"n5": "a.n5", "zarr2": "a.zarr", "zarr3": "b.zarr", "hdf5": "a.h5"}
+
+
+def image_from(start: float) -> xr.DataArray:
+    """A volume whose first sample is at `start` along each axis."""
+    dims = ("z", "y", "x")
+    places = {name: (name, np.arange(16) * 4.0 + start, {"units": "nm"}) for name in dims}
+    return xr.DataArray(np.ones((16, 16, 16), "u1"), places, dims, "raw")
+
+
+@pytest.mark.parametrize(("form", "name"), FORMATS.items())
+def test_a_pyramid_of_ours_agrees_in_every_format(tmp_path: Path, form: str, name: str) -> None:
+    pyramid(image_from(0), tmp_path / name, "raw", levels=2, format=form)
+    assert run(tmp_path / name).exit_code == 0, run(tmp_path / name).output
+
+
+@pytest.mark.parametrize(("form", "name"), FORMATS.items())
+def test_only_napari_loses_the_offset_of_a_pyramid_of_ours(
+    tmp_path: Path, form: str, name: str
+) -> None:
+    pyramid(image_from(8), tmp_path / name, "raw", levels=2, format=form)
+    (found,) = others.examined(tmp_path / name, "raw")
+    wrong = [
+        str(each) for each in found.reader.values if found.sel(reader=each).verdict == "differs"
+    ]
+    assert wrong == (["napari_ome_zarr"] if form.startswith("zarr") else [])
+    for each in wrong:
+        seen = found.sel(reader=each)
+        assert seen.offset.values[0].tolist() == [0, 0, 0]
+        assert "offset of z is 0" in str(seen.reason.values)
+        assert "ignores translations" in str(seen.reason.values)
 
 
 # The command

@@ -27,6 +27,7 @@ import xarray_n5
 from tests.containers import write_document
 from tests.killing import begin
 from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
+from tests.test_ngff_05 import edge, image_06, store_06
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
 from xarray_n5.datasets.projects.find import find_project
@@ -125,6 +126,14 @@ def a_task_is_of_an_earlier_attempt() -> None:
         lazy.compute(scheduler="sync")
     xarray_n5.to_n5(blocks, "new.n5", "a", compute=False, resume=True)
     lazy.compute(scheduler="sync")
+
+
+def an_append_has_lost_its_place() -> None:
+    xr.Dataset({"v": ("x", np.ones(4))}).n5.to_n5("new.n5")
+    more = xr.Dataset({"v": ("x", da.ones(4, chunks=2))})
+    more.n5.to_n5("new.n5", append_dim="x", compute=False)
+    xarray_n5.open_array("new.n5", "v", mode="r+").resize((6,))
+    more.n5.to_n5("new.n5", append_dim="x", resume=True)
 
 
 def another_write_has_begun() -> None:
@@ -238,7 +247,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
     "BlockError": [a_block_is_not_what_dask_says],
     "StaleTaskError": [a_task_is_of_an_earlier_attempt],
-    "ResumeError": [another_write_has_begun],
+    "ResumeError": [another_write_has_begun, an_append_has_lost_its_place],
     "ReadOnlyError": [a_handle_only_reads],
     "OneWriterError": [several_processes_write_hdf5],
     "RequestError": [a_request_fails],
@@ -572,9 +581,36 @@ def the_path_of_a_container_is_a_uri() -> None:
     project_image().n5.to_n5("my image.n5", project="image.xml")
 
 
+def a_source_has_changed() -> None:
+    xarray_n5.to_n5(np.ones(4), "raw.n5", "em", chunks=2)
+    for _ in range(2):
+        source = xarray_n5.from_n5("raw.n5", "em")
+        xarray_n5.to_n5(source, "new.n5", "a", compute=False, resume=True)
+        begin("new.n5", "a")
+        xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
+
+
+def another_system_of_ome_zarr_is_not_applied() -> None:
+    edges = [edge("affine", affine=[[0, 1000, 0], [1000, 0, 0]])]
+    store_06(Path("new.zarr"), image_06(*edges), path="em")
+    xarray_n5.open_array("new.zarr", "em/s0").geometry()
+
+
+def a_scene_of_ome_zarr_is_not_applied() -> None:
+    moved = edge("translation", {"path": "tile_0"}, "world", translation=[0, 100])
+    store_06(Path("new.zarr"), image_06(), path="tile_0")
+    scene = {"coordinateTransformations": [moved]}
+    group = xarray_n5.open_group("new.zarr", mode="r+")
+    group.attrs["ome"] = {"version": "0.6", "scene": scene}
+    xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
+
+
 WARNINGS: list[Callable[[], None]] = [
+    another_system_of_ome_zarr_is_not_applied,
+    a_scene_of_ome_zarr_is_not_applied,
     a_write_is_unfinished,
     a_function_has_changed,
+    a_source_has_changed,
     a_fill_value_is_no_json,
     dialects_disagree,
     a_dialect_makes_no_sense,

@@ -23,6 +23,7 @@ from tests.exhaustive import cases
 from xarray_n5 import (
     ChunkError,
     HangarWriter,
+    MetadataError,
     N5Error,
     PathError,
     from_hangar,
@@ -30,6 +31,7 @@ from xarray_n5 import (
     to_hangar,
     to_n5,
 )
+from xarray_n5.formats.hdf5 import plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,6 +193,138 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
     # What ends, or stops, the process is HDF5: it does so without this package, too.
     assert not {each for each in ended if _run(READ_BY_H5PY, good, tmp_path, each)[0] == 0}
     assert len(ended) <= SEEDS // 500
+
+
+# Filters, which get the bytes of damaged chunks
+
+FILTERED = """
+import random, signal, sys, warnings
+import h5py, hdf5plugin, numpy as np, xarray_n5
+warnings.simplefilter("ignore")
+path, count = sys.argv[1], int(sys.argv[2])
+with h5py.File(path) as file:
+    chunks = {name: file[name].id.get_chunk_info(0) for name in sys.argv[3:]}
+good = open(path, "rb").read()
+for name, chunk in chunks.items():
+    for seed in range(count):
+        print("try", name, seed, flush=True)
+        dice, data = random.Random(f"{name} {seed}"), bytearray(good)
+        room = min(chunk.size, 24) if dice.random() < 0.4 else chunk.size
+        for _ in range(dice.choice([1, 2, 3, 8, 30])):
+            value = dice.choice([0, 1, 127, 128, 255, dice.randrange(256)])
+            data[chunk.byte_offset + dice.randrange(room)] = value
+        with open(f"{path}.damaged", "wb") as file:
+            file.write(data)
+        signal.alarm(SECONDS)
+        try:
+            assert xarray_n5.open_array(f"{path}.damaged", name)[...].shape == (64, 64)
+        except xarray_n5.ChunkError as error:
+            print("refused", name)
+        signal.alarm(0)
+"""
+
+
+def _filtered(path: Path) -> dict[str, Any]:
+    """Write a dataset for each filter; return their elements."""
+    import hdf5plugin
+
+    values = (np.add.outer(np.arange(64), np.arange(64) ** 1.5) % 1000).astype("u2")
+    filters = {
+        "bitshuffle": hdf5plugin.Bitshuffle(cname="none"),
+        "bitshuffle-lz4": hdf5plugin.Bitshuffle(),
+        "bitshuffle-zstd": hdf5plugin.Bitshuffle(cname="zstd", nelems=64),
+        "bzip2": hdf5plugin.BZip2(),
+        "lz4": hdf5plugin.LZ4(nbytes=1000),
+        "blosc": hdf5plugin.Blosc(),
+        "zstd": hdf5plugin.Zstd(),
+        "blosc2": hdf5plugin.Blosc2(),
+        "sz3": hdf5plugin.SZ3(absolute=0.5),
+        "zfp": hdf5plugin.Zfp(),
+    }
+    with h5py.File(path, "w") as file:
+        for name, options in filters.items():
+            found = values.astype("f4") if name in {"sz3", "zfp"} else values
+            file.create_dataset(name, data=found, chunks=(64, 64), **options)
+        for name in ("bitshuffle-lz4", "bzip2"):
+            file.create_dataset(
+                f"{name} strings", (64, 64), _padded(h5py.h5t.STR_SPACEPAD), chunks=(64, 64),
+                **filters[name],
+            )[...] = (values % 7).astype("S4")  # fmt: skip
+        return {name: file[name][...] for name in file}
+
+
+def test_a_damaged_chunk_of_any_filter_is_read_or_a_chunk_error(tmp_path: Path) -> None:
+    """Some of hdf5plugin's filters crash, or never return."""
+    url = tmp_path / "a.h5"
+    expected = _filtered(url)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(open_array(url, name)[...], values, name)
+    names = [name for name in expected if name != "bzip2 strings"]  # the next test has it
+    code, lines = _run(FILTERED, url, cases(20, 500), *names)
+    assert code == 0, lines[-3:]
+    refused = {line.removeprefix("refused ") for line in lines if line.startswith("refused ")}
+    assert refused >= {*names} - {"bitshuffle", "zfp"}
+
+
+def test_a_filter_that_never_returns_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hdf5plugin's bzip2 waits for the end of a truncated stream."""
+    url, name = tmp_path / "a.h5", "bzip2 strings"
+    expected = _filtered(url)[name]
+    monkeypatch.setattr(plugins, "SECONDS", 2.0)
+    with h5py.File(url, "r+") as file:
+        _, stream = file[name].id.read_direct_chunk((0, 0))
+        file[name].id.write_direct_chunk((0, 0), stream[:-20])
+    with pytest.raises(ChunkError, match="a filter did not return within 2 seconds"):
+        open_array(url, name)[...]
+    with h5py.File(url, "r+") as file:
+        file[name].id.write_direct_chunk((0, 0), stream)
+    np.testing.assert_array_equal(open_array(url, name)[...], expected)
+
+
+def test_a_filter_that_hangar_does_not_use_is_refused(tmp_path: Path) -> None:
+    import hdf5plugin
+
+    to_hangar(np.ones((3, 4), "u1"), tmp_path)
+    (path,) = tmp_path.glob("*.hdf5")
+    with h5py.File(path, "r+") as file:
+        before = file["0"]
+        shape, chunks, dtype = before.shape, before.chunks, before.dtype
+        del file["0"]
+        file.create_dataset("0", shape, dtype, chunks=chunks, **hdf5plugin.Bitshuffle())
+    with pytest.raises(MetadataError, match=r"has filters \[32008\], unlike Hangar's"):
+        from_hangar(path)
+
+
+def test_times_of_an_invalid_unit_are_refused(tmp_path: Path) -> None:
+    """h5py takes the types of opaque elements from tags; a unit of zero ends the process."""
+    url = tmp_path / "a.h5"
+    tags = ("<M8[10s]", "<M8[0s]", "<m8[1s/0]", "<i4,<M8[00D]", "(2,)<m8[0ns]")
+    kinds: dict[str, Any] = {}
+    for number, tag in enumerate(tags):
+        kinds[f"plain {number}"] = kind = h5py.h5t.create(h5py.h5t.OPAQUE, 8)
+        kind.set_tag(b"NUMPY:" + tag.encode())
+        kinds[f"part {number}"] = whole = h5py.h5t.create(h5py.h5t.COMPOUND, 16)
+        whole.insert(b"x", 0, kind)
+        kinds[f"array {number}"] = h5py.h5t.array_create(kind, (3,))
+    with h5py.File(url, "w") as file:
+        for name, kind in kinds.items():
+            space = h5py.h5s.create_simple((4,))
+            h5py.h5d.create(file.id, name.encode(), kind, space)
+            h5py.h5a.create(file.id, name.encode(), kind, space)
+    code = (
+        "print(xarray_n5.open_array(sys.argv[1], 'plain 0')[...].dtype)\n"
+        "print(*xarray_n5.open_group(sys.argv[1]).attrs)\n"
+        "for name in sys.argv[2:]:\n"
+        "    try: xarray_n5.open_array(sys.argv[1], name)[...]\n"
+        "    except xarray_n5.MetadataError as error: print(error)"
+    )
+    bad = [name for name in kinds if not name.endswith("0")]
+    status, lines = _run(f"import sys, xarray_n5\n{code}", url, *bad)
+    assert status == 0, lines
+    assert lines[0] == "datetime64[10s]"
+    assert ["has no valid time unit" in line for line in lines[2:]] == [True] * len(bad)
 
 
 # Sizes that files claim

@@ -28,7 +28,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
-from xarray_n5.model.units import shown_unit
+from xarray_n5.model.units import canonical_unit, shown_unit
 from xarray_n5.stores import FsspecStore
 from xarray_n5_cli import main
 
@@ -582,6 +582,11 @@ def test_all_ways_to_open_a_layout_agree(tmp_path: Path, make: Any) -> None:
         assert "; ".join(texts) in drawn
 
 
+def meant(axes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Axes with one spelling of each unit: OME-NGFF has its own."""
+    return [(axis, canonical_unit(unit) or unit, *numbers) for axis, unit, *numbers in axes]
+
+
 @pytest.mark.parametrize("form", ["n5", "zarr", "h5"])
 @pytest.mark.parametrize("make", LAYOUTS)
 def test_copies_of_a_layout_have_its_coordinates(tmp_path: Path, make: Any, form: str) -> None:
@@ -589,13 +594,13 @@ def test_copies_of_a_layout_have_its_coordinates(tmp_path: Path, make: Any, form
     path, levels = make(root)
     copy(root, target)
     for name, (_, axes) in levels.items():
-        assert axes_of(target, f"{path}/{name}") == axes
+        assert meant(axes_of(target, f"{path}/{name}")) == meant(axes)
         alone = tmp_path / f"{name}.{form}"
         copy(root / path / name, alone, path="a")
-        assert axes_of(alone, "a") == axes
+        assert meant(axes_of(alone, "a")) == meant(axes)
         back = tmp_path / f"{name}-back.n5"
         copy(alone, back)
-        assert axes_of(back, "a") == axes
+        assert meant(axes_of(back, "a")) == meant(axes)
     checked = CliRunner().invoke(main, ["verify", str(root)])
     assert checked.exit_code == 0
     assert "stray" not in checked.output

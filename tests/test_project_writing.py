@@ -27,7 +27,7 @@ from hypothesis.strategies import text
 
 import xarray_n5
 from tests.exhaustive import seeds, some
-from tests.killing import BLOCKS, SHAPE, store_project, when
+from tests.killing import BLOCKS, SHAPE, begin, store_project, when
 from tests.projects import (
     Setup,
     bigdataviewer_opens,
@@ -998,3 +998,26 @@ def test_xml_of_any_style_is_updated(tmp_path: Path, style: str) -> None:
         assert written.count(b"\n") == written.count(b"\r\n")
     if style in {"indented", "tabs"}:
         assert written.decode() == STYLES[style](written.decode())
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+def test_views_of_an_unfinished_write_are_not_taken_by_another_one(tmp_path: Path) -> None:
+    def view(value: int, channel: int) -> xr.Dataset:
+        data: Any = da.full((2, 3, 4), value, chunks=-1, dtype="u2", name=f"view-{value}")
+        return xr.DataArray(
+            data, dims=("z", "y", "x"), name="a", coords={"channel": channel}
+        ).to_dataset()
+
+    def write(value: int, channel: int, **options: Any) -> object:
+        where: Any = tmp_path / "p.n5", {"project": tmp_path / "p.xml", **options}
+        return view(value, channel).n5.to_n5(where[0], **where[1])
+
+    write(1, 0)
+    write(2, 1, mode="a", compute=False)
+    begin(tmp_path / "p.n5")
+    with pytest.raises(NodeExistsError, match="an unfinished write of these views"):
+        write(3, 2, mode="a")  # the XML does not list the second one yet: both have the setup 1
+    write(2, 1, mode="a", resume=True)
+    write(3, 2, mode="a")
+    found = xr.open_dataset(tmp_path / "p.xml", engine="n5", level=0)
+    assert sorted(np.unique(next(iter(found.data_vars.values())))) == [1, 2, 3]

@@ -373,7 +373,10 @@ def test_an_append_that_stops_while_it_ends_is_not_made_again() -> None:
 def extend_elsewhere(store: Any, count: int) -> None:
     """Append frames as a program does that knows nothing of markers."""
     for name in ("v", "w", "t"):
-        if f"{name}/attributes.json" in store.inner.items or f"{name}/zarr.json" in store.inner.items:
+        if (
+            f"{name}/attributes.json" in store.inner.items
+            or f"{name}/zarr.json" in store.inner.items
+        ):
             array = open_array(store, name, mode="r+")
             array.resize((4 + count, *array.shape[1:]))
             array[4:] = 77

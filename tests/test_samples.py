@@ -24,6 +24,7 @@ from tests.geometries import (
 from xarray_n5.dialects import DIALECTS, geometry_of, write_geometry, write_pyramid
 from xarray_n5.dialects.protocol import ArrayContext, PyramidDialect
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.units import canonical_unit, same_unit
 
 Facts = list[tuple[Any, ...]]
 
@@ -467,7 +468,8 @@ def test_every_dialect_reads_what_it_can_write(geometry: Geometry, name: str) ->
     assert [axis.labels for axis in again.axes] == [axis.labels for axis in geometry.axes]
     named, found = geometry.with_names(), again.with_names()
     for axis, other in zip(named.axes, found.axes, strict=True):
-        assert (axis.name, axis.unit) == (other.name, other.unit)
+        assert axis.name == other.name
+        assert same_unit(axis.unit, other.unit)
         assert (axis.step, axis.offset) == (other.step, other.offset)
 
 
@@ -483,9 +485,16 @@ def test_every_dialect_is_read_in_the_stated_order(geometry: Geometry, name: str
         written["transform"].pop("order")
         written = {"transform": written["transform"]}
     plain = read(write_geometry(geometry, shape, name), shape, name)
-    assert read(written, shape, name, attribute_order=other) == plain
+    assert meant(read(written, shape, name, attribute_order=other)) == meant(plain)
     same = "C" if other == "N5" else "N5"
     assert read(write_geometry(geometry, shape, name), shape, name, attribute_order=same) == plain
+
+
+def meant(geometry: Geometry) -> Geometry:
+    """A geometry with one spelling of each unit: axes with the same unit may share one."""
+    units = [canonical_unit(axis.unit) or axis.unit for axis in geometry.axes]
+    axes = (replace(axis, unit=unit) for axis, unit in zip(geometry.axes, units, strict=True))
+    return replace(geometry, axes=tuple(axes))
 
 
 @given(geometries(), st.sampled_from(sorted(DIALECTS)))

@@ -227,7 +227,7 @@ def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
     LocalStore(str(tmp_path)).set("key", b"old")
     script = (
         "import os; from xarray_n5.stores import LocalStore\n"
-        "os.replace = lambda *a: os._exit(9)\n"
+        "os.replace = lambda *a, **k: os._exit(9)\n"
         f"LocalStore({str(tmp_path)!r}).set('key', b'new')"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9  # noqa: S603
@@ -237,7 +237,7 @@ def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError("no")
 
     monkeypatch.setattr(os, "replace", refuse)

@@ -374,7 +374,7 @@ def test_what_cannot_be_is_refused_by_file_and_name(
         ("<f8", "1.5", 1.5),
         ("<c8", [1.0, "NaN"], complex(1, np.nan)),
         ("|b1", True, True),
-        ("<M8[s]", "NaT", np.datetime64("NaT")),
+        ("<M8[s]", "NaT", np.datetime64("NaT", "s")),
         ("<M8[s]", 60, np.datetime64(60, "s")),
         ("|S3", base64.b64encode(b"ab").decode(), b"ab"),
         ("|S3", "", b""),

@@ -12,7 +12,7 @@ import pytest
 
 from tests.exhaustive import seeds
 from tests.test_zarr3_matrix import READERS, WRITERS
-from xarray_n5 import MetadataError, UnknownCompressionError, open_array
+from xarray_n5 import MetadataError, UnknownCompressionError, open_array, to_n5
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -220,3 +220,19 @@ def test_dimensions_without_names_get_default_ones(tmp_path: Path) -> None:
     assert [axis.name for axis in array.axes] == ["y", "dim_1"]
     array.attrs["k"] = 1
     assert json.loads((tmp_path / "zarr.json").read_text())["dimension_names"] == ["y", None]
+
+
+@pytest.mark.parametrize("shards", [None, 8])
+@pytest.mark.parametrize("shuffle", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["u1", "i4", "c16", "S300"])
+def test_blosc_is_written_with_the_size_of_elements(
+    tmp_path: Path, dtype: str, shuffle: int, shards: int | None
+) -> None:
+    how = {"type": "blosc", "cname": "zstd", "clevel": 1, "shuffle": shuffle}
+    values = np.arange(16).astype(dtype)
+    to_n5(values, tmp_path, format="zarr3", chunks=4, shards=shards, compression=how)
+    codecs = json.loads((tmp_path / "zarr.json").read_text())["codecs"]
+    if shards:
+        codecs = codecs[-1]["configuration"]["codecs"]
+    assert codecs[-1]["configuration"]["typesize"] == min(np.dtype(dtype).itemsize, 255)
+    np.testing.assert_array_equal(open_array(tmp_path)[...], values)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dask.array as da
 import numpy as np
 from dask.array.core import Array, getter, normalize_chunks
-from dask.base import get_scheduler
+from dask.base import get_scheduler, is_dask_collection
 from dask.blockwise import Blockwise, BlockwiseDep, blockwise
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
@@ -31,6 +31,7 @@ __all__ = [
     "ArraySliceDep",
     "DelayedReport",
     "GridSlices",
+    "as_graph",
     "get_scheduler",
     "getter",
     "in_one_layer",
@@ -53,6 +54,20 @@ _MANY = 1000
 
 _LETTERS = 40
 """The maximum number of characters of an array's name in the names of its tasks."""
+
+
+def as_graph(data: Any) -> Any:
+    """Return arrays that Dask represents by expressions as arrays with a graph, uncomputed.
+
+    They are those of the package dask-array, and of Dask's option ``array.query-planning``; other
+    objects are returned unchanged.
+    """
+    if isinstance(data, Array) or not (is_dask_collection(data) and hasattr(data, "numblocks")):
+        return data
+    key: Any = data.__dask_keys__()
+    while isinstance(key, list):
+        key = key[0]
+    return Array(dict(data.__dask_graph__()), key[0], data.chunks, meta=data._meta)  # noqa: SLF001
 
 
 def layers_of(graph: Any) -> Iterator[Iterable[Any]]:

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
 from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5_hangar.columns import Column, to_array, to_dataset, unique_names
 from xarray_n5_hangar.database import read_records
@@ -191,7 +192,7 @@ def to_hangar(
     >>> [record.split(":")[-1] for record in records]
     ['2 3', '2 3']
     """
-    source = samples.data if isinstance(samples, xr.DataArray) else samples
+    source = as_graph(samples.data if isinstance(samples, xr.DataArray) else samples)
     if isinstance(source, (np.ndarray, da.Array)):
         _check_samples(source)
         sizes, dtype, stream = source.shape[1:], source.dtype, _rows(source)

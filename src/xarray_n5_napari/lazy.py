@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+_MOST_BLOCKS = 1 << 40
+"""The maximum number of blocks, which are numbered only when they are computed."""
+
+
 @dataclass(frozen=True)
 class _Lazy:
     """A variable that is read lazily, by indexing."""
@@ -60,7 +64,9 @@ def as_dask(array: xr.DataArray, selection: Mapping[str, int | slice]) -> da.Arr
     lazy = _Lazy(
         part,
         part.dtype,
-        limit_blocks(_sides(variable, facts.get("chunks"), part) or part.shape, part.shape),
+        limit_blocks(
+            _sides(variable, facts.get("chunks"), part) or part.shape, part.shape, _MOST_BLOCKS
+        ),
         _sides(variable, facts.get("shards"), part),
         str(facts.get("source", "")),
     )

@@ -129,7 +129,8 @@ class ArrayInfo:
         """The chunk grid, in physical proportions if all axes have one unit."""
         geometry = self.geometry.with_names() if self.geometry else None
         axes = geometry.axes[-3:] if geometry else ()
-        alike = same_unit(*(axis.unit for axis in axes)) and all(axis.scale for axis in axes)
+        units = [axis.unit for axis in axes if axis.scale]
+        alike = len(units) == len(self.shape[-3:]) and same_unit(*units)
         steps = [axis.step for axis in axes] if alike else [1.0] * len(self.shape[-3:])
         lengths = [size * step for size, step in zip(self.shape[-3:], steps, strict=True)]
         names = [str(axis.name) for axis in geometry.axes] if geometry else [""] * len(self.shape)

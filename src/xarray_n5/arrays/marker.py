@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing, Store
 
 __all__ = [
-    *("REPAIRED", "WriteMarker", "find_markers", "other_writers", "revoke", "unfinished_writes"),
+    "REPAIRED",
+    "WriteMarker",
+    "find_markers",
+    "other_writers",
+    "revoke",
+    "unfinished_writes",
 ]
 
 _MARK = "mark.json"

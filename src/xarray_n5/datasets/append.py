@@ -6,21 +6,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.access import io_of, with_shape
-from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.open import open_group
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.datasets.encoding import encode_like, regular_axis
+from xarray_n5.datasets.encoding import encode_like
 from xarray_n5.datasets.grow import (
     check_blank,
     check_place,
     complete_others,
     grow,
+    growth,
+    outdated,
     remove_coordinate,
+    widen,
 )
 from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.datasets.overwrite import ExistingGroup
@@ -110,7 +111,10 @@ def update(
     if append_dim is not None and how.resume and not began:
         known = find_append(marker)
         check_not_appended(each.dataset, each.stored, append_dim, group.url, known)
-    facts: dict[str, Any] = {**provenance(), **_growth(each)}
+    facts: dict[str, Any] = provenance()
+    if append_dim is not None:
+        where, moves = each.slices[append_dim], append_dim in each.in_axes
+        facts |= growth(each.dataset, each.stored, each.arrays, append_dim, where, moves=moves)
     facts |= {key: began[key] for key in ("places",) if key in began}
     plans = _plan_writes(each, facts.get("grows", {}))
     if began:
@@ -121,10 +125,10 @@ def update(
     marker.begin(facts, planned=bool(began))
     if not began:
         grow(group, facts, how)
-    _widen(each)
+    widen(each.arrays, each.encoded)
     _remove_outdated(each)
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
-    ending = {key: facts[key] for key in ("start", "grows") if key in facts}
+    ending: dict[str, Any] = {key: facts[key] for key in ("start", "grows") if key in facts}
     closing = _closing(marker, facts, how)
     transaction = Transaction(named, marker, closing=closing, ending=ending).begin()
     how.consolidate(path, default=append_dim is not None)
@@ -278,45 +282,9 @@ def _request(
     )
 
 
-def _growth(update: _Update) -> dict[str, Any]:
-    """Return the facts to resume an interrupted append: arrays to resize, and moved coordinates."""
-    dim, stored = update.append_dim, update.stored
-    if dim is None:
-        return {}
-    start, size = update.slices[dim].start, update.slices[dim].stop
-    grows = {
-        name: [stored.variables[name].dims.index(dim), size]
-        for name in update.arrays
-        if dim in stored.variables[name].dims
-    }
-    facts = {"start": start, "grows": grows}
-    if dim not in update.in_axes:
-        return facts
-    whole = np.concatenate([stored[dim].to_numpy(), update.dataset[dim].to_numpy()])
-    (axis,) = geometry_from(stored[dim]).axes
-    if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
-        # The axes no longer describe the coordinate: it becomes an array.
-        attributes = dict(stored[dim].attrs)
-        facts["places"] = {
-            "dim": dim,
-            "values": whole.tolist(),
-            "type": whole.dtype.str,
-            "attributes": attributes,
-        }
-    return facts
-
-
-def _widen(update: _Update) -> None:
-    """Resize arrays for strings that are longer than the stored ones."""
-    for name, encoded in update.encoded.items():
-        array = update.arrays[name]
-        if encoded.is_string and encoded.data.shape[-1] > array.shape[-1]:
-            array.refresh().resize((*array.shape[:-1], encoded.data.shape[-1]))
-
-
 def _remove_outdated(update: _Update) -> None:
     """Remove metadata of axes and images that new coordinate arrays will contradict."""
-    moved = _outdated(update)
+    moved = outdated(update.stored, update.written, update.slices, update.in_axes)
     changed = updated_images(
         update.group.attrs,
         update.stored,
@@ -331,16 +299,3 @@ def _remove_outdated(update: _Update) -> None:
     for dim in moved:
         for array in update.arrays.values():
             remove_coordinate(array.refresh(), dim, update.how)
-
-
-def _outdated(update: _Update) -> list[str]:
-    """Return the dimensions whose coordinate array will contradict the axes."""
-    written, stored, found = update.written, update.stored, []
-    for dim, where in update.slices.items():
-        if dim in update.in_axes or dim not in written.variables:
-            continue
-        if axis := regular_axis(stored, dim):
-            expected = axis.offset + axis.step * np.arange(where.start, where.stop)
-            if not np.array_equal(expected, written[dim].to_numpy()):
-                found.append(dim)
-    return found

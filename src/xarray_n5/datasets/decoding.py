@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xarray_n5.datasets.xarray_internals import decode_cf_variables
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.times import check_time_units
@@ -43,7 +45,7 @@ def decode(
     decodable = dict(variables)
     for name, variable in variables.items():
         try:
-            _check_units(variable.attrs.get("dtype"))
+            _check(variable.attrs)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about references to other variables
                 decoder({name: variable.copy(deep=False)}, {}, **chosen)
@@ -59,7 +61,11 @@ def decode(
     return {**variables, **decoded}, kept, coordinates
 
 
-def _check_units(dtype: object) -> None:
-    """Raise if xarray would pass NumPy an invalid unit, from the attribute of that name."""
+def _check(attributes: Mapping[str, Any]) -> None:
+    """Raise for attributes that xarray would pass on to NumPy, then or when values are read."""
+    dtype = attributes.get("dtype")
     if isinstance(dtype, str) and dtype.startswith("timedelta64"):
         check_time_units(dtype)
+    for key in ("scale_factor", "add_offset"):
+        if np.asarray(attributes.get(key, 1)).dtype.kind not in "biuf":
+            raise ValueError(f"{key!r} is {attributes[key]!r:.100}; expected a number")

@@ -15,9 +15,10 @@ from xarray_n5.arrays.create import chunk_shape
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
 from xarray_n5.datasets.lossless import CF, check_names, check_new, check_strings, check_update
-from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates
+from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
 from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.keywords import refuse_encodings
 
@@ -149,7 +150,7 @@ def encode_like(
     variables, _ = encode_dataset_coordinates(dataset)
     prepared: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
-        prepared[name] = variable.copy(deep=False)
+        prepared[name] = _manageable(variable)
         existing, kept = stored.variables[name].encoding, CF - {"char_dim_name"}
         prepared[name].encoding = {key: existing[key] for key in kept & existing.keys()}
         if variable.dtype.kind == "f":
@@ -179,6 +180,14 @@ def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
     return axis if axis.scale is not None and axis.scale > 0 else None
 
 
+def _manageable(variable: xr.Variable) -> xr.Variable:
+    """Return a copy whose data xarray's chunk manager supports: its own arrays, or a graph."""
+    data = variable.data
+    if is_dask_collection(data) and not is_of_chunk_manager(data):
+        return variable.copy(deep=False, data=as_graph(data))
+    return variable.copy(deep=False)
+
+
 def _prepared(
     name: Hashable,
     variable: xr.Variable,
@@ -186,11 +195,11 @@ def _prepared(
     convention: Convention,
 ) -> xr.Variable:
     """Return a variable with the effective encodings; blocks of strings are checked later."""
-    found = variable.copy(deep=False)
-    if variable.dtype.kind == "O" and is_dask_collection(variable.data):
+    found = _manageable(variable)
+    if variable.dtype.kind == "O" and is_dask_collection(found.data):
         types = convention.null_padded
-        checked = variable.data.map_blocks(check_strings, str(name), types, dtype=object)
-        found = variable.copy(deep=False, data=checked)
+        checked = found.data.map_blocks(check_strings, str(name), types, dtype=object)
+        found = found.copy(deep=False, data=checked)
     known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
     found.encoding = chosen.get(name, known)
     return found
@@ -239,6 +248,7 @@ def _encode(
             f"variable {name!r} cannot be stored: {error}; convert it to numbers, or to strings "
             "with astype(str)"
         ) from error
+    encoded = replace(encoded, data=as_graph(encoded.data))
     while encoded.is_string and encoded.dims[-1] in dims:
         encoded = replace(encoded, dims=(*encoded.dims[:-1], f"{encoded.dims[-1]}_"))
     return encoded

@@ -21,7 +21,7 @@ from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, withou
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.find import combined_images, named_alike, single_image
 from xarray_n5.images.names import name_of_group
-from xarray_n5.images.select import is_like_dataset, select_images
+from xarray_n5.images.select import is_like_dataset, select_images, select_level
 from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
@@ -69,9 +69,11 @@ def open_dataset(
     node = _open(url, path, storage_options, form, options)
     if isinstance(node, ProjectFile):
         return open_project(node, path, storage_options, options, **how)
-    images = select_images(
-        node, level=options.level, dims=options.dims, without=drop, **options.reading
-    )
+    if options.level is None:
+        images = select_images(node, without=drop, **options.reading)
+    else:
+        how_level: dict[str, Any] = {"dims": options.dims, "without": drop, **options.reading}
+        node, images = select_level(node, options.level, **how_level)
     _check_dims(images, options, node)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:

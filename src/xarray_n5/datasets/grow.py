@@ -11,10 +11,12 @@ import numpy as np
 
 from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoding import regular_axis
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import UNFINISHED, join
@@ -22,11 +24,57 @@ from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
 from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    import xarray as xr
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.writing.request import WriteOptions
+
+
+def growth(
+    dataset: xr.Dataset,
+    stored: xr.Dataset,
+    names: Iterable[str],
+    dim: str,
+    where: slice,
+    *,
+    moves: bool,
+) -> dict[str, Any]:
+    """Return the facts to resume an interrupted append: arrays to resize, and moved coordinates.
+
+    Parameters
+    ----------
+    dataset, stored
+        The data to append, and the stored Dataset.
+    names
+        The names of the stored arrays.
+    dim, where
+        The dimension along which arrays grow, and the new samples.
+    moves
+        Whether the coordinate is only stored in axes, which may not describe the new samples.
+    """
+    grows = {
+        name: [stored.variables[name].dims.index(dim), where.stop]
+        for name in names
+        if dim in stored.variables[name].dims
+    }
+    facts = {"start": where.start, "grows": grows}
+    if not moves:
+        return facts
+    whole = np.concatenate([stored[dim].to_numpy(), dataset[dim].to_numpy()])
+    (axis,) = geometry_from(stored[dim]).axes
+    if not np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
+        # The axes no longer describe the coordinate: it becomes an array.
+        facts["places"] = {
+            "dim": dim,
+            "values": whole.tolist(),
+            "type": whole.dtype.str,
+            "attributes": dict(stored[dim].attrs),
+        }
+    return facts
 
 
 def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]:
@@ -35,9 +83,9 @@ def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]
     A coordinate that the axes no longer describe becomes an array. Return the names of the arrays
     that have been resized before, by the same append or by another program.
     """
-    start, resizes, before = facts.get("start"), [], []
+    resizes, before = [], []
     for name, array, axis, size in _growing(group, facts):
-        if array.shape[axis] == start < size:
+        if array.shape[axis] == facts["start"] < size:
             shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
             resizes.append(partial(array.resize, shape))
         else:
@@ -96,9 +144,7 @@ def check_blank(group: Group, facts: Mapping[str, Any], names: Iterable[str]) ->
             raise _not_resumed(group, facts, f"another program has written {where}")
 
 
-def _growing(
-    group: Group, facts: Mapping[str, Any]
-) -> Iterator[tuple[str, Array, int, int]]:
+def _growing(group: Group, facts: Mapping[str, Any]) -> Iterator[tuple[str, Array, int, int]]:
     """Iterate over the arrays that an append resizes: name, array, axis and new size."""
     for name, (axis, size) in facts.get("grows", {}).items():
         array = group.get(name)
@@ -131,8 +177,8 @@ def _move_coordinate(group: Group, facts: Mapping[str, Any], how: WriteOptions) 
     coordinate = facts["places"]
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
     stored = group.get(dim)
-    # A longer one was completed, and another append has extended it.
-    if not isinstance(stored, Array) or stored.size <= values.size:
+    # A complete one stays: another append may have extended it, and an interruption could lose it.
+    if not isinstance(stored, Array) or not np.array_equal(stored[: values.size], values):
         # It is complete before the axes lose the coordinate: an interruption loses nothing.
         attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
         attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
@@ -162,3 +208,26 @@ def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
         )
         return
     array.attrs.change({}, geometry.keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
+
+
+def widen(arrays: Mapping[str, Array], encoded: Mapping[str, EncodedVariable]) -> None:
+    """Resize arrays for strings that are longer than the stored ones."""
+    for name, variable in encoded.items():
+        array = arrays[name]
+        if variable.is_string and variable.data.shape[-1] > array.shape[-1]:
+            array.refresh().resize((*array.shape[:-1], variable.data.shape[-1]))
+
+
+def outdated(
+    stored: xr.Dataset, written: xr.Dataset, slices: Mapping[str, slice], in_axes: Collection[str]
+) -> list[str]:
+    """Return the dimensions whose new coordinate array will contradict the stored axes."""
+    found = []
+    for dim, where in slices.items():
+        if dim in in_axes or dim not in written.variables:
+            continue
+        if axis := regular_axis(stored, dim):
+            expected = axis.offset + axis.step * np.arange(where.start, where.stop)
+            if not np.array_equal(expected, written[dim].to_numpy()):
+                found.append(dim)
+    return found

@@ -12,6 +12,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, decode_cf_variable
 from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
 from xarray_n5.model.paths import check_name
 from xarray_n5.model.tolerances import SAME
 
@@ -94,7 +95,7 @@ def _check_blocks(
     if not is_dask_collection(data):
         check(data, np.asarray(variable.data).reshape(data.shape))
         return encoded
-    values = variable.data.reshape(data.shape).rechunk(data.chunks)
+    values = as_graph(variable.data).reshape(data.shape).rechunk(data.chunks)
     meta = np.empty((0,) * data.ndim, data.dtype)
     return replace(encoded, data=da.map_blocks(check, data, values, meta=meta))
 

@@ -1,5 +1,7 @@
 """Undocumented names of xarray; no other file imports them."""
 
+from typing import Any
+
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.backends.zarr import encode_zarr_variable
 from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
@@ -17,6 +19,7 @@ from xarray.core.indexing import (
     VectorizedIndexer,
     explicit_indexing_adapter,
 )
+from xarray.namedarray.parallelcompat import get_chunked_array_type
 
 __all__ = [
     "CF_RELATED_DATA",
@@ -33,4 +36,10 @@ __all__ = [
     "encode_zarr_variable",
     "ensure_dtype_not_object",
     "explicit_indexing_adapter",
+    "is_of_chunk_manager",
 ]
+
+
+def is_of_chunk_manager(data: Any) -> bool:
+    """Return whether a Dask collection has the array type of xarray's chunk manager for it."""
+    return isinstance(data, get_chunked_array_type(data).array_cls)

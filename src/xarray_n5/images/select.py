@@ -5,11 +5,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.access import arrays_of, container_of, context_of, nodes_of
+from xarray_n5.arrays.access import (
+    arrays_of,
+    children_of,
+    container_of,
+    context_of,
+    nodes_of,
+)
 from xarray_n5.arrays.array import Array
 from xarray_n5.dialects.ngff import is_of_variable
 from xarray_n5.dialects.pyramids import images_in
@@ -30,12 +37,13 @@ if TYPE_CHECKING:
 LevelChoice: TypeAlias = "int | str | Mapping[str, float]"
 """A level that users choose by its number, its name, or distances between samples."""
 
+_MOST_GROUPS = 32
+"""The maximum number of groups that are searched for pyramids, which costs requests for each."""
+
 
 def select_images(
     node: Array | Group,
     *,
-    level: LevelChoice | None = None,
-    dims: Sequence[str] | None = None,
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
     inherit: bool = False,
@@ -45,9 +53,48 @@ def select_images(
     Parameters
     ----------
     node
-        An array, the group of a pyramid, or a group of arrays.
+        An array, or a group of arrays.
+    without
+        The names of arrays to omit.
+    dialect, inherit
+        As in :meth:`Array.geometry`.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If a group has no arrays.
+    ValueError
+        If there are several levels.
+    """
+    how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
+    if isinstance(node, Array):
+        return {node.name: single_image(node, **how)}
+    if arrays := arrays_of(node, without):
+        return _one_of_each_name(images_of_arrays(arrays, **how))
+    if is_dataset(node.attrs):
+        return {}  # its groups are other Datasets, not parts of an image
+    image = _combined_image(node, without=without, **how)
+    _check_single_level(node, {} if image is None else image.levels)
+    return {} if image is None else {next(iter(image.levels)): image}
+
+
+def select_level(
+    node: Array | Group,
+    level: LevelChoice,
+    *,
+    dims: Sequence[str] | None = None,
+    without: Container[str] = (),
+    dialect: DialectChoice | None = None,
+    inherit: bool = False,
+) -> tuple[Group, dict[str, Image[Array]]]:
+    """Return a level of a pyramid by its name, and the group of the pyramid.
+
+    Parameters
+    ----------
+    node
+        The group of a pyramid, or a group with nothing else in it.
     level
-        The level of a pyramid: its number, its name, or the distance between samples by dimension.
+        The level: its number, its name, or the distance between samples by dimension.
     dims
         The user's names of dimensions.
     without
@@ -58,29 +105,34 @@ def select_images(
     Raises
     ------
     NodeNotFoundError
-        If a group has no arrays, or not that level.
+        If there is no pyramid, or not that level.
     ValueError
-        If there are several levels, and `level` is None.
+        If it is an array.
     """
     how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
     if isinstance(node, Array):
-        if level is not None:
-            raise ValueError(f"level= is for a group of arrays; {node.url!r} is an array")
-        return {node.name: single_image(node, **how)}
-    arrays = arrays_of(node, without)
-    if level is None and arrays:
-        return _one_of_each_name(images_of_arrays(arrays, **how))
-    if level is None and is_dataset(node.attrs):
-        return {}  # its groups are other Datasets, not parts of an image
-    if level is not None and (found := pyramid_levels(node, arrays)):
+        text = f"level= is for a group of arrays; {node.url!r} is an array"
+        raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
+    children = children_of(node, without)
+    arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
+    if found := pyramid_levels(node, arrays):
         chosen = _image_of_level(found, level, dims, node.url, **how)
-        return named_alike(chosen, name_of_group(node))
-    image = None if arrays else _combined_image(node, without=without, **how)
-    levels = {} if image is None else image.levels
-    if level is None:
-        _check_single_level(node, levels)
-    name = _level_name(levels, 0 if level is None else level, dims, node.url)
-    return {} if image is None else {name: image.at(name)}
+        return node, named_alike(chosen, name_of_group(node))
+    if image := None if arrays else _combined_image(node, without=without, **how):
+        name = _level_name(image.levels, level, dims, node.url)
+        return node, {name: image.at(name)}
+    inner = {name: child for name, child in children.items() if not isinstance(child, Array)}
+    pyramids = [
+        name
+        for name, group in islice(inner.items(), _MOST_GROUPS)
+        if pyramid_levels(group, arrays_of(group, without))
+    ]
+    if len(children) == len(pyramids) == 1:
+        return select_level(inner[pyramids[0]], level, dims=dims, without=without, **how)
+    hint = "there is no pyramid"
+    if pyramids:
+        hint = f"there are pyramids in its groups {', '.join(pyramids)}; name one with group="
+    raise NodeNotFoundError(node.url, str(level), "level", hint)
 
 
 def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -127,14 +179,17 @@ def level_by_number(names: Sequence[str], level: object, where: str) -> str:
 
 
 def is_like_dataset(group: Group) -> bool:
-    """Return whether all arrays have dimension names as in xarray's Zarr, and consistent sizes."""
+    """Return whether all arrays have dimension names as in xarray's Zarr, and consistent sizes.
+
+    Arrays without dimensions need no names: zarr-python omits their ``dimension_names``.
+    """
     native = container_of(group).format.native_to_xarray
     arrays = group.arrays() if native else {}
     if arrays and set(arrays) <= set(listed_levels(group.attrs)):
         return False  # a pyramid, even of one level
     sizes: dict[str, int] = {}
     for array in arrays.values():
-        dims = array.attrs.get("_ARRAY_DIMENSIONS")
+        dims = array.attrs.get("_ARRAY_DIMENSIONS", None if array.ndim else [])
         if not isinstance(dims, list) or len(dims) != array.ndim:
             return False
         if not all(isinstance(dim, str) for dim in dims):

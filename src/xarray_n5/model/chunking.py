@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 _SHARD = 1 << 28
 """The maximum size of a shard that "auto" chooses, uncompressed: 256 MiB."""
 
-_MOST_BLOCKS = 1 << 20
-"""The maximum number of default blocks along an axis: Dask stores the size of each."""
+_MOST_BLOCKS = 1 << 24
+"""The maximum number of default blocks: Dask holds a key for each of an array's blocks."""
+
+_MOST_ALONG = 1 << 20
+"""The maximum number of default blocks along an axis: Dask holds the size of each."""
 
 
 def align(
@@ -109,19 +112,20 @@ def check_region(
             raise AlignmentError.of_region(url, axis, region, chunk, size, shown)
 
 
-def limit_blocks(chunks: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
-    """Return whole multiples of `chunks`, of which Dask can hold as many as an axis has.
+def limit_blocks(
+    chunks: Sequence[int], shape: Sequence[int], most: int = _MOST_BLOCKS
+) -> tuple[int, ...]:
+    """Return the shape of default blocks: whole multiples of `chunks`, if these are too many.
 
-    These are the chunks themselves, unless there are over a million of them along an axis, as
-    damaged metadata may claim.
-
-    >>> limit_blocks((64, 1), (10**4, 10**9))
-    (64, 954)
+    >>> limit_blocks((64, 1), (10**4, 10**4)), limit_blocks((1,), (10**9,))
+    ((64, 1), (1024,))
     """
-    return tuple(
-        chunk * max(1, -(-size // (chunk * _MOST_BLOCKS)))
-        for chunk, size in zip(chunks, shape, strict=True)
-    )
+    sides = list(chunks)
+    while True:
+        counts = [-(-size // side) for size, side in zip(shape, sides, strict=True)]
+        if math.prod(counts) <= most and max(counts, default=0) <= _MOST_ALONG:
+            return tuple(sides)
+        sides[counts.index(max(counts))] *= 2
 
 
 def touched(start: int, size: int, chunk: int) -> range:

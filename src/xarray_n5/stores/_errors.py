@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from xarray_n5.errors import PathError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors that mean that there is no file at a key; other errors do not."""
@@ -135,3 +140,19 @@ def _status(error: BaseException) -> int | None:
     metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
     found = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
     return found if isinstance(found, int) else None
+
+
+def named_errors(method: Callable[..., T]) -> Callable[..., T]:
+    """Convert the system's errors for names that it cannot have, in a method of a store."""
+
+    @wraps(method)
+    def call(self: Any, *arguments: Any) -> T:
+        try:
+            return method(self, *arguments)
+        except (OSError, UnicodeEncodeError) as error:
+            if (why := unfit_name(error)) is None:
+                raise
+            named = getattr(error, "filename", None) or arguments[0]
+            raise PathError(f"{named!r}: {why}") from error
+
+    return call

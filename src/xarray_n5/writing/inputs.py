@@ -8,8 +8,10 @@ from typing import Any, cast
 import dask.array as da
 import numpy as np
 import xarray as xr
+from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
 from xarray_n5.model.chunking import align
 from xarray_n5.model.indexing import as_texts
 from xarray_n5.writing.chunk_table import dims_or_numbers
@@ -25,8 +27,8 @@ def blocks_of(arr: Any) -> da.Array:
     MetadataError
         If there are objects that are not strings, or masked values.
     """
-    arr = _unmasked(arr)
-    source = arr if isinstance(arr, da.Array) else _as_dask(_plain(arr))
+    plain = as_graph(_plain(_unmasked(arr)))
+    source: da.Array = plain if is_dask_collection(plain) else as_graph(_as_dask(plain))
     if any(math.isnan(size) for size in source.shape):
         raise ValueError(
             "the array has blocks of unknown size; call its compute_chunk_sizes() first"
@@ -59,8 +61,9 @@ def _plain(arr: Any) -> Any:
 
 def _as_dask(arr: Any) -> da.Array:
     """Return an array as a Dask array; strings, whose size varies, in one block."""
-    if isinstance(arr, da.Array) or not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
-        return cast("da.Array", da.asarray(arr))
+    if not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
+        # Dask's own name depends on what is imported; a resume compares names.
+        return cast("da.Array", da.asarray(arr, name=f"array-{tokenize(arr)}"))
     try:
         return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
     except TypeError as error:

@@ -21,7 +21,7 @@ from xarray_n5.writing.file_reads import location_of, read_by
 from xarray_n5.writing.user_code import objects_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.chunk_io import ChunkIO
@@ -91,17 +91,19 @@ def _stamp_of(item: Any, known: AbstractSet[str], alone: object) -> dict[str, So
     for read in read_by(item) or ():
         key = _digest(read.location)
         inside = isinstance(alone, tuple) and read.location.startswith(str(alone[1]))
-        if key not in known and not inside and (facts := _facts_of_files(read.location)):
-            found[key] = SourceStamp(read.location, _digest(facts))
+        if key not in known and not inside and (states := _facts_of_files(read.location)):
+            found[key] = SourceStamp(read.location, _digest(states))
     return found
 
 
-def _facts(io: ChunkIO) -> list[object]:
+def _facts(io: ChunkIO) -> Sequence[object]:
     """Return the etags of an array's document and of some of its chunks; None for missing ones."""
     store, calls = io.store, [io.etag]
     if not io.format.one_writer:
         local = store.concurrency == 1
-        keys = [io.key(index) for index in _some_of(io.metadata.grid, _FILES if local else _REQUESTS)]
+        keys = [
+            io.key(index) for index in _some_of(io.metadata.grid, _FILES if local else _REQUESTS)
+        ]
         if local:
             keys = list(dict.fromkeys(each for key in keys for each in _with_folders(key, io.path)))
         calls += [partial(store.etag, key) for key in keys]

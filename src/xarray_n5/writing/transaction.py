@@ -103,8 +103,14 @@ class Transaction:
 
     def _last(self, before: Mapping[str, Report] | None = None) -> Callable[[Any], xr.DataTree]:
         """Return the function that finishes the writes, given their reports."""
-        facts = {"markers": self._markers, "ending": self.ending, "closing": self.closing}
-        return partial(_end, marker=self.marker, before=before, **facts)
+        return partial(
+            _end,
+            marker=self.marker,
+            markers=self._markers,
+            before=before,
+            ending=self.ending,
+            closing=self.closing,
+        )
 
     def _compute_part(self) -> dict[str, Report]:
         """Compute and finish these writes; the report of a resumed write has the same names."""

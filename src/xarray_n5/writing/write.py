@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
-from xarray_n5.writing.source_stamps import SourceStamp, source_key, stamps
+from xarray_n5.writing.source_stamps import source_key, stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.model.grid import Index
+    from xarray_n5.writing.source_stamps import SourceStamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""napari with napari-ome-zarr: the first transform of the base level."""
+"""napari with napari-ome-zarr: the scale of the base level, without its translation.
+
+Up to version 0.8 it also applied the translation. Versions 0.9 and 0.10 apply the first transform
+of the base level, its scale in OME-NGFF 0.4 and 0.5, and 0.11 passes only the scale to napari.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, unread
 if TYPE_CHECKING:
     from xarray_n5_doctor.readers.protocol import Image
 
-_NO_OFFSETS = "it reads the first transform alone, which is a scale: the image begins at 0"
+_NO_OFFSETS = "since version 0.9, it ignores translations: the image begins at 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def _placed(found: Reading) -> Reading:
         return found
     axes = tuple(replace(axis, offset=None if axis.scale is None else 0.0) for axis in found.axes)
     moved = any(axis.offset for axis in found.axes)
-    return replace(found, axes=axes, offsets="ignored", note=_NO_OFFSETS if moved else "")
+    return replace(found, axes=axes, note=_NO_OFFSETS if moved else "")
 
 
 def _by_shape(found: Reading) -> Reading:

@@ -36,9 +36,11 @@ def _difference(opinion: Opinion, image: Image, truth: Sequence[Geometry]) -> st
     more = len(opinion.differences) - 1
     others = f"; {more} more differences" if more > 1 else "; 1 more difference" if more else ""
     theirs = f"from {reading.attribute}" if reading.attribute else "by default"
+    # Where offsets are compared as they are, the note is why one differs.
+    noted = first.field == "offset" and reading.offsets == "absolute" and reading.note
     return (
         f"{where}{first.field} of {name} is {first.theirs} ({theirs}), expected {first.ours} "
-        f"(from {_source(geometry, first.field)}){others}"
+        f"(from {_source(geometry, first.field)}){others}{f'; {reading.note}' if noted else ''}"
     )
 
 

@@ -143,7 +143,7 @@ def _blocks(
 
 
 def _decode_lz4(stored: memoryview, count: int) -> bytes:
-    return lz4.block.decompress(stored, uncompressed_size=count)
+    return bytes(lz4.block.decompress(stored, uncompressed_size=count))
 
 
 def _transposed(source: np.ndarray, item: int, length: int) -> np.ndarray:

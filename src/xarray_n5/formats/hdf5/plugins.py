@@ -53,9 +53,9 @@ class Decoder:
         if kind == ERROR:
             raise OSError(content.decode())
         if kind == STRINGS:
-            found = np.empty(shape, object)
-            found.flat = [each.encode("latin-1") for each in json.loads(content)]
-            return found
+            found = np.empty(nbytes // dtype.itemsize, object)
+            found[:] = [each.encode("latin-1") for each in json.loads(content)]
+            return found.reshape(shape)
         return np.frombuffer(content, dtype).reshape(shape)
 
     def _ask(self, request: str, seconds: float) -> tuple[bytes, bytes]:
@@ -112,6 +112,11 @@ def decoder() -> Decoder:
     return _decoder
 
 
+@atexit.register
+def _stop() -> None:
+    _decoder.stop()
+
+
 def _leave_to_parent() -> None:
     """Start afresh in a forked process."""
     global _decoder  # noqa: PLW0603 - as the cache of files
@@ -121,4 +126,3 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
-atexit.register(lambda: _decoder.stop())

@@ -296,11 +296,14 @@ def compressor_to_json(  # noqa: PLR0911 - a line for each
         case "zstd":
             return _extension("zstd", level=members["level"], checksum=True)
         case "blosc":
-            shuffle = _SHUFFLES[members["shuffle"]]
-            wide = {} if shuffle == "noshuffle" else {"typesize": min(itemsize, 255)}
-            known = {key: members[key] for key in ("cname", "clevel")}
+            # Optional without shuffling, but n5-zarr does not decode chunks if it is missing.
             return _extension(
-                "blosc", **known, shuffle=shuffle, **wide, blocksize=members["blocksize"]
+                "blosc",
+                cname=members["cname"],
+                clevel=members["clevel"],
+                shuffle=_SHUFFLES[members["shuffle"]],
+                typesize=min(itemsize, 255),
+                blocksize=members["blocksize"],
             )
         case "bzip2":
             return _extension("numcodecs.bz2", level=members["blockSize"])

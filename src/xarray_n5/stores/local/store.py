@@ -7,14 +7,13 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, wraps
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from xarray_n5.errors import PathError
 from xarray_n5.model.paths import join, meant_by, partial_key
-from xarray_n5.stores._errors import unfit_name
+from xarray_n5.stores._errors import named_errors
 from xarray_n5.stores._filesystems import local_path
 from xarray_n5.stores.base import ObjectInfo, Store
 from xarray_n5.stores.local.files import flush, keep_permissions, permissions
@@ -26,7 +25,7 @@ from xarray_n5.stores.local.opening import CREATE, open_to_read, read_part
 from xarray_n5.stores.local.removal import remove_empty, remove_inside, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
@@ -34,31 +33,13 @@ if TYPE_CHECKING:
 
     _Created: TypeAlias = tuple[Held, int, os.stat_result | None]
 
-T = TypeVar("T")
-
 _LARGEST = 1 << 30
 
 _TRIES = 20
 """The number of attempts to create a file in a directory that other processes remove."""
 
 
-def _named(method: Callable[..., T]) -> Callable[..., T]:
-    """Convert the system's errors for names that it cannot have."""
-
-    @wraps(method)
-    def call(self: LocalStore, *arguments: Any) -> T:
-        try:
-            return method(self, *arguments)
-        except (OSError, UnicodeEncodeError) as error:
-            if (why := unfit_name(error)) is None:
-                raise
-            named = getattr(error, "filename", None) or arguments[0]
-            raise PathError(f"{named!r}: {why}") from error
-
-    return call
-
-
-_LOCAL = re.compile(r"(?:file|local)://")
+_LOCAL = re.compile(r"\A(?:file|local)://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +68,7 @@ class LocalStore(Store):
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at a path, a ``file://`` URL, or a path on fsspec's local filesystem."""
-        follow = options.get("follow_links", False)
-        if not isinstance(follow, bool):
+        if not isinstance(follow := options.get("follow_links", False), bool):
             raise TypeError(f"follow_links is {follow!r}; expected True or False")
         if isinstance(location, cls):
             return location
@@ -124,7 +104,7 @@ class LocalStore(Store):
     def _path(self, key: str) -> str:
         return join(self.root, self._below(key))
 
-    @_named
+    @named_errors
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`: one open, one read."""
         opened = open_to_read(self.root, self._below(key), follow=self.follow_links)
@@ -139,7 +119,7 @@ class LocalStore(Store):
         finally:
             os.close(file)
 
-    @_named
+    @named_errors
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
         opened = open_to_read(self.root, self._below(key), follow=self.follow_links)
@@ -153,7 +133,7 @@ class LocalStore(Store):
         finally:
             os.close(file)
 
-    @_named
+    @named_errors
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
         """Return the bytes of parts of files; consecutive parts of one file open it once."""
         found: list[bytes | None] = []
@@ -181,7 +161,7 @@ class LocalStore(Store):
         """Lock a node's directory by an advisory lock, which ends with the process."""
         return locked(self.root, self._below(path), durable=self.fsync)
 
-    @_named
+    @named_errors
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key` atomically, keeping its permissions."""
         prefix, _, name = self._below(key).rpartition("/")
@@ -253,11 +233,11 @@ class LocalStore(Store):
         found = self._stat(prefix)
         return found is not None and stat.S_ISDIR(found.st_mode)
 
-    @_named
+    @named_errors
     def _stat(self, key: str) -> os.stat_result | None:
         return stat_inside(self.root, self._below(key), follow=self.follow_links)
 
-    @_named
+    @named_errors
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files; directories are kept: a writer may be about to use them."""
         parts = (self._below(key).rpartition("/") for key in keys)
@@ -270,7 +250,7 @@ class LocalStore(Store):
                     with contextlib.suppress(*MISSING):
                         os.unlink(held.base + name, dir_fd=held.descriptor)
 
-    @_named
+    @named_errors
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove all under `prefix`, beginning with the key `first`; of a link, the link."""
         if inner := self._below(prefix):
@@ -308,7 +288,7 @@ class LocalStore(Store):
                 with held:
                     remove_empty(held, name)
 
-    @_named
+    @named_errors
     def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`.
 
@@ -340,10 +320,8 @@ class LocalStore(Store):
         """Return the store of the parent directory."""
         if self.inside:
             return LocalStore(self.root, follow_links=self.follow_links)
-        parent = os.path.dirname(self.root)  # noqa: PTH120
-        if parent == self.root:
-            return None
-        return LocalStore(parent, follow_links=self.follow_links)
+        above = os.path.dirname(self.root)  # noqa: PTH120
+        return None if above == self.root else LocalStore(above, follow_links=self.follow_links)
 
     def child(self, path: str) -> LocalStore:
         """Return the store of a directory in this one."""
