@@ -74,10 +74,8 @@ def select_images(
     if is_dataset(node.attrs):
         return {}  # its groups are other Datasets, not parts of an image
     image = _combined_image(node, without=without, **how)
-    levels = {} if image is None else image.levels
-    _check_single_level(node, levels)
-    name = level_by_number(list(levels), 0, node.url)
-    return {} if image is None else {name: image.at(name)}
+    _check_single_level(node, {} if image is None else image.levels)
+    return {} if image is None else {next(iter(image.levels)): image}
 
 
 def select_level(
@@ -120,8 +118,7 @@ def select_level(
     if found := pyramid_levels(node, arrays):
         chosen = _image_of_level(found, level, dims, node.url, **how)
         return node, named_alike(chosen, name_of_group(node))
-    image = None if arrays else _combined_image(node, without=without, **how)
-    if image is not None:
+    if image := None if arrays else _combined_image(node, without=without, **how):
         name = _level_name(image.levels, level, dims, node.url)
         return node, {name: image.at(name)}
     inner = {name: child for name, child in children.items() if not isinstance(child, Array)}
