@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects import DialectChoice
 
 
-_DECODERS = frozenset(
+DECODERS = frozenset(
     {
         "mask_and_scale",
         "decode_times",
@@ -47,19 +47,11 @@ class N5BackendEntrypoint(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return whether this is certainly N5, by its name or the content of one local file.
-
-        A local file that begins like the XML of BigDataViewer is a project, which can be opened,
-        too.
-        """
-        if not isinstance(filename_or_obj, (str, os.PathLike)):
-            return False
-        name = os.fspath(filename_or_obj)
-        if not isinstance(name, str):
-            return False
-        if name.rstrip("/\\").endswith(".n5"):
+        """Return whether this is certainly N5, by its name or the content of one local file."""
+        name = name_of(filename_or_obj)
+        if name is not None and name.rstrip("/\\").endswith(".n5"):
             return True
-        return "://" not in name and (_is_project(Path(name)) or _is_n5(Path(name)))
+        return name is not None and "://" not in name and _is_n5(Path(name))
 
     def open_dataset(
         self,
@@ -84,9 +76,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dims: Sequence[str] | None = None,
         inherit: bool = False,
         label_multisets: Literal["error", "argmax", "count"] = "error",
-        setup: int | None = None,
-        timepoint: int | None = None,
-        setups: Literal["grid", "flat"] | None = None,
         **unknown: Any,
     ) -> xr.Dataset:
         """Open an array, or the arrays directly in a group, as a lazily indexed Dataset.
@@ -99,7 +88,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         ----------
         filename_or_obj : str, os.PathLike or store
             The container, or a node in it: a path or an fsspec URL. Or the XML of a project of
-            BigDataViewer or BigStitcher.
+            BigDataViewer or BigStitcher, for which the engine "bdv" has more options.
         mask_and_scale, decode_times, concat_characters, decode_coords : bool, optional
             As in :func:`xarray.open_dataset`; on by default only where xarray wrote the file.
         drop_variables : str or iterable of str, optional
@@ -140,12 +129,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
         label_multisets : {"error", "argmax", "count"}, default: "error"
             How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
             "count" as the numbers of votes for these labels (int32); "error" raises.
-        setup, timepoint : int, optional
-            Of a project: the id of a setup, or of a time point, to open alone, without a dimension.
-        setups : {"grid", "flat"}, optional
-            Of a project: "grid" gives each of channel, tile, angle and illumination that differs a
-            dimension of its own; "flat" has one dimension of setups. By default "grid" where the
-            setups form a full one.
         **unknown
             Other options are refused, with a suggestion.
 
@@ -177,11 +160,11 @@ class N5BackendEntrypoint(BackendEntrypoint):
 
         return open_dataset(
             filename_or_obj,
-            **_settings(
+            form=format,
+            **settings_of(
                 group,
                 drop_variables,
                 storage_options,
-                format,
                 {
                     "mask_and_scale": mask_and_scale,
                     "decode_times": decode_times,
@@ -200,11 +183,9 @@ class N5BackendEntrypoint(BackendEntrypoint):
                     "dims": dims,
                     "inherit": inherit,
                     "label_multisets": label_multisets,
-                    "setup": setup,
-                    "timepoint": timepoint,
-                    "setups": setups,
                     **unknown,
                 },
+                N5BackendEntrypoint.open_dataset_parameters or (),
             ),
         )
 
@@ -224,10 +205,18 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray_n5.datasets.engine import open_groups
 
-        decoders = {name: options.pop(name) for name in _DECODERS & options.keys()}
+        decoders = {name: options.pop(name) for name in DECODERS & options.keys()}
         return open_groups(
             filename_or_obj,
-            **_settings(group, drop_variables, storage_options, format, decoders, options),
+            form=format,
+            **settings_of(
+                group,
+                drop_variables,
+                storage_options,
+                decoders,
+                options,
+                N5BackendEntrypoint.open_dataset_parameters or (),
+            ),
         )
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
@@ -248,13 +237,14 @@ N5BackendEntrypoint.open_dataset_parameters = tuple(
 )[1:-1]
 
 
-def _settings(
+def settings_of(
     group: str | None,
     drop: str | Iterable[str] | None,
     storage_options: Mapping[str, Any] | None,
-    form: str | None,
     decoders: Mapping[str, bool | None],
     options: Mapping[str, Any],
+    known: Sequence[str],
+    engine: str = "n5",
 ) -> dict[str, Any]:
     """Return the parameters of the package's functions; this imports dask.array.from_n5, too."""
     import xarray as xr
@@ -263,18 +253,34 @@ def _settings(
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.model.keywords import refuse_keywords
 
-    _, *parameters = N5BackendEntrypoint.open_dataset_parameters or ()
+    _, *parameters = known
     own = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
     unknown = [name for name in options if name not in parameters]
-    refuse_keywords("the engine 'n5'", unknown, dict.fromkeys([*parameters, *own]))
+    if engine == "n5" and (of_projects := _OF_PROJECTS & {*unknown}):
+        raise TypeError(
+            f"the engine 'n5' has no parameter {min(of_projects)!r}, which is for projects: open "
+            "their XML with engine='bdv'; in a container, select with .sel or group="
+        )
+    refuse_keywords(f"the engine {engine!r}", unknown, dict.fromkeys([*parameters, *own]))
     return {
         "path": group or "",
         "storage_options": storage_options,
-        "form": form,
         "drop": [drop] if isinstance(drop, str) else drop or (),
         "decoders": decoders,
         "options": DatasetOptions(**options),
     }
+
+
+_OF_PROJECTS = {"setup", "timepoint", "setups"}
+"""The options that only the engine of projects has."""
+
+
+def name_of(filename_or_obj: Any) -> str | None:
+    """Return a path or a URL as a string; None for other objects."""
+    if not isinstance(filename_or_obj, (str, os.PathLike)):
+        return None
+    name = os.fspath(filename_or_obj)
+    return name if isinstance(name, str) else None
 
 
 def _is_n5(node: Path) -> bool:
@@ -282,7 +288,7 @@ def _is_n5(node: Path) -> bool:
     if not node.suffix and any(parent.suffix == ".n5" for parent in node.parents):
         return node.is_dir()
     try:
-        members = json.loads(_start_of(node / "attributes.json"))
+        members = json.loads(start_of(node / "attributes.json"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(members, dict) and (
@@ -291,27 +297,11 @@ def _is_n5(node: Path) -> bool:
     )
 
 
-def _is_project(file: Path) -> bool:
-    """Return whether a local file is a project of BigDataViewer.
-
-    Its beginning is parsed by the package, which is not imported for other files.
-    """
-    try:
-        start = _start_of(file, 1 << 12)
-    except OSError:
-        return False
-    if b"<SpimData" not in start.replace(b"\0", b""):
-        return False
-    from xarray_n5.dialects.bdv.xml import looks_like_project
-
-    return looks_like_project(start)
-
-
 _MOST = 1 << 24
 """The number of bytes of a file that are read to guess: larger documents are not N5."""
 
 
-def _start_of(path: Path, count: int = _MOST) -> bytes:
+def start_of(path: Path, count: int = _MOST) -> bytes:
     """Return the beginning of a regular file, without waiting for a FIFO or a device."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:

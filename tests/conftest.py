@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import pytest
+import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 from tests.servers import SERVERS, Bucket
+from xarray_n5_bdv_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +24,10 @@ settings.register_profile("dev", deadline=None, suppress_health_check=[HealthChe
 # The scripts in ci/ find tomorrow what they found today.
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.load_profile("dev")
+
+
+# An editable installation from before this engine was added does not list its entry point.
+xr.backends.list_engines().setdefault("bdv", BdvBackendEntrypoint())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

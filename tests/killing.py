@@ -84,7 +84,7 @@ def store_project(place: str | Path, log: str | Path, pause: float = 0.0, **opti
     """Add a time point to the project whose XML lies beside the container."""
     stack: Any = xr.DataArray(source(log, pause), dims=("z", "y", "x"), name="a")
     xml = Path(place).with_suffix(".xml")
-    stack.assign_coords(t=1).n5.to_n5(place, project=xml, mode="a", **options)
+    stack.assign_coords(t=1).n5.to_bdv(xml, place, mode="a", **options)
 
 
 def main(place: str, log: str, how: str, scheduler: str) -> None:

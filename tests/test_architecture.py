@@ -41,14 +41,22 @@ RANKS = {
 
 CORE = "xarray_n5"
 ENGINE = "xarray_n5_engine"
+PROJECTS = "xarray_n5_bdv_engine"
 COMMANDS = "xarray_n5_cli"
-LEAVES = {"xarray_n5_doctor", "xarray_n5_hangar", "xarray_n5_napari", "xarray_n5_view"}
+LEAVES = {
+    "xarray_n5_bdv",
+    "xarray_n5_doctor",
+    "xarray_n5_hangar",
+    "xarray_n5_napari",
+    "xarray_n5_view",
+}
 
 MAY_IMPORT = {
     CORE: {CORE},
     ENGINE: {ENGINE, CORE},
-    **{leaf: {leaf, ENGINE, CORE} for leaf in LEAVES},
-    COMMANDS: {COMMANDS, ENGINE, CORE, *LEAVES},
+    PROJECTS: {PROJECTS, ENGINE, CORE, "xarray_n5_bdv"},
+    **{leaf: {leaf, ENGINE, PROJECTS, CORE} for leaf in LEAVES},
+    COMMANDS: {COMMANDS, ENGINE, PROJECTS, CORE, *LEAVES},
 }
 """What each package in ``src`` imports: the core knows no leaf, and a leaf knows no other leaf."""
 
@@ -137,7 +145,7 @@ def names_imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize(("alone", "private"), PRIVATE.items())
 def test_one_file_imports_what_others_do_not_document(alone: str, private: str) -> None:
-    for path in {*ALL_MODULES} - {NAMES[f"{CORE}.{alone}"], NAMES[ENGINE]}:
+    for path in {*ALL_MODULES} - {NAMES[f"{CORE}.{alone}"], NAMES[ENGINE], NAMES[PROJECTS]}:
         found = names_imported(path)
         assert not {each for each in found if re.match(private, each)}, path
         assert not {each for each in found if re.match(r"(dask|xarray)\b.*\._", each)}, path

@@ -361,7 +361,6 @@ def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
         ("copy", "use format='zarr3', or omit shards", "use --format zarr3, or omit shards"),
         ("copy", "with label_multisets='argmax'", "with --label-multisets argmax"),
         ("copy", "smaller chunks, or chunks='auto'", "smaller chunks, or --chunks auto"),
-        ("copy", "name another file with project=", "name another file with --project"),
         ("copy", "with mode='w' and without resume", "with --mode w and without --resume"),
         ("copy", "a and b disagree (dialect='b' uses the other)", "a and b disagree"),
         (

@@ -25,7 +25,6 @@ from xarray_n5 import (
     repair,
     to_n5,
 )
-from xarray_n5.dialects.bdv.project import read_project
 from xarray_n5.integrity.diagnosis import Finding, diagnose
 from xarray_n5_cli import main
 
@@ -346,8 +345,8 @@ def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:
     assert (found.kind, found.path) == ("missing-view", "")
     assert "4 views, of which 1 are not stored: setup 1 timepoint 1" in found.message
     assert diagnose(tmp_path / "x.n5", "setup1") == []
-    other = read_project(project_xml(setups, missing=without).encode())
-    assert diagnose(tmp_path / "x.n5", project=other) == []
+    other = project_xml(setups, missing=without).encode()
+    assert diagnose(tmp_path / "x.n5", xml=other) == []
 
 
 def test_the_project_of_another_container_is_not_asked(tmp_path: Path) -> None:

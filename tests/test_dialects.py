@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from tests.geometries import facts, read
+from xarray_n5 import create_array
 from xarray_n5.arrays.coordinates import coords_of
-from xarray_n5.dialects import DIALECTS, register_dialect, write_geometry, write_pyramid
+from xarray_n5.dialects import DIALECTS, register_dialect
 from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5.model.axes import Axis, Geometry, names
 from xarray_n5.model.units import same_unit
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_tensorstores_lists_stand_in_n5_order() -> None:
@@ -451,3 +456,25 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
 
     with pytest.raises(ValueError, match="already registered"):
         register_dialect(Impostor())
+
+
+def test_the_axes_of_a_new_array_are_read_back_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    class Counting:
+        name: ClassVar[str] = "counting"
+        keys: ClassVar[tuple[str, ...]] = ()
+
+        def read(self, node: ArrayContext) -> Geometry | None:
+            reads.append(node.path)
+            return None
+
+        def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+            return {}
+
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", {**DIALECTS, "counting": Counting()})
+    axes = [Axis(name="y", unit="nm", scale=4.0), Axis(name="x", unit="nm", scale=4.0, offset=8.0)]
+    create_array(tmp_path / "a.n5", "em", shape=(4, 4), dtype="u1", axes=axes)
+    assert reads == ["em"]

@@ -30,8 +30,7 @@ from tests.projects import FACTORS, Setup, diagonal, project_xml, write_n5, writ
 from tests.test_ngff_05 import edge, image_06, store_06
 from tests.test_readme import DATA, ROOT
 from xarray_n5 import copy, errors
-from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.projects.location import container_of
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.stores import LocalStore
 from xarray_n5_napari.layers import read_layers
 
@@ -222,12 +221,12 @@ def project_image(**coords: Any) -> xr.DataArray:
 
 def a_project_exists() -> None:
     for _ in range(2):
-        project_image().n5.to_n5("image.n5", project="image.xml")
+        project_image().n5.to_bdv("image.xml", "image.n5")
 
 
 def a_setup_is_another() -> None:
-    project_image().n5.to_n5("image.n5", project="image.xml")
-    project_image()[..., :4].n5.to_n5("image.n5", project="image.xml", mode="a")
+    project_image().n5.to_bdv("image.xml", "image.n5")
+    project_image()[..., :4].n5.to_bdv("image.xml", "image.n5", mode="a")
 
 
 ERRORS: dict[str, list[Callable[[], None]]] = {
@@ -553,15 +552,15 @@ def a_function_has_changed() -> None:
 
 def times_of_a_project_are_no_ids() -> None:
     times = xr.concat([project_image()] * 2, xr.Variable("t", [0.5, 1.5]))
-    times.n5.to_n5("image.n5", project="image.xml")
+    times.n5.to_bdv("image.xml", "image.n5")
 
 
 def a_server_is_named_by_a_project_alone() -> None:
     loader = '<ImageLoader format="bdv.n5"><n5>https://example.org/x.n5</n5></ImageLoader>'
     Path("web.xml").write_text(project_xml([Setup(id=0)], loader=loader), "utf-8")
-    file = find_project("web.xml")
+    file = find_scene("web.xml")
     assert file is not None
-    container_of(file, {"headers": {"Authorization": "Bearer word"}})
+    file.container({"headers": {"Authorization": "Bearer word"}})
 
 
 def napari_shows_a_part() -> None:
@@ -574,11 +573,11 @@ def a_level_of_a_project_lies_elsewhere() -> None:
     whole = project_image(x=np.arange(8.0))
     levels = {"s0": whole, "s1": whole[..., ::2]}
     tree = xr.DataTree.from_dict({name: level.to_dataset() for name, level in levels.items()})
-    tree.n5.to_n5("image.n5", project="image.xml")
+    tree.n5.to_bdv("image.xml", "image.n5")
 
 
 def the_path_of_a_container_is_a_uri() -> None:
-    project_image().n5.to_n5("my image.n5", project="image.xml")
+    project_image().n5.to_bdv("image.xml", "my image.n5")
 
 
 def a_source_has_changed() -> None:
@@ -735,7 +734,7 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
 def templates() -> dict[str, str]:
     """Patterns of the messages that the package warns with, by where they stand."""
     found = {}
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.with_name("xarray_n5_bdv").rglob("*.py")]):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "warn"):
                 continue
@@ -747,7 +746,7 @@ def templates() -> dict[str, str]:
                 else ".+?"
                 for piece in pieces
             )
-            found[f"{path.relative_to(SOURCE)}:{call.lineno}"] = pattern
+            found[f"{path.relative_to(SOURCE.parent)}:{call.lineno}"] = pattern
     return found
 
 

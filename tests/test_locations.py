@@ -31,9 +31,8 @@ from xarray_n5 import (
     open_array,
     open_group,
 )
-from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.projects.location import container_of
-from xarray_n5.dialects.bdv.references import parse_location
+from xarray_n5.formats.scenes import find_scene
+from xarray_n5_bdv.references import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,10 +146,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 def look(url: Any, **options: Any) -> Exception | None:
     """Look for a project's container; return the error."""
-    file = find_project(url)
+    file = find_scene(url)
     assert file is not None
     try:
-        container_of(file, options)
+        file.container(options)
     except Exception as error:  # noqa: BLE001 - whatever is raised
         return error
     return None
@@ -454,14 +453,14 @@ def test_other_protocols_stay_on_the_server_of_the_xml() -> None:
         ("hosts://h-1:7@h-2/x.n5", None),
     ):
         MemoryFileSystem().pipe_file("/locations/p.xml", n5(target).encode())
-        file = find_project("hosts://h-1:7/locations/p.xml", {"token": "hush"})
+        file = find_scene("hosts://h-1:7/locations/p.xml", {"token": "hush"})
         assert file is not None
         Hosts.given.clear()
         if answer is None:
             with pytest.raises(MetadataError, match="is not opened"):
-                container_of(file, {"token": "hush"})
+                file.container({"token": "hush"})
         else:
-            assert container_of(file, {"token": "hush"}).url == answer
+            assert file.container({"token": "hush"}).url == answer
         assert Hosts.given == []  # the XML's own filesystem
 
 
@@ -478,12 +477,12 @@ def test_chained_urls_of_the_user_hold_relative_containers(tmp_path: Path) -> No
         f"simplecache::file://{tmp_path}/a.xml",
         f"zip://a.xml::file://{tmp_path}/a.zip",
     ):
-        ds = xr.open_dataset(url, engine="n5", level=0, setup=0, timepoint=0)
+        ds = xr.open_dataset(url, engine="bdv", level=0, setup=0, timepoint=0)
         assert ds["a"].any()
 
 
 def test_no_project_is_written_that_could_not_be_opened(tmp_path: Path) -> None:
     image = xr.DataArray(np.ones((4, 4, 4), "u1"), dims=("z", "y", "x"), name="image")
     with pytest.raises(MetadataError, match="its scheme is 'memory'"):
-        image.n5.to_n5("memory://locations/x.n5", project=tmp_path / "a.xml")
+        image.n5.to_bdv(tmp_path / "a.xml", "memory://locations/x.n5")
     assert not (tmp_path / "a.xml").exists()

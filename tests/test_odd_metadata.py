@@ -24,12 +24,12 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.exhaustive import EXHAUSTIVE
-from xarray_n5.dialects.bdv.xml import looks_like_project
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.units import split_unit
 from xarray_n5.stores import MemoryStore
+from xarray_n5_bdv.xml import looks_like_project
+from xarray_n5_bdv_engine import BdvBackendEntrypoint
 from xarray_n5_cli import main
-from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -533,7 +533,7 @@ def test_what_is_no_project_is_known_in_linear_time(tmp_path: Path, end: str) ->
     for number, part in enumerate(PROLOGUES):
         (tmp_path / f"{number}.xml").write_text((part * 4000)[: 4090 - len(end)] + end)
         began = time.process_time()
-        assert not N5BackendEntrypoint().guess_can_open(tmp_path / f"{number}.xml")
+        assert not BdvBackendEntrypoint().guess_can_open(tmp_path / f"{number}.xml")
         assert not looks_like_project((part * 100_000 + end).encode())
         assert time.process_time() - began < 2
     assert xr.open_datatree(folder, engine="n5")["a"].dims
@@ -544,15 +544,17 @@ def test_projects_are_known_after_comments_and_instructions(tmp_path: Path, enco
     start = "\n<?xml version='1.0'?> <!-- a - b -- <SpimDat> --><?x y?>\t<!---->"
     for end, expected in {"<SpimData version='0.2'>": True, "<SpimDatabase>": False}.items():
         (tmp_path / "a.xml").write_bytes((start + end).encode(encoding))
-        assert N5BackendEntrypoint().guess_can_open(tmp_path / "a.xml") is expected
+        assert BdvBackendEntrypoint().guess_can_open(tmp_path / "a.xml") is expected
 
 
 def test_guessing_imports_the_package_for_projects_only(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text("<?xml version='1.0'?><other/>")
     (tmp_path / "a.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
     code = (
-        "import sys; from xarray_n5_engine import N5BackendEntrypoint\n"
-        "found = [N5BackendEntrypoint().guess_can_open(each) for each in sys.argv[1:]]\n"
+        "import sys; from xarray_n5_bdv_engine import BdvBackendEntrypoint\n"
+        "from xarray_n5_engine import N5BackendEntrypoint\n"
+        "engines = BdvBackendEntrypoint(), N5BackendEntrypoint()\n"
+        "found = [any(e.guess_can_open(each) for e in engines) for each in sys.argv[1:]]\n"
         "print(found, 'xarray_n5' in sys.modules)"
     )
     files = [tmp_path / "a.xml", tmp_path / "a.nc", tmp_path / "no.xml"]

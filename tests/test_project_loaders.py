@@ -159,10 +159,10 @@ def test_views_are_slices_of_images_with_five_axes(tmp_path: Path, form: str) ->
     np.testing.assert_array_equal(image[:, 1:, 2, ::3, -4:], data[:, 1:, 2, ::3, -4:])
     np.testing.assert_array_equal(tree["s1"]["a"], data[..., ::2, ::2])
     assert float(tree["s1"].x[0]) == 0.25
-    one = xr.open_dataset(path, engine="n5", level=1, setup=2, timepoint=1, chunks={})
+    one = xr.open_dataset(path, engine="bdv", level=1, setup=2, timepoint=1, chunks={})
     np.testing.assert_array_equal(one["a"], data[1, 2, :, ::2, ::2])
     assert one["a"].encoding["preferred_chunks"] == {"z": 4, "y": 6, "x": 8}
-    turned = xr.open_dataset(path, engine="n5", level=0, setup=2, timepoint=1, axis_order="F")
+    turned = xr.open_dataset(path, engine="bdv", level=0, setup=2, timepoint=1, axis_order="F")
     np.testing.assert_array_equal(turned["a"], data[1, 2].T)
 
 
@@ -518,7 +518,7 @@ def test_four_hundred_views_take_few_rounds_of_requests() -> None:
     for options in ({"level": 0}, {"level": 2}, {"level": -1}, {"level": {"x": 1.0}}):
         fs.invalidate_cache()
         fs.reset()
-        one = xr.open_dataset(place, engine="n5", setup=7, timepoint=0, **options)
+        one = xr.open_dataset(place, engine="bdv", setup=7, timepoint=0, **options)
         assert one["dataset"].ndim == 3
         assert fs.rounds <= 4, options
         assert sum(fs.counts.values()) <= 16, options
@@ -571,7 +571,7 @@ def test_four_hundred_images_of_zarr_take_few_rounds_of_requests() -> None:
     for level in (0, 1, -1):
         fs.invalidate_cache()
         fs.reset()
-        xr.open_dataset(place, engine="n5", setup=7, timepoint=0, level=level)
+        xr.open_dataset(place, engine="bdv", setup=7, timepoint=0, level=level)
         assert fs.rounds <= 4, level
 
 

@@ -21,11 +21,13 @@ import fsspec
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis.strategies import text
 
 import xarray_n5
+import xarray_n5_bdv
 from tests.exhaustive import seeds, some
 from tests.killing import BLOCKS, SHAPE, begin, store_project, when
 from tests.projects import (
@@ -40,7 +42,8 @@ from tests.projects import (
 )
 from tests.test_projects import NAMES, TURN, WORLDS, grid, run, steps_of
 from xarray_n5 import MetadataError, NodeExistsError
-from xarray_n5.dialects.bdv.uris import absolute_of, paths_of, reference_of
+from xarray_n5_bdv.uris import absolute_of, paths_of, reference_of
+from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +147,7 @@ def test_projects_are_stored_as_they_were_opened(
     tree = opened(PROJECTS[kind](tmp_path))
     (tmp_path / "b").mkdir()
     source = tree if remembers else forget(tree)
-    source.n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml")
+    source.n5.to_bdv(tmp_path / "b/project.xml", tmp_path / "b/x.n5")
     again = opened(tmp_path / "b/project.xml")
     if remembers or kind != "turned":
         check_same(tree, again)
@@ -165,7 +168,7 @@ def test_the_world_stays_as_it_is(tmp_path: Path, kind: str, *, remembers: bool)
     tree = opened(write_project(tmp_path, [setup], xml, timepoints=(0,)))
     (tmp_path / "b").mkdir()
     source = tree if remembers else forget(tree)
-    source.n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml")
+    source.n5.to_bdv(tmp_path / "b/project.xml", tmp_path / "b/x.n5")
     check_same(tree, opened(tmp_path / "b/project.xml"))
 
 
@@ -190,7 +193,7 @@ def texts(element: ET.Element, path: str) -> list[str | None]:
 
 def test_the_xml_has_every_element_that_readers_expect(tmp_path: Path) -> None:
     several = xr.concat([image(), image() + 1], xr.Variable("t", [2, 3])).astype("u2")
-    several.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "dataset.xml")
+    several.n5.to_bdv(tmp_path / "dataset.xml", tmp_path / "out.n5")
     root = ET.parse(tmp_path / "dataset.xml").getroot()  # noqa: S314 - our own
     assert (root.tag, root.attrib) == ("SpimData", {"version": "0.2"})
     assert [each.tag for each in root] == ["BasePath", "SequenceDescription", "ViewRegistrations"]
@@ -242,7 +245,7 @@ def test_the_container_is_as_bigstitcher_writes_it(tmp_path: Path) -> None:
         }
     )
     encoding = {f"/s{n}": {"image": {"chunks": (4, 8, 8), "compression": "zstd"}} for n in (0, 1)}
-    tree.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "dataset.xml", encoding=encoding)
+    tree.n5.to_bdv(tmp_path / "dataset.xml", tmp_path / "out.n5", encoding=encoding)
 
     def facts(path: str) -> Any:
         found = json.loads((tmp_path / "out.n5" / path / "attributes.json").read_text("utf-8"))
@@ -279,7 +282,7 @@ def test_coordinates_lead_to_the_same_coordinates(tmp_path: Path, kind: str) -> 
         for dim, scale, size in zip("zyx", scales, (6, 8, 10), strict=True)
     }
     array = image(**coords)
-    array.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "image.xml")
+    array.n5.to_bdv(tmp_path / "image.xml", tmp_path / "out.n5")
     found = xr.open_dataset(tmp_path / "image.xml", engine="n5", level=0)
     np.testing.assert_array_equal(found["image"].sel(t=0), array)
     assert found["image"].dims == ("t", "channel", "z", "y", "x")
@@ -291,7 +294,7 @@ def test_coordinates_lead_to_the_same_coordinates(tmp_path: Path, kind: str) -> 
 
 def test_a_stack_without_coordinates_is_one_setup(tmp_path: Path) -> None:
     stack = xr.DataArray(np.ones((3, 4, 5), "u1"), dims=("z", "y", "x"))
-    stack.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "a.xml")
+    stack.n5.to_bdv(tmp_path / "a.xml", tmp_path / "out.n5")
     found = xr.open_dataset(tmp_path / "a.xml", engine="n5", level=0)
     assert dict(found["a"].sizes) == {"t": 1, "setup": 1, "z": 3, "y": 4, "x": 5}
     assert "units" not in found.x.attrs
@@ -304,21 +307,21 @@ def test_images_that_differ_are_tiles_of_their_own(tmp_path: Path) -> None:
     tree = xr.DataTree.from_dict(
         {name: each.drop_vars("channel").to_dataset() for name, each in (("a", one), ("b", other))}
     )
-    tree.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "out.xml")
+    tree.n5.to_bdv(tmp_path / "out.xml", tmp_path / "out.n5")
     found = opened(tmp_path / "out.xml")
     assert list(found.children) == ["setup0", "setup1"]
     assert [found[f"setup{n}/s0"].tile.item() for n in (0, 1)] == [0, 1]
     np.testing.assert_array_equal(found["setup1/s0"]["out"][0], other)
     row = image().drop_vars("channel").rename(channel="setup")
-    row.n5.to_n5(tmp_path / "row.n5", project=tmp_path / "row.xml")
-    ds = xr.open_dataset(tmp_path / "row.xml", engine="n5", setups="flat")
+    row.n5.to_bdv(tmp_path / "row.xml", tmp_path / "row.n5")
+    ds = xr.open_dataset(tmp_path / "row.xml", engine="bdv", setups="flat")
     assert (ds.setup.values.tolist(), ds.tile.values.tolist()) == ([0, 1], [0, 1])
 
 
 def test_origins_place_tiles(tmp_path: Path) -> None:
     tiles = xr.concat([image()[0], image()[1]], "tile").drop_vars("channel")
     tiles = tiles.assign_coords(origin_x=("tile", [0.0, 2.7], {"units": "um"}))
-    tiles.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "a.xml")
+    tiles.n5.to_bdv(tmp_path / "a.xml", tmp_path / "out.n5")
     found = xr.open_dataset(tmp_path / "a.xml", engine="n5", level=0)
     np.testing.assert_allclose(found.origin_x, [-4, -1.3])
     np.testing.assert_allclose(found.origin_z, 5)
@@ -333,7 +336,7 @@ def test_an_affine_places_views(tmp_path: Path) -> None:
             affine=(("channel", "axis", "column"), matrices, {"units": "um"}), axis=list("zyx")
         )
     )
-    views.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "a.xml")
+    views.n5.to_bdv(tmp_path / "a.xml", tmp_path / "out.n5")
     found = xr.open_dataset(tmp_path / "a.xml", engine="n5", level=0)
     np.testing.assert_allclose(found.affine[0], matrices, rtol=1e-15, atol=1e-15)
     assert found.affine.attrs["units"] == "um"
@@ -343,7 +346,7 @@ def test_parts_of_a_project_lie_where_they_lay(tmp_path: Path) -> None:
     ds = xr.open_dataset(turned(tmp_path), engine="n5", level=1)
     part = ds.isel(t=[1], setup=[1], y=slice(2, None), x=slice(None, None, 2))
     (tmp_path / "b").mkdir()
-    part.n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml")
+    part.n5.to_bdv(tmp_path / "b/project.xml", tmp_path / "b/x.n5")
     found = xr.open_dataset(tmp_path / "b/project.xml", engine="n5", level=0)
     points = np.array([[0, 0, 0], [1, 2, 3]])
     np.testing.assert_allclose(found.n5.to_world(points), part.n5.to_world(points))
@@ -376,17 +379,17 @@ def test_what_is_not_a_project_is_refused_before_anything_is_written(
     change, match = REFUSED[kind]
     source = change(image())
     with pytest.raises(MetadataError, match=match):
-        source.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "a.xml")
+        source.n5.to_bdv(tmp_path / "a.xml", tmp_path / "out.n5")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"format": "zarr2"}, "a project is written as N5, but this is zarr2"),
-        ({"group": "a"}, "group and project= exclude each other"),
-        ({"append_dim": "t"}, "append_dim and project= exclude each other"),
-        ({"mode": "r+"}, "use mode='a' with project="),
+        ({"data": "a.zarr"}, "a project is written as N5, but this is zarr2"),
+        ({"data": "a.n5/inner"}, "omit the group 'inner'"),
+        ({"append_dim": "t"}, "to_bdv.. has no parameter 'append_dim'"),
+        ({"mode": "r+"}, "mode"),
         ({"encoding": {"image": {"scale_factor": 2}}}, "scale_factor"),
         ({"encoding": {"image": {"chunks": (2, 2)}}}, "sides along z, y, x"),
     ],
@@ -394,8 +397,9 @@ def test_what_is_not_a_project_is_refused_before_anything_is_written(
 def test_options_that_are_not_for_projects_are_refused(
     tmp_path: Path, options: dict[str, Any], match: str
 ) -> None:
-    with pytest.raises((ValueError, MetadataError), match=match):
-        image().n5.to_n5(tmp_path / "out.n5", project=tmp_path / "a.xml", **options)
+    given = {**options, "data": tmp_path / options.get("data", "out.n5")}
+    with pytest.raises((ValueError, TypeError, MetadataError), match=match):
+        image().n5.to_bdv(tmp_path / "a.xml", **given)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -438,7 +442,7 @@ def later(path: Path, t: int) -> xr.DataTree:
 
 def test_views_are_added_and_all_else_stays_byte_for_byte(stitched: Path) -> None:
     before, old = stitched.read_bytes(), opened(stitched).load()
-    later(stitched, 5).n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="a")
+    later(stitched, 5).n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
     after = stitched.read_bytes()
     assert SECTIONS.encode() in after
     start = before.index(b"<SequenceDescription>"), after.index(b"<SequenceDescription>")
@@ -461,7 +465,7 @@ def test_views_are_added_and_all_else_stays_byte_for_byte(stitched: Path) -> Non
 def test_the_same_views_again_change_no_byte_of_the_xml(stitched: Path) -> None:
     before = stitched.read_bytes()
     tree = opened(stitched).load()
-    tree.n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="a")
+    tree.n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
     assert stitched.read_bytes() == before
     check_same(tree, opened(stitched))
 
@@ -477,7 +481,7 @@ def test_new_setups_leave_gaps_at_other_time_points(stitched: Path) -> None:
             for name, node in opened(stitched).children.items()
         }
     )
-    new.n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="a")
+    new.n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
     text = stitched.read_text("utf-8")
     assert '<MissingView timepoint="0" setup="7" />' in text
     assert SECTIONS in text
@@ -498,16 +502,16 @@ def test_new_setups_get_ids_that_are_free(stitched: Path) -> None:
     stack = stack.assign_coords({d: (d, 500.0 * np.arange(n), nm) for d, n in stack.sizes.items()})
     factors = {"s0": stack, "s1": coarser(stack, 1, 2, 2), "s2": coarser(stack, 2, 4, 4)}
     tree = xr.DataTree.from_dict({k: v.to_dataset(name="a") for k, v in factors.items()})
-    tree.n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="a")
+    tree.n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
     with pytest.raises(ValueError, match="differ in shape, type or voxel size"):
         xr.open_dataset(stitched, engine="n5", level=0)
-    one = xr.open_dataset(stitched, engine="n5", level=0, setup=4)
+    one = xr.open_dataset(stitched, engine="bdv", level=0, setup=4)
     assert one["project"][0].mean() == 3
     assert (float(one.x[1]), one.x.attrs["units"]) == (0.5, "um")  # as of the other views
     assert one.affine.attrs["world_unit"] == "calibration"
     # It is a tile of its own, and others keep their names.
     assert (one.channel_name.item(), one.tile.item()) == ("GFP", 0)
-    assert xr.open_dataset(stitched, engine="n5", level=0, setup=0).channel_name == "GFP"
+    assert xr.open_dataset(stitched, engine="bdv", level=0, setup=0).channel_name == "GFP"
 
 
 CONFLICTS: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], str]] = {
@@ -538,13 +542,13 @@ def test_conflicts_are_refused_before_anything_is_written(stitched: Path, kind: 
         change = lambda ds: ds  # noqa: E731
     for mode in ("a", "w"):
         with pytest.raises(NodeExistsError, match=match):
-            change(ds).n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode=mode)
+            change(ds).n5.to_bdv(stitched, stitched.with_name("x.n5"), mode=mode)
     assert before == {p: p.read_bytes() for p in stitched.parent.rglob("*") if p.is_file()}
 
 
 def test_setups_may_become_others_if_all_their_views_are_replaced(stitched: Path) -> None:
     ds = xr.open_dataset(stitched, engine="n5", level=0).isel(x=slice(4, None)).load()
-    ds.n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="w")
+    ds.n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="w")
     found = xr.open_dataset(stitched, engine="n5")  # there is one level now
     np.testing.assert_array_equal(found["project"], ds["project"])
     moved = np.zeros((3, 4))
@@ -556,21 +560,21 @@ def test_setups_may_become_others_if_all_their_views_are_replaced(stitched: Path
 
 def test_nothing_that_exists_is_replaced_by_default(stitched: Path, tmp_path: Path) -> None:
     with pytest.raises(NodeExistsError, match=r"\(a project\); use mode='a' to add views"):
-        image().n5.to_n5(stitched.with_name("x.n5"), project=stitched)
+        image().n5.to_bdv(stitched, stitched.with_name("x.n5"))
     with pytest.raises(NodeExistsError, match="a container with setup0"):
-        image().n5.to_n5(stitched.with_name("x.n5"), project=tmp_path / "new.xml")
+        image().n5.to_bdv(tmp_path / "new.xml", stitched.with_name("x.n5"))
     with pytest.raises(
         MetadataError, match=r"the project's container is 'x.n5' \(bdv.n5\), expected"
     ):
-        image().n5.to_n5(tmp_path / "other.n5", project=stitched, mode="a")
+        image().n5.to_bdv(stitched, tmp_path / "other.n5", mode="a")
     (tmp_path / "page.xml").write_text("<html/>", "utf-8")
     with pytest.raises(NodeExistsError, match="a file that is not the XML of a project"):
-        image().n5.to_n5(tmp_path / "other.n5", project=tmp_path / "page.xml", mode="w")
+        image().n5.to_bdv(tmp_path / "page.xml", tmp_path / "other.n5", mode="w")
     with pytest.raises(MetadataError, match="expected the path of an XML file"):
-        image().n5.to_n5(tmp_path / "other.n5", project=tmp_path)
+        image().n5.to_bdv(tmp_path, tmp_path / "other.n5")
     stitched.write_bytes(stitched.read_text("utf-8").replace("UTF-8", "UTF-16").encode("utf-16"))
     with pytest.raises(MetadataError, match="encoded as UTF-16"):
-        later(stitched, 4).n5.to_n5(stitched.with_name("x.n5"), project=stitched, mode="a")
+        later(stitched, 4).n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
 
 
 # Interrupted writes
@@ -582,7 +586,7 @@ def test_a_killed_write_leaves_the_old_xml_or_the_new_one(tmp_path: Path, seed: 
     place, xml, log = tmp_path / "out.n5", tmp_path / "out.xml", tmp_path / "log"
     log.mkdir()
     first = xr.DataArray(np.zeros(SHAPE, "u4"), dims=("z", "y", "x"), name="a")
-    first.n5.to_n5(place, project=xml, encoding={"a": {"chunks": BLOCKS}})
+    first.n5.to_bdv(xml, place, encoding={"a": {"chunks": BLOCKS}})
     old = xml.read_bytes().replace(b"</SpimData>", SECTIONS.encode() + b"</SpimData>")
     xml.write_bytes(old)
     moment = [5, 16, 16][seed % 3]
@@ -626,20 +630,20 @@ def test_a_project_is_resumed(tmp_path: Path) -> None:
     stack = xr.DataArray(data, dims=("z", "y", "x"), name="a")
     place, xml = tmp_path / "out.n5", tmp_path / "out.xml"
     with pytest.raises(Stop):
-        stack.n5.to_n5(place, project=xml)
+        stack.n5.to_bdv(xml, place)
     assert not xml.exists()
     with pytest.raises(NodeExistsError, match="its write is unfinished: use resume=True"):
-        stack.n5.to_n5(place, project=xml)
+        stack.n5.to_bdv(xml, place)
     failing = False
     for _ in range(2):  # the second time, nothing is left to be done
-        stack.n5.to_n5(place, project=xml, resume=True)
+        stack.n5.to_bdv(xml, place, resume=True)
         ds = xr.open_dataset(xml, engine="n5")
         np.testing.assert_array_equal(ds["out"][0, 0], numbers)
 
 
 def test_the_xml_of_a_deferred_write_is_written_when_it_is_computed(tmp_path: Path) -> None:
     lazy = image().chunk(channel=1)
-    later = lazy.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "out.xml", compute=False)
+    later = lazy.n5.to_bdv(tmp_path / "out.xml", tmp_path / "out.n5", compute=False)
     assert not (tmp_path / "out.xml").exists()
     report = later.compute()
     assert report["setup1/timepoint0/s0"].attrs["chunks"] == 1
@@ -658,7 +662,7 @@ def test_pybdv_reads_every_view_equal(tmp_path: Path) -> None:
     tree = opened(gridded(tmp_path)).load()
     (tmp_path / "b").mkdir()
     xml = tmp_path / "b/project.xml"
-    tree.n5.to_n5(tmp_path / "b/x.n5", project=xml)
+    tree.n5.to_bdv(xml, tmp_path / "b/x.n5")
     base = tree["s0"].to_dataset()
     assert Path(metadata.get_data_path(str(xml), return_absolute_path=True)) == tmp_path / "b/x.n5"
     for t, channel, tile in np.ndindex(2, 2, 2):
@@ -687,10 +691,9 @@ def test_pybdv_reads_every_view_equal(tmp_path: Path) -> None:
 
 def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
     array = image().chunk(channel=1)
-    report = xarray_n5.pyramid(
+    report = xarray_n5_bdv.pyramid(
         array,
-        tmp_path / "out.n5",
-        project=tmp_path / "out.xml",
+        tmp_path / "out.xml",
         chunks=4,
         factors=[2, (1, 2, 2)],
     )
@@ -703,10 +706,9 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
     for dim in "zyx":
         np.testing.assert_allclose(tree["s1"][dim], means[dim])
     again = image().assign_coords(t=3)
-    xarray_n5.pyramid(
+    xarray_n5_bdv.pyramid(
         again,
-        tmp_path / "out.n5",
-        project=tmp_path / "out.xml",
+        tmp_path / "out.xml",
         chunks=4,
         factors=[2, (1, 2, 2)],
         mode="a",
@@ -716,29 +718,17 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
 
 def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:
     for _ in range(2):
-        report = xarray_n5.pyramid(
-            image(), tmp_path / "a.n5", project=tmp_path / "a.xml", levels=1, resume=True
-        )
+        report = xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", levels=1, resume=True)
         assert len(report["setup0/timepoint0"].children) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"method": "nearest"}, "use 'mode' for labels"),
-        ({"partial": True}, "partial and project= exclude each other"),
-        ({"path": "a"}, "path and project= exclude each other"),
-        ({"url": None}, "written to a container; pass its url"),
-    ],
-)
-def test_pyramids_that_are_not_for_projects_are_refused(
-    tmp_path: Path, options: dict[str, Any], match: str
-) -> None:
-    given = {"url": tmp_path / "a.n5", "project": tmp_path / "a.xml", **options}
-    with pytest.raises(ValueError, match=match):
-        xarray_n5.pyramid(image(), **given)
+def test_pyramids_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="use 'mode' for labels"):
+        xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", method="nearest")
+    with pytest.raises(TypeError, match="has no parameter 'partial'"):
+        xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", partial=True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="mode"):
-        xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")
+        xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", some(PROJECTS, 3))
@@ -756,20 +746,17 @@ def test_copies_of_projects_are_projects(tmp_path: Path, kind: str) -> None:
 
 def test_images_are_copied_into_projects(tmp_path: Path) -> None:
     xarray_n5.pyramid(image(), tmp_path / "a.zarr", "cells", factors=[(1, 1, 2, 2)])
-    report = xarray_n5.copy(
-        tmp_path / "a.zarr", tmp_path / "b.n5", source_path="cells", project=tmp_path / "b.xml"
-    )
+    report = xarray_n5_bdv.copy(tmp_path / "a.zarr", tmp_path / "b.xml", source_path="cells")
     assert len(report["setup1/timepoint0"].children) == 2
     tree = opened(tmp_path / "b.xml")
     np.testing.assert_array_equal(tree["s0"]["b"][0], image())
     assert tree["s1"].x.attrs["units"] == "um"
     image()[0].n5.to_n5(tmp_path / "c.n5", "raw")
-    xarray_n5.copy(
-        tmp_path / "c.n5", tmp_path / "d.n5", source_path="raw/image", project=tmp_path / "d.xml"
-    )
+    xarray_n5_bdv.copy(tmp_path / "c.n5", tmp_path / "d.xml", source_path="raw/image")
     np.testing.assert_array_equal(xr.open_dataset(tmp_path / "d.xml")["d"][0, 0], image()[0])
-    with pytest.raises(ValueError, match="dtype and project= exclude each other"):
-        xarray_n5.copy(tmp_path / "c.n5", tmp_path / "e.n5", project=tmp_path / "e.xml", dtype="f4")
+    given = ["copy", tmp_path / "c.n5", tmp_path / "e.n5", "--project", tmp_path / "e.xml"]
+    found = CliRunner().invoke(main, [*map(str, given), "--dtype", "f4"])
+    assert "dtype cannot be used for a copy that is a project" in found.output
 
 
 def test_the_command_line_writes_pyramids_as_projects(tmp_path: Path) -> None:
@@ -791,7 +778,7 @@ def test_a_project_may_be_on_any_filesystem() -> None:
     ):
         place = f"memory://projects/{xml[-5]}.n5"
         for t in (0, 1):
-            image().assign_coords(t=t).n5.to_n5(place, project=xml, mode="a")
+            image().assign_coords(t=t).n5.to_bdv(xml, place, mode="a")
         text = fsspec.filesystem("memory").cat(xml).decode()
         assert f">{target}</n5>" in text
         found = xr.open_dataset(xml, engine="n5")
@@ -800,7 +787,7 @@ def test_a_project_may_be_on_any_filesystem() -> None:
 
 def test_the_path_of_a_container_is_relative_to_the_xml_if_it_can_be(tmp_path: Path) -> None:
     for xml, place in (("a/x.xml", "a/b/x.n5"), ("c/d/y.xml", "c/y.n5")):
-        image().n5.to_n5(tmp_path / place, project=tmp_path / xml)
+        image().n5.to_bdv(tmp_path / xml, tmp_path / place)
         assert "image" not in xr.open_dataset(tmp_path / xml, engine="n5", level=0)
     first, second = ((tmp_path / name).read_text("utf-8") for name in ("a/x.xml", "c/d/y.xml"))
     assert '<n5 type="relative">b/x.n5</n5>' in first
@@ -839,7 +826,7 @@ def test_bigdataviewer_finds_containers_of_any_name(tmp_path: Path, name: str) -
     ):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            image().n5.to_n5(container, project=xml, mode="a")
+            image().n5.to_bdv(xml, container, mode="a")
         assert bigdataviewer_opens(xml) == str(container)
         warned = any("BigDataViewer before 10.6" in str(each.message) for each in said)
         assert warned == (older_programs_open(xml) != str(container))
@@ -879,20 +866,20 @@ def test_absolute_paths_of_windows_are_legal_uris(path: str, written: str) -> No
 
 def test_a_name_that_no_xml_can_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="XML cannot represent"):
-        image().n5.to_n5(tmp_path / os.fsdecode(b"\xff.n5"), project=tmp_path / "dataset.xml")
+        image().n5.to_bdv(tmp_path / "dataset.xml", tmp_path / os.fsdecode(b"\xff.n5"))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["two words.n5", "a%20b.n5", "no#1.n5"])
 def test_a_path_that_an_older_writer_wrote_is_kept(tmp_path: Path, name: str) -> None:
     xml = tmp_path / "dataset.xml"
-    image().n5.to_n5(tmp_path / "a.n5", project=xml)
+    image().n5.to_bdv(xml, tmp_path / "a.n5")
     (tmp_path / "a.n5").rename(tmp_path / name)
     before = xml.read_bytes().replace(b">a.n5<", f">{name}<".encode())
     xml.write_bytes(before)
-    image().assign_coords(t=0).n5.to_n5(tmp_path / name, project=xml, mode="w")
+    image().assign_coords(t=0).n5.to_bdv(xml, tmp_path / name, mode="w")
     assert xml.read_bytes() == before
-    image().assign_coords(t=1).n5.to_n5(tmp_path / name, project=xml, mode="a")
+    image().assign_coords(t=1).n5.to_bdv(xml, tmp_path / name, mode="a")
     assert f'version="1.0"><n5 type="relative">{name}<'.encode() in b"".join(
         line.strip() for line in xml.read_bytes().splitlines()
     )
@@ -904,12 +891,12 @@ def test_a_path_that_an_older_writer_wrote_is_kept(tmp_path: Path, name: str) ->
 def test_objects_of_any_name_are_found_from_the_xml(name: str) -> None:
     MemoryFileSystem.store.clear()
     place = f"memory://named/{name}"
-    image().n5.to_n5(place, project="memory://named/a.xml")
+    image().n5.to_bdv("memory://named/a.xml", place)
     if re.search("[?#]", name):  # URLs would be cut there
         with pytest.raises(MetadataError, match=r"'\?' or '#'"):
-            image().n5.to_n5(place, project="memory://named/xml/a.xml", mode="a")
+            image().n5.to_bdv("memory://named/xml/a.xml", place, mode="a")
     else:
-        image().n5.to_n5(place, project="memory://named/xml/a.xml", mode="a")
+        image().n5.to_bdv("memory://named/xml/a.xml", place, mode="a")
     for xml in fsspec.filesystem("memory").glob("/named/**/*.xml"):
         root = ET.fromstring(fsspec.filesystem("memory").cat(xml))  # noqa: S314 - our own
         written = str(root.findtext(".//ImageLoader/n5"))
@@ -922,7 +909,7 @@ def test_several_writers_add_their_time_points(tmp_path: Path) -> None:
     def add(t: int) -> None:
         one = image(channel=["a", "b"]).assign_coords(t=t)
         with dask.config.set(scheduler="sync"):
-            one.n5.to_n5(tmp_path / "out.n5", project=tmp_path / "out.xml", mode="a")
+            one.n5.to_bdv(tmp_path / "out.xml", tmp_path / "out.n5", mode="a")
 
     add(0)
     with ThreadPoolExecutor(4) as pool:
@@ -937,7 +924,7 @@ def test_what_only_the_xml_knows_is_stored_again(tmp_path: Path) -> None:
     text = text.replace("<Tile><id>5</id>", "<Tile><id>5</id><location>1.0 2.0 3.0</location>")
     text = text.replace("<tile>5</tile>", "<tile>5</tile><displaysettings>2</displaysettings>")
     tree = opened(write_project(tmp_path, grid(), text))
-    tree.copy(deep=True).n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml")
+    tree.copy(deep=True).n5.to_bdv(tmp_path / "b/project.xml", tmp_path / "b/x.n5")
     found = ET.parse(tmp_path / "b/project.xml")  # noqa: S314 - our own
     assert found.findtext(".//Attributes/Tile[id='5']/location") == "1.0 2.0 3.0"
     assert found.findtext(".//ViewSetup[id='0']/attributes/displaysettings") == "2"
@@ -949,7 +936,7 @@ def test_views_are_read_when_they_are_written_and_not_before(tmp_path: Path) -> 
     tree = opened(source)
     for chunk in (tmp_path / "x.n5").glob("setup3/timepoint1/s0/0/0/0"):
         chunk.write_bytes(b"damaged")
-    later = tree.n5.to_n5(tmp_path / "b/x.n5", project=tmp_path / "b/project.xml", compute=False)
+    later = tree.n5.to_bdv(tmp_path / "b/project.xml", tmp_path / "b/x.n5", compute=False)
     with pytest.raises(xarray_n5.ChunkError):
         later.compute()
     assert not (tmp_path / "b/project.xml").exists()
@@ -985,7 +972,7 @@ def test_xml_of_any_style_is_updated(tmp_path: Path, style: str) -> None:
     old = opened(path).load()
     new = later(path, 7)
     for _ in range(2):
-        new.n5.to_n5(tmp_path / "x.n5", project=path, mode="a")
+        new.n5.to_bdv(path, tmp_path / "x.n5", mode="a")
         found, written = opened(path), path.read_bytes()
     for name, node in old.children.items():
         kept, expected = found[name].to_dataset().sel(t=[0, 1]).load(), node.to_dataset()

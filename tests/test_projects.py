@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +31,8 @@ from tests.projects import (
 )
 from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
 from xarray_n5.codecs import resolve
-from xarray_n5.dialects.bdv.project import read_project
 from xarray_n5.stores import LocalStore
+from xarray_n5_bdv.project import read_project
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:
@@ -159,7 +161,7 @@ def test_channels_and_tiles_that_form_a_grid_are_dimensions(tiled: Path) -> None
 
 
 def test_flat_setups_keep_ids_and_names_as_coordinates(tiled: Path) -> None:
-    ds = xr.open_dataset(tiled, engine="n5", level=0, setups="flat")
+    ds = xr.open_dataset(tiled, engine="bdv", level=0, setups="flat")
     assert ds["project"].dims == ("t", "setup", "z", "y", "x")
     assert ds.setup.values.tolist() == [0, 1, 2, 3]
     assert ds.channel.dims == ds.channel_name.dims == ("setup",)
@@ -167,7 +169,7 @@ def test_flat_setups_keep_ids_and_names_as_coordinates(tiled: Path) -> None:
     assert ds.channel_name.values.tolist() == ["GFP", "RFP", "GFP", "RFP"]
     assert ds.tile.values.tolist() == [5, 5, 6, 6]
     assert ds.setup_name.values.tolist() == [f"setup {i}" for i in range(4)]
-    tree: Any = xr.open_datatree(tiled, engine="n5", setups="flat")
+    tree: Any = xr.open_datatree(tiled, engine="bdv", setups="flat")
     xr.testing.assert_identical(tree["s0"].to_dataset(), ds)
 
 
@@ -176,9 +178,9 @@ def test_setups_that_form_no_grid_are_flat(tmp_path: Path) -> None:
     path = write_project(tmp_path, setups, project_xml(setups))
     assert xr.open_dataset(path, engine="n5", level=0)["project"].sizes["setup"] == 3
     with pytest.raises(ValueError, match="do not form a grid"):
-        xr.open_dataset(path, engine="n5", level=0, setups="grid")
+        xr.open_dataset(path, engine="bdv", level=0, setups="grid")
     with pytest.raises(ValueError, match="setups"):
-        xr.open_dataset(path, engine="n5", level=0, setups="rows")
+        xr.open_dataset(path, engine="bdv", level=0, setups="rows")
 
 
 def test_one_setup_keeps_its_dimension_unless_it_is_selected(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_what_does_not_exist_is_named(tiled: Path) -> None:
         ({"level": "s3"}, "the levels are s0, s1, s2"),
     ):
         with pytest.raises(NodeNotFoundError, match=match):
-            xr.open_dataset(tiled, engine="n5", **options)
+            xr.open_dataset(tiled, engine="bdv", **options)
     with pytest.raises(ValueError, match=r"levels s0, s1, s2; open one of them with level=0"):
         xr.open_dataset(tiled, engine="n5")
     with pytest.raises(ValueError, match="a tree has all levels"):
@@ -222,8 +224,10 @@ def test_what_does_not_exist_is_named(tiled: Path) -> None:
         xr.open_dataset(tiled, engine="n5", level=1, group="s0")
     with pytest.raises(ValueError, match="not a node of a project"):
         xr.open_dataset(tiled, engine="n5", group="a/b")
-    with pytest.raises(ValueError, match="setup= are for projects"):
+    with pytest.raises(TypeError, match="'setup', which is for projects: open their XML"):
         xr.open_dataset(tiled.with_name("x.n5"), engine="n5", level=0, setup=0)
+    with pytest.raises(NodeNotFoundError, match="expected the path of its XML"):
+        xr.open_dataset(tiled.with_name("x.n5"), engine="bdv", level=0, setup=0)
 
 
 def test_functions_of_containers_refuse_projects_and_say_what_to_do(tiled: Path) -> None:
@@ -242,7 +246,7 @@ def test_a_project_is_known_by_what_it_says(tiled: Path) -> None:
     renamed = xr.open_dataset(other, level=1)
     assert list(renamed.data_vars) == ["anything~1"]
     np.testing.assert_array_equal(renamed["anything~1"], tree["s1"]["project"])
-    engine = xr.backends.list_engines()["n5"]
+    engine = xr.backends.list_engines()["bdv"]
     assert engine.guess_can_open(other)
     for text in ("", "<html><SpimData>", "<!-- <SpimData> --><a/>", "<SpimDatas/>"):
         other.with_suffix(".xml").write_text(text, "utf-8")
@@ -254,6 +258,21 @@ def test_a_project_is_known_by_what_it_says(tiled: Path) -> None:
         other.write_bytes(f"<!-- \u00e4 -->{text.partition('?>')[2]}".encode(encoding))
         assert engine.guess_can_open(other)
         assert xr.open_dataset(other, level=1).sizes["channel"] == 2
+
+
+def test_only_an_xml_imports_the_package_of_projects(tiled: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain/x.n5"
+    shutil.copytree(tiled.with_name("x.n5"), plain)
+    code = (
+        "import sys, xarray as xr, xarray_n5\n"
+        "for place in sys.argv[1:]:\n"
+        "    xr.open_dataset(place, engine='n5', group='setup0/timepoint0/s0')\n"
+        "    xr.open_datatree(place, engine='n5')\n"
+        "    print('xarray_n5_bdv' in sys.modules)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(plain), str(tiled.with_name("x.n5"))]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)  # noqa: S603
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_a_level_is_chosen_by_distance(tiled: Path) -> None:
@@ -271,7 +290,7 @@ def test_setups_that_differ_are_images_of_their_own(tmp_path: Path) -> None:
     assert tree["setup2/s0"].z.values[1] == 1.0
     with pytest.raises(ValueError, match=r"\(setup0, setup1, setup2\); open one with setup="):
         xr.open_dataset(path, engine="n5", level=0)
-    one = xr.open_dataset(path, engine="n5", level=0, setup=1)
+    one = xr.open_dataset(path, engine="bdv", level=0, setup=1)
     xr.testing.assert_identical(one, tree["setup1/s0"].to_dataset())
     inner: Any = xr.open_datatree(path, engine="n5", group="setup1")
     assert list(inner.groups) == ["/", "/s0", "/s1", "/s2"]
@@ -288,8 +307,8 @@ def test_views_that_differ_in_time_are_images_of_their_own(tmp_path: Path) -> No
     image = tree["setup0/timepoint1/s0"]["my.project"]
     np.testing.assert_array_equal(image, values((1, 0), 0, (4, 8, 8)))
     with pytest.raises(ValueError, match="open one with setup= and timepoint="):
-        xr.open_dataset(path, engine="n5", level=0, setup=0)
-    one = xr.open_dataset(path, engine="n5", level=0, setup=0, timepoint=1)
+        xr.open_dataset(path, engine="bdv", level=0, setup=0)
+    one = xr.open_dataset(path, engine="bdv", level=0, setup=0, timepoint=1)
     np.testing.assert_array_equal(one["my.project"], image)
 
 
@@ -302,7 +321,7 @@ def test_dimensions_have_other_names_and_orders(tiled: Path) -> None:
     assert turned.dims == ("x", "y", "z", "tile", "channel", "t")
     expected = xr.open_dataset(tiled, engine="n5", level=1)["project"]
     np.testing.assert_array_equal(turned.transpose(*expected.dims), expected)
-    one = xr.open_dataset(tiled, engine="n5", level=1, setup=3, timepoint=0, axis_order="F")
+    one = xr.open_dataset(tiled, engine="bdv", level=1, setup=3, timepoint=0, axis_order="F")
     np.testing.assert_array_equal(one["project"], values((0, 3), 1, (6, 6, 8)).T)
 
 
@@ -423,7 +442,7 @@ def test_missing_views_read_as_the_fill_value(gappy: Path) -> None:
     np.testing.assert_array_equal(image.sel(t=1, setup=1), values((1, 1), 0, (6, 12, 16)))
     assert np.isfinite(tree["s0"].affine).all()
     with pytest.warns(UserWarning, match="not stored"):
-        one = xr.open_dataset(gappy, engine="n5", level=0, setup=0, timepoint=1)
+        one = xr.open_dataset(gappy, engine="bdv", level=0, setup=0, timepoint=1)
     assert one["project"].shape == (6, 12, 16)
     assert not one["project"].any()
     assert one.t.item() == 1
@@ -539,7 +558,7 @@ def test_views_that_share_a_diagonal_lie_where_it_says(tmp_path: Path) -> None:
 
 
 def test_views_that_share_a_scale_have_origins(tiled: Path) -> None:
-    ds = xr.open_dataset(tiled, engine="n5", level=1, setups="flat")
+    ds = xr.open_dataset(tiled, engine="bdv", level=1, setups="flat")
     assert ds.origin_x.dims == ds.origin_z.dims == ("setup",)
     np.testing.assert_allclose(ds.origin_x, [25, 25, 30, 30])  # 10 voxels a tile, of 0.5 um
     np.testing.assert_allclose(ds.origin_z, 0)
@@ -588,13 +607,13 @@ def test_samples_lead_to_the_world_and_back(turned: Any, level: int) -> None:
         np.testing.assert_allclose(one.n5.to_world(points), expected, rtol=1e-12, atol=1e-11)
         np.testing.assert_array_equal(everywhere[t, [0, 3].index(setup)], one.n5.to_world(points))
         np.testing.assert_allclose(one.n5.from_world(expected), points, rtol=1e-9, atol=1e-9)
-        alone = xr.open_dataset(path, engine="n5", level=level, timepoint=t, setup=setup)
+        alone = xr.open_dataset(path, engine="bdv", level=level, timepoint=t, setup=setup)
         np.testing.assert_array_equal(alone.n5.to_world(points), one.n5.to_world(points))
 
 
 def test_samples_of_crops_lie_where_they_lay(turned: Any) -> None:
     path, _ = turned
-    ds = xr.open_dataset(path, engine="n5", level=0, timepoint=1, setup=3)
+    ds = xr.open_dataset(path, engine="bdv", level=0, timepoint=1, setup=3)
     points = np.array([[0, 0, 0], [1, 1, 1], [1, 2, 3]])
     crop = ds.isel(z=slice(2, None), y=slice(None, None, 3), x=slice(None, None, -2))
     inner = points * [1, 3, -2] + [2, 0, 15]
@@ -644,7 +663,7 @@ def test_what_lost_its_affine_does_not_lie(turned: Any, tmp_path: Path) -> None:
 
 def test_rotated_views_of_containers_have_a_matrix(turned: Any) -> None:
     path, _ = turned
-    expected = xr.open_dataset(path, engine="n5", level=1, setup=3, timepoint=1)
+    expected = xr.open_dataset(path, engine="bdv", level=1, setup=3, timepoint=1)
     inner = "setup3/timepoint1/s1"
     ds = xr.open_dataset(path.with_name("x.n5"), engine="n5", group=inner)
     points = [[0, 0, 0], [1, 2, 3]]

@@ -21,8 +21,9 @@ from tests.geometries import (
     project,
     read,
 )
-from xarray_n5.dialects import DIALECTS, geometry_of, write_geometry, write_pyramid
+from xarray_n5.dialects import DIALECTS, geometry_of
 from xarray_n5.dialects.protocol import ArrayContext, PyramidDialect
+from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.units import canonical_unit, same_unit
 

@@ -98,6 +98,7 @@ def copy(
     resume: bool,
     checksums: bool,
     fsync: bool,
+    project: str | None,
     workers: int | None,
     processes: bool,
     scheduler: str | None,
@@ -122,28 +123,28 @@ def copy(
     """
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.copying.copy import begin_copy, level_path
+    from xarray_n5_bdv.copy_to import begin_copy as begin_project
     from xarray_n5_cli.progress import progress
 
     (source, source_path), (target, path) = split_url(src), split_url(dst)
     source_options = for_url(source, options)
     if level is not None:
         source_path = level_path(source, source_path, level, source_options)
+    how: dict[str, Any] = {
+        "mode": mode,
+        "options": CopyOptions(**changes),
+        "without": without,
+        "resume": resume,
+        "source_options": source_options,
+        "storage_options": for_url(target, dst_options),
+        "checksums": checksums,
+        "fsync": fsync,
+    }
     with workers_of(workers, scheduler, processes=processes):
-        begun = begin_copy(
-            source,
-            source_path,
-            target,
-            path,
-            mode=mode,
-            format=form,
-            options=CopyOptions(**changes),
-            without=without,
-            resume=resume,
-            source_options=source_options,
-            storage_options=for_url(target, dst_options),
-            checksums=checksums,
-            fsync=fsync,
-        )
+        if project is None:
+            begun = begin_copy(source, source_path, target, path, format=form, **how)
+        else:
+            begun = begin_project(source, source_path, project, target, path=path, **how)
         if begun.ended:
             echo(f"nothing to resume: {redact(dst)} is complete")
             return

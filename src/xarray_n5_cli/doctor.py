@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xarray_n5_doctor.api import Examined
-    from xarray_n5_doctor.readers.compare import Opinion
+    from xarray_n5_doctor.readers.compare import Comparison
 
 _WORDS = {"unread": "not read", "silent": "no axes"}
 
@@ -110,36 +110,38 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
     """Iterate over the lines about an image."""
     from xarray_n5.arrays.repr import times
     from xarray_n5_doctor.readers import READERS
-    from xarray_n5_doctor.readers.cure import NO_AXES
-    from xarray_n5_doctor.readers.sentences import reason_of
+    from xarray_n5_doctor.readers.fix import NO_AXES
+    from xarray_n5_doctor.readers.messages import reason_of
 
     image = found.image
     names = image.names if image.grouped else ()
     shape = times(image.levels[0].context.shape)
     listed = f", levels {', '.join(names)}" if names else ""
     yield f"{image.path or '/'}  {image.format}, {shape}{listed}"
-    if not whole and all(each.verdict in _WORDS for each in found.opinions):
+    if not whole and all(each.verdict in _WORDS for each in found.comparisons):
         yield f"    {NO_AXES}"
         return
-    shown = [each for each in found.opinions if whole or each.verdict != "unread"]
+    shown = [each for each in found.comparisons if whole or each.verdict != "unread"]
     rows = [row for each in shown for row in _rows(each, names, levels=levels)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = zip(row, widths, strict=True)
         yield "    " + "  ".join(f"{cell:{width}}" for cell, width in cells).rstrip()
     for each in shown:
-        if not each.agrees or (whole and reason_of(each, image, found.truth)):
-            yield f"    {READERS[each.reader].title}: {reason_of(each, image, found.truth)}"
+        if not each.agrees or (whole and reason_of(each, image, found.expected)):
+            yield f"    {READERS[each.reader].title}: {reason_of(each, image, found.expected)}"
     yield from (f"    {line}" for line in _advice(found, fix=fix))
 
 
-def _rows(opinion: Opinion, names: Sequence[str], *, levels: bool) -> Iterator[tuple[str, ...]]:
+def _rows(
+    comparison: Comparison, names: Sequence[str], *, levels: bool
+) -> Iterator[tuple[str, ...]]:
     """Iterate over a program's lines: its name, its verdict, a level, the axes, the attributes."""
     from xarray_n5_doctor.readers import READERS
-    from xarray_n5_doctor.readers.sentences import summary
+    from xarray_n5_doctor.readers.messages import summary
 
-    first = (READERS[opinion.reader].title, _WORDS.get(opinion.verdict, opinion.verdict))
-    shown = opinion.readings if levels else opinion.readings[:1]
+    first = (READERS[comparison.reader].title, _WORDS.get(comparison.verdict, comparison.verdict))
+    shown = comparison.readings if levels else comparison.readings[:1]
     for number, reading in enumerate(shown):
         name = names[number] if names and levels else ""
         said = f"({reading.attribute})" if reading.attribute else ""
@@ -150,22 +152,22 @@ def _advice(found: Examined, *, fix: bool) -> Iterator[str]:
     """Iterate over what to do, or over the changes."""
     if found.agrees:
         return
-    if found.cure is None:
+    if found.plan is None:
         yield format_error(found.obstacle)
         return
     if fix:
-        for change in found.cure.changes:
+        for change in found.plan.changes:
             yield f"{change.path or '/'}:"
             for key in sorted({*change.before, *change.after}):
                 if key in change.before:
                     yield f"  - {key}: {json.dumps(change.before[key], ensure_ascii=False)}"
                 if key in change.after:
                     yield f"  + {key}: {json.dumps(change.after[key], ensure_ascii=False)}"
-    elif found.cure.changes:
-        gained = _titles(found.cure.gained)
+    elif found.plan.changes:
+        gained = _titles(found.plan.gained)
         yield f"--fix makes {gained} agree; --fix --dry-run shows the changes"
-    if found.cure.left:
-        yield f"no attributes make {_titles(found.cure.left)} agree"
+    if found.plan.left:
+        yield f"no attributes make {_titles(found.plan.left)} agree"
 
 
 def _titles(names: Sequence[str]) -> str:

@@ -16,7 +16,6 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, ignore_unfinished_writes, report_errors
-from xarray_n5_cli.projects import images_in, project_at, project_facts, project_text
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
@@ -48,16 +47,17 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **openi
     """
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.open import open_node
+    from xarray_n5.formats.scenes import find_scene
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
-    if (file := project_at(container, storage_options)) is not None:
-        images = images_in(file, inner, storage_options)
+    if (scene := find_scene(container, storage_options)) is not None:
         if as_json:
-            click.echo(json.dumps(project_facts(file, images), indent=2, default=str))
+            described = scene.facts(inner, storage_options)
+            click.echo(json.dumps(described, indent=2, default=str))
         else:
-            echo(project_text(file, images))
+            echo(scene.text(inner, storage_options))
         return
     node = open_node(container, inner, storage_options=storage_options, **opening)
     facts = _array(node) if isinstance(node, Array) else _group(node)

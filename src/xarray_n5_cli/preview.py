@@ -16,7 +16,6 @@ from xarray_n5_cli.arguments import (
     storage_option,
 )
 from xarray_n5_cli.errors import echo, report_errors
-from xarray_n5_cli.projects import project_at
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 """The suffixes of pictures."""
@@ -103,16 +102,15 @@ def preview(
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
     from xarray_n5.arrays.open import open_node
+    from xarray_n5.formats.scenes import find_scene
     from xarray_n5_view.pictures import draw
     from xarray_n5_view.sections import section
 
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
     node: Any
-    if (file := project_at(container, storage_options)) is not None:
-        from xarray_n5_view.projects import first_view
-
-        node = first_view(file, inner, storage_options)
+    if (scene := find_scene(container, storage_options)) is not None:
+        node = scene.first_image(inner, storage_options)
     else:
         node = open_node(container, inner, storage_options=storage_options, **opening)
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)

@@ -81,6 +81,7 @@ def pyramid(
     dst_options: dict[str, Any],
     label_multisets: Literal["error", "argmax", "count"],
     attribute_order: Literal["auto", "C", "N5"],
+    project: str | None,
     **asked: Any,
 ) -> None:
     """Write coarser levels of the array at SRC: next to it if it is named s0, or all at DST.
@@ -100,6 +101,7 @@ def pyramid(
     from xarray_n5.arrays.open import open_array
     from xarray_n5.errors import NodeExistsError
     from xarray_n5.pyramids.api import pyramid as write
+    from xarray_n5_bdv.api import pyramid as write_project
     from xarray_n5_cli.progress import progress
 
     place, source_path = split_url(src)
@@ -124,19 +126,43 @@ def pyramid(
         raise click.UsageError("--attribute-order requires DST: SRC itself keeps its lists")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
+    if project is not None:
+        asked = _of_project(asked)
     with workers_of(workers, scheduler, processes=processes), progress():
         try:
-            done = write(source, **asked)
+            if project is None:
+                done = write(source, **asked)
+            else:
+                done = write_project(source, project, **asked)
         except NodeExistsError:
-            if asked["mode"] == "w" or not asked["resume"] or not _is_complete(source, **asked):
+            resumes = asked["resume"] and asked["mode"] != "w" and project is None
+            if not resumes or not _is_complete(source, **asked):
                 raise
             echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
             return
-    levels = done.children.items() if asked["project"] is None else _views(done)
+    levels = done.children.items() if project is None else _views(done)
     for name, level in levels:
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
-        thing = "shard" if asked["shards"] is not None else "chunk"
+        thing = "shard" if asked.get("shards") is not None else "chunk"
         echo(f"{name}: {plural(chunks, thing)}, {format_bytes(nbytes)}")
+
+
+def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a pyramid for a project; raise UsageError for those it does not have.
+
+    Its container is N5, whatever the name of DST.
+    """
+    kept = {name: value for name, value in asked.items() if name not in _NOT_OF_PROJECTS}
+    refused = [name for name in _NOT_OF_PROJECTS if asked.get(name) and name != "url"]
+    if "url" not in asked:
+        raise click.UsageError("--project requires DST, the container of its views")
+    if refused:
+        raise click.UsageError(f"{' and '.join(refused)} cannot be used with --project")
+    return {**kept, "data": asked["url"]}
+
+
+_NOT_OF_PROJECTS = ("url", "path", "format", "partial", "shards")
+"""Options of a pyramid that projects do not have."""
 
 
 def _views(done: Any) -> list[tuple[str, Any]]:

@@ -10,7 +10,6 @@ import click
 
 from xarray_n5_cli.arguments import files, for_url, order_option, split_url, storage_option
 from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
-from xarray_n5_cli.projects import project_at, tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,14 +56,15 @@ def tree(
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
     from xarray_n5.arrays.walk import Walk
+    from xarray_n5.formats.scenes import find_scene
 
     ignore_unfinished_writes()
     container, inner = split_url(url, path)
     storage_options = for_url(container, options)
     pretty = "utf" in str(sys.stdout.encoding).lower()
-    if (file := project_at(container, storage_options)) is not None:
+    if (scene := find_scene(container, storage_options)) is not None:
         how: dict[str, Any] = {"depth": depth, "chunks": chunks}
-        for line in tree_lines(file, inner, storage_options, _LINES[pretty], **how):
+        for line in scene.tree_lines(inner, storage_options, _LINES[pretty], **how):
             echo(line)
         return
     walk = Walk.at(container, inner, storage_options, attribute_order=attribute_order)

@@ -10,26 +10,25 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.open import open_array, open_group
-from xarray_n5.datasets.projects.find import find_project
-from xarray_n5.datasets.projects.location import container_of
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.integrity.diagnosis.diagnose import survey_at
 from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5_doctor.find import images_of
 from xarray_n5_doctor.readers import READERS
-from xarray_n5_doctor.readers.compare import opinions
-from xarray_n5_doctor.readers.cure import AmbiguousError, Cure, cure_of
-from xarray_n5_doctor.readers.sentences import reason_of
-from xarray_n5_doctor.readers.truth import describes, leading, truth_of
+from xarray_n5_doctor.readers.compare import compare
+from xarray_n5_doctor.readers.expected import describes, expected_geometry, leading
+from xarray_n5_doctor.readers.fix import AmbiguousError, RepairPlan, plan_repair
+from xarray_n5_doctor.readers.messages import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.integrity.diagnosis import Finding
     from xarray_n5.model.axes import Geometry
-    from xarray_n5_doctor.readers.compare import Opinion
-    from xarray_n5_doctor.readers.cure import Change
+    from xarray_n5_doctor.readers.compare import Comparison
+    from xarray_n5_doctor.readers.fix import Change
     from xarray_n5_doctor.readers.protocol import Image
 
 
@@ -38,9 +37,9 @@ class Examined:
     """An image, what programs make of it, and what would make them agree."""
 
     image: Image
-    truth: tuple[Geometry, ...]
-    opinions: tuple[Opinion, ...]
-    cure: Cure | None
+    expected: tuple[Geometry, ...]
+    comparisons: tuple[Comparison, ...]
+    plan: RepairPlan | None
     """The changes that make programs agree; None if there are none that can."""
     obstacle: str = ""
     """Why there are none."""
@@ -50,7 +49,7 @@ class Examined:
     @property
     def agrees(self) -> bool:
         """Whether no program reads something else, and no dialect says something else."""
-        return not self.ambiguous and all(each.agrees for each in self.opinions)
+        return not self.ambiguous and all(each.agrees for each in self.comparisons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +156,12 @@ def doctor(
     (True, [8, 8, 8])
     """
     found = examine(url, path, dialect=dialect, storage_options=storage_options)
-    cures = {each.image.path: each.cure for each in found.images}
+    plans = {each.image.path: each.plan for each in found.images}
     if fix and not dry_run:
         for each in found.images:
             write(found.source, each, storage_options)
         found = examine(url, path, storage_options=storage_options)
-    result = {each.image.path: _dataset(each, cures.get(each.image.path)) for each in found.images}
+    result = {each.image.path: _dataset(each, plans.get(each.image.path)) for each in found.images}
     findings = [asdict(each) for each in found.findings]
     if list(result) == [found.path]:
         return result[found.path].assign_attrs(findings=findings)
@@ -181,15 +180,15 @@ def examine(
     """Compare what programs read of the images at a node and below it; see :func:`doctor`."""
     if dialect is not None and dialect not in DIALECTS:
         raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
-    file = find_project(url, storage_options)
-    source = url if file is None else container_of(file, storage_options)
-    project = None if file is None else file.project
-    survey, findings = survey_at(source, path, storage_options, project)
+    scene = find_scene(url, storage_options)
+    source = url if scene is None else scene.container(storage_options)
+    xml = None if scene is None else scene.document
+    survey, findings = survey_at(source, path, storage_options, xml)
     if survey is None:
         return Diagnosis(url=str(url), source=url, path=path, images=(), findings=tuple(findings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report says it
-        found = images_of(survey, None if file is None else file.store.get(""))
+        found = images_of(survey, xml)
         images = tuple(_examined(image, dialect, survey.root) for image in found)
     where = survey.container.url
     if not images and not findings:
@@ -199,7 +198,7 @@ def examine(
         raise ValueError(f"no image in {where!r} has {dialect} metadata")
     return Diagnosis(
         url=where,
-        source=url if file is None else where,
+        source=url if scene is None else where,
         path=survey.root,
         images=images,
         findings=tuple(findings),
@@ -208,20 +207,20 @@ def examine(
 
 def _examined(image: Image, dialect: str | None, root: str) -> Examined:
     chosen = dialect if dialect is not None and describes(image, dialect) else None
-    truth = truth_of(image, chosen)
-    obstacle, ambiguous, cure = "", False, None
+    expected = expected_geometry(image, chosen)
+    obstacle, ambiguous, plan = "", False, None
     if image.grouped and len(image.path) < len(root):
         obstacle = f"it is a part of the image {image.path or '/'!r}; examine that to change it"
     else:
         try:
-            cure = cure_of(image, chosen)
+            plan = plan_repair(image, chosen)
         except ValueError as error:
             obstacle, ambiguous = str(error), isinstance(error, AmbiguousError)
     return Examined(
         image=image,
-        truth=truth,
-        opinions=tuple(opinions(image, truth)),
-        cure=cure,
+        expected=expected,
+        comparisons=tuple(compare(image, expected)),
+        plan=plan,
         obstacle=obstacle,
         ambiguous=ambiguous,
     )
@@ -229,7 +228,7 @@ def _examined(image: Image, dialect: str | None, root: str) -> Examined:
 
 def write(url: object, examined: Examined, storage_options: Mapping[str, Any] | None) -> None:
     """Write the changes of attributes that make programs agree."""
-    for change in examined.cure.changes if examined.cure else ():
+    for change in examined.plan.changes if examined.plan else ():
         open_node = open_group if change.is_group else open_array
         node = open_node(url, change.path, mode="r+", storage_options=storage_options)
         node.attrs.change(change.after, change.gone)
@@ -246,15 +245,15 @@ def _node(path: str, images: Iterable[str]) -> str:
     return f"{inner}image" if above else path or "/"
 
 
-def _dataset(found: Examined, cure: Cure | None) -> xr.Dataset:
-    levels, truth = found.image.levels, found.truth[0].with_names()
-    changes = cure.changes if cure else ()
-    size = (len(found.opinions), len(levels), truth.ndim)
+def _dataset(found: Examined, plan: RepairPlan | None) -> xr.Dataset:
+    levels, expected = found.image.levels, found.expected[0].with_names()
+    changes = plan.changes if plan else ()
+    size = (len(found.comparisons), len(levels), expected.ndim)
     opens = np.zeros(size[:2], bool)
     attribute = np.full(size[:2], "", object)
     name, unit = np.full(size, "", object), np.full(size, "", object)
     scale, offset = np.full(size, np.nan), np.full(size, np.nan)
-    for at, reading in _readings(found.opinions):
+    for at, reading in _readings(found.comparisons):
         opens[at] = reading.opens
         attribute[at] = reading.attribute
         for place, axis in enumerate(reading.axes or ()):
@@ -264,7 +263,7 @@ def _dataset(found: Examined, cure: Cure | None) -> xr.Dataset:
             offset[spot] = np.nan if axis.offset is None else axis.offset
     by_reader = ("reader",)
     whole = (*by_reader, "level", "axis")
-    reasons = [reason_of(each, found.image, found.truth) for each in found.opinions]
+    reasons = [reason_of(each, found.image, found.expected) for each in found.comparisons]
     return xr.Dataset(
         {
             "opens": (whole[:2], opens),
@@ -273,31 +272,31 @@ def _dataset(found: Examined, cure: Cure | None) -> xr.Dataset:
             "scale": (whole, scale),
             "offset": (whole, offset),
             "unit": (whole, unit),
-            "verdict": (by_reader, np.array([each.verdict for each in found.opinions], object)),
-            "agrees": (by_reader, np.array([each.agrees for each in found.opinions])),
+            "verdict": (by_reader, np.array([each.verdict for each in found.comparisons], object)),
+            "agrees": (by_reader, np.array([each.agrees for each in found.comparisons])),
             "reason": (by_reader, np.array(reasons, object)),
         },
         {
-            "reader": [each.reader for each in found.opinions],
+            "reader": [each.reader for each in found.comparisons],
             "level": list(found.image.names),
             "array": ("level", [level.context.path for level in levels]),
-            "axis": [str(axis.name) for axis in truth.axes],
-            "source": (by_reader, [READERS[each.reader].source for each in found.opinions]),
+            "axis": [str(axis.name) for axis in expected.axes],
+            "source": (by_reader, [READERS[each.reader].source for each in found.comparisons]),
         },
         {
             "path": found.image.path,
-            "dialect": leading(found.truth[0]),
+            "dialect": leading(found.expected[0]),
             "changes": _as_attributes(changes),
             "replaced": {each.path: dict(each.before) for each in changes if each.before},
-            "gained": list(cure.gained) if cure else [],
+            "gained": list(plan.gained) if plan else [],
             "obstacle": found.obstacle,
         },
     )
 
 
-def _readings(found: Sequence[Opinion]) -> Iterator[tuple[tuple[int, int], Any]]:
-    for row, opinion in enumerate(found):
-        for column, reading in enumerate(opinion.readings):
+def _readings(found: Sequence[Comparison]) -> Iterator[tuple[tuple[int, int], Any]]:
+    for row, comparison in enumerate(found):
+        for column, reading in enumerate(comparison.readings):
             yield (row, column), reading
 
 

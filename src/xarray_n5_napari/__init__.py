@@ -80,7 +80,9 @@ def _is_known(path: str) -> bool:
 
 
 def _guess(path: str) -> bool:
-    """Return whether xarray's engine would open a path without being named."""
+    """Return whether one of xarray's engines would open a path without being named."""
+    from xarray_n5_bdv_engine import BdvBackendEntrypoint
     from xarray_n5_engine import N5BackendEntrypoint
 
-    return N5BackendEntrypoint().guess_can_open(path)
+    engines = (N5BackendEntrypoint(), BdvBackendEntrypoint())
+    return any(engine.guess_can_open(path) for engine in engines)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.engine import open_groups
-from xarray_n5.dialects.bdv.project import KINDS
 from xarray_n5.dialects.labels import is_labels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.model.alerts import warn
@@ -37,7 +36,7 @@ _MOST_CHANNELS = 16
 _SHOWN = 16
 """The maximum number of omitted layers that a warning names."""
 
-_VIEWS = frozenset({"setup", *KINDS})
+_VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination"})
 """Dimensions of projects along which the positions of views differ."""
 
 _LEAST = 2

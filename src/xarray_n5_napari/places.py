@@ -8,7 +8,7 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import AXIS_UNITS
-from xarray_n5.datasets.projects.places import AXES, DIMS
+from xarray_n5.datasets.world import AXES, DIMS
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.datasets.projects.places import AXES, DIMS, FRAME
+from xarray_n5.datasets.world import AXES, DIMS, FRAME
 from xarray_n5.dialects.labels import type_in_paintera
 from xarray_n5.images.select import listed_levels
 from xarray_n5.model.level_names import is_level_table

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.datasets.projects.places import AXES, FRAME
-from xarray_n5.datasets.projects.world import to_world
+from xarray_n5.datasets.world import AXES, FRAME, to_world
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5_view.collect import is_labels, sources_in

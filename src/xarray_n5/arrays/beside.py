@@ -5,23 +5,17 @@ BigStitcher-Spark lets users name the XML of a fusion freely.
 
 from __future__ import annotations
 
-import posixpath
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
-from xarray_n5.dialects.bdv.loaders import Bucket
-from xarray_n5.dialects.bdv.project import read_project
-from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
+from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
-    from xarray_n5.dialects.bdv.project import Project
     from xarray_n5.formats.protocol import Container
     from xarray_n5.stores import Store
 
@@ -63,11 +57,12 @@ def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
     likely = [
         name
         for name, head in zip(names, heads, strict=True)
-        if head is not None and looks_like_project(head[0]) and head[1] <= MOST_BYTES
+        if head is not None and scene_reader(head[0]) is not None and head[1] <= MOST_BYTES
     ]
     for name, document in zip(likely, directory.get_many(likely), strict=True):
+        reader = scene_reader(document or b"")
         with suppress(ValueError):
-            if document and points_at(read_project(document), container, {*folders, *files}):
+            if document and reader and reader.refers_to(document, container, {*folders, *files}):
                 yield name, document
 
 
@@ -77,25 +72,3 @@ def _around(container: Container) -> Store | None:
     store = (local or container.store).uncached().parent()
     cheap = store is not None and (store.concurrency == 1 or store.complete_listings)
     return store if cheap else None
-
-
-def points_at(project: Project, container: Container, names: Collection[str]) -> bool:
-    """Return whether a project in a container's directory refers to the container.
-
-    Parameters
-    ----------
-    project, container
-        The project, and the container.
-    names
-        The names in their directory, which decide between the meanings of a path.
-    """
-    place = project.loader.place if project.loader else None
-    if place is None:
-        return False
-    if isinstance(place, Bucket):
-        return place.target == container.url
-    if place.relative and project.base_path.relative:
-        found = [posixpath.normpath(each.target) for each in place.resolve(project.base_path)]
-        return container.name == next((name for name in found if name in names), found[0])
-    target = re.sub(r"^(?:file|local):(?://)?(?=/)", "", place.target).rstrip("/")
-    return container.url.rstrip("/") in {target, unquote(target)}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.elements import holds_only, in_place
 from xarray_n5.arrays.shard_indices import Indices
 from xarray_n5.errors import (
     ChunkError,
@@ -171,7 +170,7 @@ class ChunkIO:
         if data is None and check:
             self.container.check_array(self.path, self.metadata)
         stored = self.decoded(index, data)
-        own = None if data is None or stored is None else in_place(stored, data)
+        own = None if data is None or stored is None else _in_place(stored, data)
         if own is not None and own.dtype == self.metadata.dtype:
             if own.shape == self.metadata.grid.extent(index):
                 return own
@@ -234,7 +233,7 @@ class ChunkIO:
 
     def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block has only the fill value, bit for bit."""
-        return holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
+        return _holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
 
     # Selections
 
@@ -342,3 +341,32 @@ class ChunkIO:
 def _reason(error: Exception) -> str:
     text = str(error) or "no details"
     return text if isinstance(error, (ValueError, EOFError)) else f"{type(error).__name__}: {text}"
+
+
+def _in_place(decoded: np.ndarray, data: Buffer) -> np.ndarray | None:
+    """Return elements in native order, in the memory that they were decoded into.
+
+    None if a copy is needed: they are views of the stored bytes `data`, which others may hold.
+    """
+    if not (decoded.flags.writeable and decoded.flags.c_contiguous) or decoded.dtype.hasobject:
+        return None
+    if np.may_share_memory(decoded, np.frombuffer(data, np.uint8)):
+        return None
+    if decoded.dtype.isnative:
+        return decoded
+    if decoded.dtype.names is not None:
+        return None  # fields may differ in their order
+    return decoded.byteswap(inplace=True).view(decoded.dtype.newbyteorder("="))
+
+
+def _holds_only(block: np.ndarray, value: np.ndarray) -> bool:
+    """Return whether all elements are `value`, of the same type, bit for bit."""
+    if value.dtype.hasobject:
+        return bool((block == value).all())
+    return bool((_bits(block) == _bits(value.reshape(1))[0]).all())
+
+
+def _bits(block: np.ndarray) -> np.ndarray:
+    """Return the bytes of each element, a row each."""
+    flat = np.ascontiguousarray(block).reshape(-1)
+    return flat.view("u1").reshape(flat.size, -1)

@@ -39,7 +39,6 @@ def copy(
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    project: object = None,
     checksums: bool = False,
     fsync: bool = False,
 ) -> xr.DataTree | xr.Dataset:
@@ -95,9 +94,6 @@ def copy(
         Options of the fsspec filesystem of `source`.
     storage_options : mapping, optional
         Options of the fsspec filesystem of `destination`.
-    project : str or os.PathLike, optional
-        The path or URL of an XML file: the images become views of a project of BigDataViewer and
-        BigStitcher, as with ``tree.n5.to_n5(..., project=)``.
     checksums : bool, default: False
         Whether to store a digest of each chunk beside the copy, for :func:`verify`.
     fsync : bool, default: False
@@ -144,7 +140,6 @@ def copy(
         dtype=dtype,
         dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
         label_multisets=label_multisets,
-        project=project,
     )
     return begin_copy(
         source,

@@ -18,7 +18,7 @@ from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described
 from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
-from xarray_n5.dialects import write_geometry
+from xarray_n5.dialects.write import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
@@ -63,8 +63,6 @@ class CopyOptions:
     """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"
     """The content as which Paintera's label multisets are copied; "error" rejects them."""
-    project: object = None
-    """The XML of a project that the copy becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,23 +175,19 @@ def _attributes(
     if chosen is not None and (geometry.named or geometry.placed):
         moved = _moved(geometry, box)
         if described is None:
-            described = _written(moved, context, chosen)
+            described = write_geometry(
+                moved,
+                context.shape,
+                chosen,
+                lists_x_first=context.lists_x_first,
+                where=context.path or "/",
+            )
         found = of_described(before, moved, context, form, described)
         return {**found, **mask}
     if options.region is None:
         return of_array(before, geometry, context, form, mask, described)
     part = _moved(geometry, box)
     return {**of_part(dict(array.attrs), part, context, form, named=before.named), **mask}
-
-
-def _written(
-    geometry: Geometry, context: ArrayContext, dialect: str | Sequence[str]
-) -> dict[str, Any]:
-    """Return the attributes of the dialects that the user chose."""
-    try:
-        return write_geometry(geometry, context.shape, dialect, lists_x_first=context.lists_x_first)
-    except ValueError as error:
-        raise MetadataError(f"{context.path or '/'}: {error}") from error
 
 
 def _data(

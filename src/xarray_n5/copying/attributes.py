@@ -6,19 +6,15 @@ format expect are added, and those that preserve all axes. A note records the ch
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.level_plan import stale_keys
-from xarray_n5.dialects import diff, resolve_geometry, write_geometry
 from xarray_n5.dialects.array_dimensions import ArrayDimensions
 from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
-from xarray_n5.dialects.canonical import Canonical
-from xarray_n5.dialects.cosem import Cosem
-from xarray_n5.dialects.dimension_labels import DimensionLabels
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.dialects.write import misread, override, write_geometry
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.roundtrip_attrs import COPIED, meant_by_users
 
@@ -184,11 +180,11 @@ def of_array(
         added = {k: v for k, v in described.items() if k not in own and items.get(k) != v}
     elif added.keys() & items.keys():
         added = {}
-    if _misread(geometry, replace(context, attributes={**items, **added})):
-        if not _misread(geometry, replace(context, attributes=items)):
-            added = {}
-        else:
-            added |= _override(geometry, context)
+    node = replace(context, attributes=items)
+    fixed, _ = override(geometry, node, added)
+    if fixed != added and misread(geometry, node) is None:
+        fixed = {}
+    added = fixed
     replaced = {key: items[key] for key in added.keys() & items.keys() - mask.keys()}
     note = {
         "added": {**mask, **added},
@@ -214,8 +210,7 @@ def of_described(
     keys = before.reversed_keys(context.path, x_first=context.lists_x_first)
     items = reverse_lists(kept, keys)
     added = _expected(geometry, context, form, foreign=False, named=found.named) | dict(described)
-    if _misread(geometry, replace(context, attributes={**items, **added})):
-        added |= _override(geometry, context)
+    added, _ = override(geometry, replace(context, attributes=items), added)
     layout = {} if form.native_to_xarray else dict(found.layout)
     return _with_note({**items, **added}, {"turned": keys, "layout": layout}, found.lists)
 
@@ -236,8 +231,7 @@ def of_part(
     added |= _expected(geometry, context, form, foreign=False, named=named)
     unwanted = items.keys() | (set() if named or not form.native_to_xarray else {NAMES})
     added = {key: value for key, value in added.items() if key not in unwanted}
-    if _misread(geometry, replace(context, attributes={**items, **added})):
-        added |= _override(geometry, context)
+    added, _ = override(geometry, replace(context, attributes=items), added)
     return {**items, **added}
 
 
@@ -250,23 +244,6 @@ def _expected(
     if foreign and context.lists_x_first and (geometry.named or geometry.placed):
         return TensorStore().write(geometry, context)
     return {}
-
-
-def _override(geometry: Geometry, context: ArrayContext) -> dict[str, Any]:
-    """Return attributes that take precedence over the array's own, and those of groups around."""
-    if not geometry.placed:
-        return DimensionLabels().write(geometry, context) if geometry.named else {}
-    if geometry.affine is not None:
-        return Canonical().write(geometry, context)
-    return {"transform": Cosem().write(geometry, context)["transform"]}
-
-
-def _misread(geometry: Geometry, context: ArrayContext) -> str | None:
-    """Return the first difference between a geometry and the one that is read back."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        again, _ = resolve_geometry(context)
-        return diff(geometry, again)
 
 
 def _with_note(

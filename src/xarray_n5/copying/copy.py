@@ -19,14 +19,12 @@ from xarray_n5.arrays.marker import WriteMarker, other_writers
 from xarray_n5.arrays.open import open_group, open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
-from xarray_n5.copying.as_project import open_tree, plan_as_project
 from xarray_n5.copying.attributes import lists_of, of_group
-from xarray_n5.copying.project import level_of_project, plan_project
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.target import CopyTarget
-from xarray_n5.datasets.projects.find import find_project
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.images.select import level_by_number, pyramid_levels
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
@@ -84,8 +82,8 @@ def level_path(
     source: object, path: str, level: int | str, options: Mapping[str, Any] | None
 ) -> str:
     """Return the path of a level of a pyramid by its name or number."""
-    if (file := find_project(source, options)) is not None:
-        return level_of_project(file, path, level, options)
+    if (scene := find_scene(source, options)) is not None:
+        return scene.level_path(path, level, options)
     group = open_group(source, path, storage_options=options)
     levels = pyramid_levels(group, group.arrays())
     if isinstance(level, str) and level not in levels and level.lstrip("-").isdigit():
@@ -116,7 +114,6 @@ def begin_copy(
     check_option("mode", mode, "w-", "a", "w")
     options = options or CopyOptions()
     multisets = options.label_multisets
-    file = find_project(source, source_options)
     how = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -128,12 +125,9 @@ def begin_copy(
         checksums=checksums,
     )
     place = new_path(how.path(path), how.container.documents)
-    if options.project is not None:
-        read = {"storage_options": source_options, "label_multisets": multisets}
-        tree = open_tree(source, source_path, **read)
-        return Copy(plan_as_project(tree, how, place, options, without, storage_options))
-    if file is not None:
-        return Copy(plan_project(file, source_path, how, place, options, without, source_options))
+    if (scene := find_scene(source, source_options)) is not None:
+        planned = scene.plan_copy(source_path, how, place, options, without, source_options)
+        return Copy(planned)
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     target = CopyTarget(how, place)
     if isinstance(node, Array):

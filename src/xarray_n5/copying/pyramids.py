@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from xarray_n5.arrays.access import container_of
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
-from xarray_n5.dialects import ArrayContext, write_pyramid
+from xarray_n5.dialects import ArrayContext
 from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
 from xarray_n5.images.names import name_of_group
@@ -129,12 +130,13 @@ def _described(
         )
         for at, array in levels.items()
     ]
+    where = join(container.url, contexts[0].path)
     try:
-        around, own = write_pyramid(list(zip(contexts, rows, strict=True)), dialect)
-    except ValueError as error:
-        if dialect is None:
-            return None
-        raise MetadataError(f"{join(container.url, contexts[0].path)}: {error}") from error
+        around, own = write_pyramid(list(zip(contexts, rows, strict=True)), dialect, where=where)
+    except MetadataError:
+        if dialect is not None:
+            raise
+        return None
     if dialect is None and not around:
         return None
     return CopiedPyramid(around=around, own=dict(zip(levels, own, strict=True)))

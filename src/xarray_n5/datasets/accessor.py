@@ -5,6 +5,7 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
@@ -14,7 +15,7 @@ from xarray_n5.datasets.array_accessor import DataArrayAccessor, show_each
 from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     import numpy as np
     from dask.delayed import Delayed
@@ -98,7 +99,7 @@ class DatasetAccessor:
         >>> image.to_dataset(name="raw").n5.to_world([0, 0, 1.5])
         array([10., 10., 13.])
         """
-        from xarray_n5.datasets.projects.world import to_world
+        from xarray_n5.datasets.world import to_world
 
         return to_world(self._dataset, points)
 
@@ -128,7 +129,7 @@ class DatasetAccessor:
         >>> image.to_dataset(name="raw").n5.from_world([10.0, 10.0, 13.0])
         array([0. , 0. , 1.5])
         """
-        from xarray_n5.datasets.projects.world import from_world
+        from xarray_n5.datasets.world import from_world
 
         return from_world(self._dataset, points)
 
@@ -153,7 +154,6 @@ class DatasetAccessor:
         checksums: bool = False,
         fsync: bool = False,
         consolidated: bool | None = None,
-        project: object = None,
     ) -> xr.DataTree | Delayed:
         """Store the Dataset: each variable as an array of a group, all of them in one computation.
 
@@ -219,12 +219,6 @@ class DatasetAccessor:
             Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
             v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
             in any case.
-        project : str or os.PathLike, optional
-            The path or URL of an XML file: the image is stored as a project of BigDataViewer and
-            BigStitcher, in N5, a setup for each channel, tile, angle and illumination, and the XML
-            says so when all data are written. With "a", views are added to a project, and those of
-            the same setups and time points are replaced; with "w", also by others of another size.
-            Everything else in the XML stays byte for byte.
 
         Returns
         -------
@@ -263,7 +257,6 @@ class DatasetAccessor:
         2
         """
         from xarray_n5.datasets.append import update
-        from xarray_n5.datasets.projects.write import write_project
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
 
@@ -282,11 +275,6 @@ class DatasetAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
-        if project is not None:
-            _check_project(group, append_dim=append_dim, region=region, dialect=dialect)
-            options = {"/": encoding or {}}
-            stored = write_project(self._dataset, project, how, options, storage_options)
-            return _finish(stored, compute=compute)
         path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
             return _finish(write([(self._dataset, path, encoding)], how), compute=compute)
@@ -299,6 +287,14 @@ class DatasetAccessor:
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
         transaction = update(self._dataset, path, how, append_dim=append_dim, region=region)
         return _finish(transaction, compute=compute)
+
+    @property
+    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
+        """Store the Dataset as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
+
+        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+        """
+        return MethodType(leaves.to_bdv, self._dataset)
 
     def view(
         self,
@@ -388,7 +384,6 @@ class DataTreeAccessor:
         checksums: bool = False,
         fsync: bool = False,
         consolidated: bool | None = None,
-        project: object = None,
     ) -> xr.DataTree | Delayed:
         """Store the tree: each node as a group, all data in one computation.
 
@@ -441,10 +436,6 @@ class DataTreeAccessor:
             Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
             v2, unless ``mode="r+"`` is given. Existing consolidated metadata is updated in any
             case.
-        project : str or os.PathLike, optional
-            The path or URL of an XML file: the tree is stored as a project of BigDataViewer and
-            BigStitcher. The nodes ``s0``, ``s1``, ... are the levels of an image, or those in
-            groups such as ``setup0`` of images that differ.
 
         Returns
         -------
@@ -475,7 +466,6 @@ class DataTreeAccessor:
         (2, 3)
         """
         from xarray_n5.datasets.append import update
-        from xarray_n5.datasets.projects.write import write_project
         from xarray_n5.datasets.write import write
         from xarray_n5.images.tree import groups_of, updates_of
         from xarray_n5.writing.request import WriteOptions
@@ -500,10 +490,6 @@ class DataTreeAccessor:
             fsync=fsync,
             consolidated=consolidated,
         )
-        if project is not None:
-            _check_project(group, dialect=dialect)
-            stored = write_project(self._tree, project, how, encodings, storage_options)
-            return _finish(stored, compute=compute)
         nodes = groups_of(self._tree, how.path(group or ""), encodings, how)
         if mode != "r+":
             return _finish(write(nodes, how), compute=compute)
@@ -519,6 +505,14 @@ class DataTreeAccessor:
         if not compute:
             return compute_each(each)
         return join_reports([path for path, _ in each], [write.compute() for _, write in each])
+
+    @property
+    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
+        """Store the tree as a project of BigDataViewer: ``tree.n5.to_bdv("dataset.xml")``.
+
+        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+        """
+        return MethodType(leaves.to_bdv, self._tree)
 
     def view(
         self,
@@ -567,14 +561,3 @@ class DataTreeAccessor:
 
 def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
     return transaction.compute() if compute else transaction.delayed()
-
-
-def _check_project(group: str | None, **others: object) -> None:
-    """Raise if options are set that are not for projects."""
-    given = [
-        name for name, value in {"group": group or None, **others}.items() if value is not None
-    ]
-    if given:
-        raise ValueError(
-            f"{' and '.join(given)} and project= exclude each other: a project has its own layout"
-        )

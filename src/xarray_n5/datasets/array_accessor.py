@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
@@ -14,7 +15,7 @@ from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from dask.delayed import Delayed
@@ -157,7 +158,6 @@ class DataArrayAccessor:
         checksums: bool = False,
         fsync: bool = False,
         consolidated: bool | None = None,
-        project: object = None,
     ) -> xr.DataTree | Delayed:
         """Store the DataArray with its coordinates and attributes, as a Dataset of one variable.
 
@@ -219,12 +219,6 @@ class DataArrayAccessor:
             Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
             v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
             in any case.
-        project : str or os.PathLike, optional
-            The path or URL of an XML file: the image is stored as a project of BigDataViewer and
-            BigStitcher, in N5, a setup for each channel, tile, angle and illumination, and the XML
-            says so when all data are written. With "a", views are added to a project, and those of
-            the same setups and time points are replaced; with "w", also by others of another size.
-            Everything else in the XML stays byte for byte.
 
         Returns
         -------
@@ -271,9 +265,16 @@ class DataArrayAccessor:
             checksums=checksums,
             fsync=fsync,
             consolidated=consolidated,
-            project=project,
         )
         return stored
+
+    @property
+    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
+        """Store the DataArray as a project of BigDataViewer: ``array.n5.to_bdv("dataset.xml")``.
+
+        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+        """
+        return MethodType(leaves.to_bdv, self._array)
 
     def view(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,7 @@ from xarray_n5.dialects.ngff import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.level_names import is_level
-from xarray_n5.model.roundtrip_attrs import is_text, meant_by_users, note_of, told_by
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, meant_by_users, note_of
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -53,15 +53,6 @@ class DatasetOptions:
     level: LevelChoice | None = None
     dims: Sequence[str] | None = None
     inherit: bool = False
-    setup: int | None = None
-    timepoint: int | None = None
-    setups: Literal["grid", "flat"] | None = None
-
-    @property
-    def of_projects(self) -> list[str]:
-        """The names of the options that are set, and only for projects."""
-        names = ("setup", "timepoint", "setups")
-        return [name for name in names if getattr(self, name) is not None]
 
     @property
     def opening(self) -> dict[str, Any]:
@@ -187,7 +178,7 @@ def _add_coordinates(
     # Coordinates that images share are stored in memory once.
     shared = sum(coords[dim].size for dim in dims if dim in coords)
     found |= coords_of(source.geometry, level.shape, options.origin, Room(budget.left + shared))
-    listed = told_by(level.attributes)
+    listed = coords_from_axes(level.attributes)
     if listed is not None:
         # The writer of the Dataset recorded which axes had a coordinate.
         found = {dim: values for dim, values in found.items() if dim in listed}

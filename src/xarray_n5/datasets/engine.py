@@ -11,14 +11,14 @@ import xarray as xr
 from xarray_n5.arrays.access import children_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
+from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.projects.find import ProjectFile, find_project
-from xarray_n5.datasets.projects.open import open_project, open_project_groups
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats.scenes import find_scene
 from xarray_n5.images.find import combined_images, named_alike, single_image
 from xarray_n5.images.names import name_of_group
 from xarray_n5.images.select import is_like_dataset, select_images, select_level
@@ -29,8 +29,8 @@ from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
+    from xarray_n5.leaves import Scene
     from xarray_n5.model.image import Image
 
 _MOST = 1 << 28
@@ -64,11 +64,11 @@ def open_dataset(
     """
     drop = frozenset(drop)
     how: dict[str, Any] = {"drop": drop, "decoders": decoders}
-    if (file := find_project(url, storage_options)) is not None:
-        return open_project(file, path, storage_options, options, **how)
+    if (scene := find_scene(url, storage_options)) is not None:
+        return scene.open_dataset(path, storage_options, options, **how)
     node = _open(url, path, storage_options, form, options)
-    if isinstance(node, ProjectFile):
-        return open_project(node, path, storage_options, options, **how)
+    if not isinstance(node, (Array, Group)):
+        return node.open_dataset(path, storage_options, options, **how)
     if options.level is None:
         images = select_images(node, without=drop, **options.reading)
     else:
@@ -107,11 +107,11 @@ def open_groups(
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
     how: dict[str, Any] = {"drop": frozenset(drop), "decoders": decoders}
-    if (file := find_project(url, storage_options)) is not None:
-        return open_project_groups(file, path, storage_options, options, **how)
+    if (scene := find_scene(url, storage_options)) is not None:
+        return scene.open_groups(path, storage_options, options, **how)
     root = _open(url, path, storage_options, form, options, whole=True)
-    if isinstance(root, ProjectFile):
-        return open_project_groups(root, path, storage_options, options, **how)
+    if not isinstance(root, (Array, Group)):
+        return root.open_groups(path, storage_options, options, **how)
     tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
     return tree.open(root, "/") or {"/": xr.Dataset()}
 
@@ -145,25 +145,19 @@ def _open(
     options: DatasetOptions,
     *,
     whole: bool = False,
-) -> Array | Group | ProjectFile:
-    """Open a node, or a project on a server whose name does not show that it is one."""
+) -> Array | Group | Scene:
+    """Open a node, or a scene on a server whose name does not show that it is one."""
     where: dict[str, Any] = {"storage_options": storage_options, "format": form}
     try:
         listed = whole or options.level is not None
-        node = open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
+        return open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
     except NodeNotFoundError:
-        file = None
+        scene = None
         with suppress(OSError):  # keep the original error if this fails
-            file = find_project(url, storage_options, by_name=False)
-        if file is None:
+            scene = find_scene(url, storage_options, by_name=False)
+        if scene is None:
             raise
-        return file
-    if options.of_projects:
-        raise ValueError(
-            f"{', '.join(options.of_projects)}= are for projects, which are opened by their XML; "
-            f"{node.url!r} is a container: select with .sel, or name a node with group="
-        )
-    return node
+        return scene
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from xarray_n5.datasets.encoding import regular_axis
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import UNFINISHED, join
-from xarray_n5.model.roundtrip_attrs import NOTES, note_of, told_by
+from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
 from xarray_n5.stores.together import together
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
     if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
         return
     note = dict(note_of(array.attrs))
-    note["axes"] = [each for each in told_by(array.attrs) or () if each != dim]
+    note["axes"] = [each for each in coords_from_axes(array.attrs) or () if each != dim]
     array.attrs[convention_of(how.format).roundtrip_key] = note
     axes = tuple(Axis(name=each.name) if each.name == dim else each for each in geometry.axes)
     if any(axis.scale is not None for axis in axes):

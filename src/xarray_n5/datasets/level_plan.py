@@ -12,10 +12,9 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.attributes import to_json
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
-from xarray_n5.dialects import ArrayContext, check_pyramid
 from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import KEYS, channel_labels, images_of, omero_of
-from xarray_n5.errors import MetadataError
+from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.datasets.conventions import Convention
     from xarray_n5.datasets.encoding import VariablePlan
+    from xarray_n5.dialects import ArrayContext
     from xarray_n5.images.levels import Levels
     from xarray_n5.writing.request import WriteOptions
 
@@ -108,10 +108,7 @@ def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) ->
         context = first.other(join(plan.path, name), variable.described or {}, data.shape)
         contexts.append(replace(context, parents=parents, base=None))
         geometries.append(variable.geometry)
-    try:
-        check_pyramid(contexts, geometries, "the group's and the levels'")
-    except ValueError as error:
-        raise MetadataError(f"{join(how.container.url, plan.path)}: {error}") from error
+    check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))
 
 
 def _array_attributes(

@@ -17,7 +17,7 @@ from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import images_of_arrays
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import check_name, join
-from xarray_n5.model.roundtrip_attrs import told_by
+from xarray_n5.model.roundtrip_attrs import coords_from_axes
 from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _check_not_a_coordinate(parent: Group, path: str) -> None:
     """Raise if a new group has the name of a coordinate in the axes of arrays beside it."""
     name = path.rpartition("/")[2]
     for array in parent.arrays().values():
-        if name in (told_by(array.attrs) or ()):
+        if name in (coords_from_axes(array.attrs) or ()):
             hint = "choose another name for the group"
             raise NodeExistsError(array.url, name, "a coordinate in the array's axes", hint)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.protocol import OrderedDialect
 from xarray_n5.dialects.transforms import in_c_order
 
 if TYPE_CHECKING:
@@ -37,10 +36,11 @@ def context_for(dialect: Dialect, node: ArrayContext) -> ArrayContext:
     They are reversed if the user states another order. Dialects without ``list_order`` get them
     unchanged.
     """
-    if node.attribute_order == "auto" or not isinstance(dialect, OrderedDialect):
+    expected = getattr(dialect, "list_order", None)
+    if node.attribute_order == "auto" or expected is None:
         return node
-    by_format = "N5" if node.lists_x_first else "C"
-    expected = by_format if dialect.list_order == "format" else dialect.list_order
+    if expected == "format":
+        expected = "N5" if node.lists_x_first else "C"
     return node if expected == node.attribute_order else _reversed_context(node)
 
 

@@ -6,10 +6,9 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects.bdv.project import container_of
-from xarray_n5.dialects.bdv.xml import LOOK, looks_like_project
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.structure import not_an_array
+from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import near
@@ -85,11 +84,7 @@ def list_names(path: str, names: Sequence[str], described: bool) -> str:
 def _file(store: Store) -> str:
     """Return the kind of a file that is not a container."""
     head = store.head("", LOOK)
-    if head is not None and looks_like_project(head[0]):
-        named = container_of(store.with_limit(MOST_BYTES).get("") or b"")
-        container = f", or its container, {named!r}" if named else ""
-        return (
-            "it is a project of BigDataViewer: open it with xarray.open_dataset or "
-            f"xarray.open_datatree, and engine='n5'{container}"
-        )
+    reader = None if head is None else scene_reader(head[0])
+    if reader is not None:
+        return reader.hint(store.with_limit(MOST_BYTES).get("") or b"")
     return "it is a file, but not an HDF5 file on a local disk"

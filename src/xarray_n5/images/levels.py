@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
-from xarray_n5.arrays.write_axes import warn_misspelt_units
-from xarray_n5.dialects import ArrayContext, write_pyramid
+from xarray_n5.dialects import ArrayContext
+from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.factors import at_levels
@@ -238,9 +238,10 @@ def _described(
                 ngff=how.format.ngff_version,
             )
         )
+    where = join(how.container.url, path)
     try:
-        return write_pyramid(list(zip(contexts, geometries, strict=True)), how.dialect)
-    except ValueError as error:
-        if how.dialect is None:
-            return None
-        raise MetadataError(f"{join(how.container.url, path)}: {error}") from error
+        return write_pyramid(list(zip(contexts, geometries, strict=True)), how.dialect, where=where)
+    except MetadataError:
+        if how.dialect is not None:
+            raise
+        return None

@@ -8,7 +8,7 @@ from xarray_n5.arrays.access import container_of
 from xarray_n5.dialects.levels import image_of
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.paths import stem_of
-from xarray_n5.model.roundtrip_attrs import note_of, told_by
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
@@ -26,7 +26,7 @@ def image_name(array: Array, context: ArrayContext) -> str | None:
     attributes = context.attributes
     if name := note_of(attributes).get("name"):
         return str(name)
-    path = None if told_by(attributes) is not None else image_of(context)
+    path = None if coords_from_axes(attributes) is not None else image_of(context)
     return None if path is None else name_at(path, container_of(array))
 
 

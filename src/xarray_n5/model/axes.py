@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from xarray_n5.errors import printable
-from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.units import shown_unit, split_unit, unit_of
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def centre_shift(step: float, factor: float) -> float:
     return step * (factor - 1) / 2
 
 
-@suggest_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Axis:
     """One axis of an array, in C order.
@@ -202,7 +200,6 @@ class Axis:
         return self.scale is not None or self.offset != 0 or self.labels is not None
 
 
-@suggest_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Geometry:
     """The axes of an array, in C order, and the source of each fact about them.

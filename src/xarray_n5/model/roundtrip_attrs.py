@@ -72,7 +72,7 @@ def is_dataset(attributes: Mapping[str, Any]) -> bool:
     return bool(note_of(attributes).get("dataset"))
 
 
-def told_by(attributes: Mapping[str, Any]) -> Collection[str] | None:
+def coords_from_axes(attributes: Mapping[str, Any]) -> Collection[str] | None:
     """Return the coordinates that only an array's axes describe, or None if it has no list."""
     return note_of(attributes).get("axes")
 

@@ -34,7 +34,7 @@ def pyramid(
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
-    mode: Literal["w-", "w", "a"] = "w-",
+    mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,
     format: str | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
@@ -43,7 +43,6 @@ def pyramid(
     checksums: bool = False,
     fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
-    project: object = None,
 ) -> xr.DataTree:
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
@@ -89,10 +88,9 @@ def pyramid(
         A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
         "level": 1}``; a compression; None for uncompressed chunks; or "same" for that of a stored
         `source`, or gzip.
-    mode : {"w-", "w", "a"}, default: "w-"
+    mode : {"w-", "w"}, default: "w-"
         "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
         attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
-        With `project`, "a" adds views to it.
     dialect : str or iterable of str, optional
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
         in N5, and those of xarray and OME-NGFF in Zarr.
@@ -114,10 +112,6 @@ def pyramid(
     shards : sequence of int, int or "auto", optional
         The shape of the shards of all levels, files that hold several chunks, in Zarr v3: multiples
         of `chunks` along each axis, or "auto" for at most 256 MiB of elements.
-    project : str or os.PathLike, optional
-        The path or URL of an XML file: each view of the image, by t, channel, tile, angle and
-        illumination, becomes a pyramid along z, y, x (the axes of `factors`) in a project of
-        BigDataViewer and BigStitcher, as with ``ds.n5.to_n5(..., project=)``.
 
     Returns
     -------
@@ -149,13 +143,10 @@ def pyramid(
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
-    from xarray_n5.pyramids.project import write_project_pyramid
     from xarray_n5.writing.request import WriteOptions
 
     check_option("method", method, *get_args(Method))
-    check_option("mode", mode, "w-", "w", *(() if project is None else ("a",)))
-    if project is not None:
-        _check_project(url, path, method, dialect, shards, partial=partial)
+    check_option("mode", mode, "w-", "w")
     if url is None:
         base = stored_base(
             source,
@@ -184,37 +175,7 @@ def pyramid(
         checksums=checksums,
         fsync=fsync,
     )
-    if project is not None:
-        return write_project_pyramid(
-            source,
-            base,
-            project,
-            how,
-            factors=factors,
-            levels=levels,
-            method=method,
-            compression=compression,
-            storage_options=storage_options,
-        )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
     return plan_pyramid(
         base, how.path(path), steps, method, compression, how, partial=partial
     ).write()
-
-
-def _check_project(
-    url: object, path: str, method: Method, dialect: object, shards: object, *, partial: bool
-) -> None:
-    """Raise if options are set that are not for projects."""
-    if url is None:
-        raise ValueError("the views of a project are written to a container; pass its url")
-    given = {"path": path or None, "dialect": dialect, "shards": shards, "partial": partial or None}
-    if refused := [name for name, value in given.items() if value is not None]:
-        raise ValueError(
-            f"{' and '.join(refused)} and project= exclude each other: a project has its own layout"
-        )
-    if method == "nearest":
-        raise ValueError(
-            "method='nearest' keeps the first sample of a window, but BigDataViewer assumes "
-            "samples in the middle; use 'mode' for labels, or 'mean'"
-        )

@@ -12,13 +12,12 @@ from dask.base import tokenize
 from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.write_axes import warn_misspelt_units
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.datasets.overwrite import find_group
-from xarray_n5.dialects import check_pyramid, write_pyramid
 from xarray_n5.dialects.ngff import named_images
 from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.images.names import name_at
 from xarray_n5.images.overwrite import (
@@ -158,10 +157,7 @@ class PyramidPlan:
         """Return the attributes of the group and of the levels."""
         warn_misspelt_units(self._where, self.geometries)
         levels = list(zip(self.levels, self.geometries, strict=True))
-        try:
-            around, own = write_pyramid(levels, self.how.dialect)
-        except ValueError as error:
-            raise MetadataError(f"{self._where}: {error}") from error
+        around, own = write_pyramid(levels, self.how.dialect, where=self._where)
         return named_images(around, name_at(self.path, self.how.container)), own
 
     def _check_group(
@@ -202,21 +198,19 @@ class PyramidPlan:
     ) -> None:
         """Raise if existing attributes of the group would make readers misread the levels."""
         kept = {k: v for k, v in (group.attrs if group else {}).items() if k not in stale}
-        try:
-            if not resumes:
+        if not resumes:
+            try:
                 check_attributes(kept, attributes)
-            real = [dict(each) for each in own]
-            if self.base.stored is not None:
-                real[0] = factors_of_base(own[0]) | dict(self.base.attributes)
-            levels = [
-                replace(
-                    level, attributes=each, parents=({**kept, **attributes}, *level.parents[1:])
-                )
-                for level, each in zip(self.levels, real, strict=True)
-            ]
-            check_pyramid(levels, self.geometries, "the group's and the levels'")
-        except ValueError as error:
-            raise MetadataError(f"{self._where}: {error}") from error
+            except ValueError as error:
+                raise MetadataError(f"{self._where}: {error}") from error
+        real = [dict(each) for each in own]
+        if self.base.stored is not None:
+            real[0] = factors_of_base(own[0]) | dict(self.base.attributes)
+        levels = [
+            replace(level, attributes=each, parents=({**kept, **attributes}, *level.parents[1:]))
+            for level, each in zip(self.levels, real, strict=True)
+        ]
+        check_pyramid(levels, self.geometries, where=self._where)
 
     def _check_source(self, names: Sequence[str]) -> None:
         """Raise if the base level is computed from levels that would be replaced."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from xarray_n5.dialects.bdv.dialect import Bdv
+from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.level_names import view_in
 from xarray_n5_doctor.readers.protocol import reading_of, refused, unread

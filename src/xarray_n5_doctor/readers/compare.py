@@ -1,4 +1,4 @@
-"""Compare what programs make of an image with the geometry that it has."""
+"""Compare how programs read an image with the geometry that it has."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
-    """What a program makes of an image, and whether it is right."""
+class Comparison:
+    """How a program reads an image, and whether that is right."""
 
     reader: str
     readings: tuple[Reading, ...]
@@ -53,9 +53,9 @@ class Opinion:
         return self.verdict not in BAD
 
 
-def opinions(image: Image, truth: Sequence[Geometry]) -> list[Opinion]:
-    """Return the opinion of each program about an image, by the geometries of its levels."""
-    return [opinion_of(name, _readings(name, image), truth) for name in READERS]
+def compare(image: Image, expected: Sequence[Geometry]) -> list[Comparison]:
+    """Compare each program's readings of an image with the expected geometries of its levels."""
+    return [comparison_of(name, _readings(name, image), expected) for name in READERS]
 
 
 def _readings(name: str, image: Image) -> tuple[Reading, ...]:
@@ -65,12 +65,16 @@ def _readings(name: str, image: Image) -> tuple[Reading, ...]:
         return (refused(str(error)),) * len(image.levels)
 
 
-def opinion_of(name: str, readings: tuple[Reading, ...], truth: Sequence[Geometry]) -> Opinion:
+def comparison_of(
+    name: str, readings: tuple[Reading, ...], expected: Sequence[Geometry]
+) -> Comparison:
     """Return a program's readings with their verdict."""
-    found = tuple(differences(readings, truth))
-    verdict = _verdict(readings, found, stated=any(each.named or each.placed for each in truth))
-    notes = tuple(dict.fromkeys(_notes(readings, truth)))
-    return Opinion(reader=name, readings=readings, verdict=verdict, differences=found, notes=notes)
+    found = tuple(differences(readings, expected))
+    verdict = _verdict(readings, found, stated=any(each.named or each.placed for each in expected))
+    notes = tuple(dict.fromkeys(_notes(readings, expected)))
+    return Comparison(
+        reader=name, readings=readings, verdict=verdict, differences=found, notes=notes
+    )
 
 
 def _verdict(readings: Sequence[Reading], found: Sequence[Difference], *, stated: bool) -> Verdict:
@@ -84,9 +88,9 @@ def _verdict(readings: Sequence[Reading], found: Sequence[Difference], *, stated
     return "silent" if silent or not stated else "agrees"
 
 
-def _notes(readings: Sequence[Reading], truth: Sequence[Geometry]) -> Iterator[str]:
-    """Iterate over the notes of readings whose offsets are others in the program's own way."""
-    for reading, geometry in zip(readings, truth, strict=True):
+def _notes(readings: Sequence[Reading], expected: Sequence[Geometry]) -> Iterator[str]:
+    """Yield notes on readings whose offsets differ by the program's convention."""
+    for reading, geometry in zip(readings, expected, strict=True):
         pairs = zip(reading.axes or (), geometry.axes, strict=bool(reading.axes))
         if reading.note and any(_is_moved(seen, axis) for seen, axis in pairs):
             yield reading.note
@@ -98,16 +102,16 @@ def _is_moved(seen: SeenAxis, axis: Axis) -> bool:
     return abs(seen.offset / seen.scale - axis.offset / axis.scale) > SAME
 
 
-def differences(readings: Sequence[Reading], truth: Sequence[Geometry]) -> Iterator[Difference]:
+def differences(readings: Sequence[Reading], expected: Sequence[Geometry]) -> Iterator[Difference]:
     """Iterate over the differences of readings, at most one for each axis of a level.
 
     A fact that a program does not read, or that the attributes do not state, is not a difference,
     and neither is an offset where the program has none. Lengths are compared in metres or seconds.
     """
-    if not readings or len(readings) != len(truth):
+    if not readings or len(readings) != len(expected):
         return
     first = readings[0].axes
-    for number, (reading, geometry) in enumerate(zip(readings, truth, strict=True)):
+    for number, (reading, geometry) in enumerate(zip(readings, expected, strict=True)):
         if reading.axes is None or len(reading.axes) != geometry.ndim:
             continue
         for place, (seen, axis) in enumerate(zip(reading.axes, geometry.axes, strict=True)):
@@ -115,7 +119,7 @@ def differences(readings: Sequence[Reading], truth: Sequence[Geometry]) -> Itera
             if offsets == "relative" and first is None:
                 offsets = "ignored"
             elif offsets == "relative" and first is not None:
-                base = (first[place].offset or 0.0, truth[0].axes[place].offset)
+                base = (first[place].offset or 0.0, expected[0].axes[place].offset)
             fact = _first_difference(seen, axis, offsets, base)
             if fact is not None and (geometry.affine is None or fact[0] == "name"):
                 field, theirs, ours = fact

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import N5Error, NodeNotFoundError, RequestError
-from xarray_n5.integrity.diagnosis import chunks, levels, nodes, views
+from xarray_n5.integrity.diagnosis import chunks, levels, nodes
 from xarray_n5.integrity.diagnosis.finding import Finding
 from xarray_n5.integrity.diagnosis.survey import Survey
 from xarray_n5.model.alerts import ODD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    from xarray_n5.dialects.bdv.project import Project
 
     Check: TypeAlias = Callable[[Survey], Iterator[Finding]]
 
@@ -27,7 +25,7 @@ CHECKS: Mapping[str, Check] = {
     "missing levels": levels.missing_levels,
     "the sizes of levels": levels.odd_levels,
     "chunks": chunks.sampled_chunks,
-    "the views of the project": views.missing_views,
+    "the images of the scene": nodes.missing_parts,
 }
 """The checks, in the order of the findings."""
 
@@ -37,7 +35,7 @@ def diagnose(
     path: str = "",
     *,
     storage_options: Mapping[str, Any] | None = None,
-    project: Project | None = None,
+    xml: bytes | None = None,
 ) -> list[Finding]:
     """Return everything that is damaged, missing or contradictory in a container.
 
@@ -48,8 +46,8 @@ def diagnose(
     ----------
     url, path, storage_options
         As in :func:`open_array`; `url` may be an open container, `path` the node to begin at.
-    project
-        The project of BigDataViewer that names the container; by default the one beside it.
+    xml
+        The XML that describes the container's images; by default that beside it.
 
     Returns
     -------
@@ -63,20 +61,20 @@ def diagnose(
     RequestError
         If the location cannot be reached.
     """
-    return survey_at(url, path, storage_options, project)[1]
+    return survey_at(url, path, storage_options, xml)[1]
 
 
 def survey_at(
     url: object,
     path: str,
     storage_options: Mapping[str, Any] | None,
-    project: Project | None,
+    xml: bytes | None,
 ) -> tuple[Survey | None, list[Finding]]:
     """Return all nodes of a container, unless it cannot be read, and the findings about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks report the same problems
         try:
-            survey = Survey.of(Walk.at(url, path, storage_options, whole=True), project)
+            survey = Survey.of(Walk.at(url, path, storage_options, whole=True), xml)
         except (NodeNotFoundError, RequestError):
             raise
         except N5Error as error:

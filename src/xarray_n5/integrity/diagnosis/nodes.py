@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.access import node_of
+from xarray_n5.arrays.beside import xml_beside
 from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.formats.documents import contradictions
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.unfinished import unfinished
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
+from xarray_n5.leaves import scene_reader
 from xarray_n5.model.level_names import number_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -101,3 +103,19 @@ def consolidated(survey: Survey) -> Iterator[Finding]:
                 f"use: {listed(names)}",
                 f"consolidate again: zarr.consolidate_metadata({survey.url(path)!r})",
             )
+
+
+def missing_parts(survey: Survey) -> Iterator[Finding]:
+    """Find images of the scene in an XML that its container lacks."""
+    document = survey.xml or (None if survey.root else xml_beside(survey.container))
+    if survey.root or document is None:
+        return
+    reader, why = scene_reader(document), "it does not describe a project"
+    try:
+        if reader is not None:
+            yield from reader.missing_parts(document, survey, named=survey.xml is not None)
+            return
+    except ValueError as error:
+        why = str(error)
+    why = f"the XML of the project beside the container cannot be read: {why}"
+    yield Finding("unreadable-project", "", why, "restore it; BigStitcher keeps dataset.xml~1")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.walk import Walk
-    from xarray_n5.dialects.bdv.project import Project
     from xarray_n5.formats.protocol import Container
     from xarray_n5.stores.base import Listing
 
@@ -38,11 +37,11 @@ class Survey:
     """The groups by their paths."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """The errors of unreadable nodes, by their paths."""
-    project: Project | None = None
-    """The BigDataViewer project that has the container's views, if it is known."""
+    xml: bytes | None = None
+    """The XML that describes the container's images, if the user named it."""
 
     @classmethod
-    def of(cls, walk: Walk, project: Project | None = None) -> Survey:
+    def of(cls, walk: Walk, xml: bytes | None = None) -> Survey:
         """Return the survey of all nodes of a walk."""
         arrays: dict[str, Array] = {}
         groups: dict[str, Group] = {}
@@ -54,7 +53,7 @@ class Survey:
                 groups[found.path] = found.node
             elif found.broken:
                 unreadable[found.path] = found.problem
-        return cls(walk.container, walk.root.path, arrays, groups, unreadable, project)
+        return cls(walk.container, walk.root.path, arrays, groups, unreadable, xml)
 
     @cached_property
     def children(self) -> Mapping[str, Mapping[str, Array]]:

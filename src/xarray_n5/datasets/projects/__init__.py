@@ -1,1 +1,0 @@
-"""BigDataViewer and BigStitcher projects as Datasets, opened by their XML."""

@@ -1,0 +1,124 @@
+"""Transform samples to world positions and back, by affine matrices or coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from numpy.typing import ArrayLike
+
+AXES = ("z", "y", "x")
+
+DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
+"""Attributes of matrices: the names of the coordinates of the level's samples, the first
+coordinate, and the steps, which identify the samples of a crop."""
+
+FRAME = "frame"
+"""The encoding's key for coordinates that are distances in a view, not world positions."""
+
+_FINE = 1024
+"""Positions of coarsened samples are multiples of one over this, up to rounding."""
+
+_NEAR = 1e-6
+
+
+def to_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
+    """Return the positions of samples; see :meth:`DatasetAccessor.to_world`."""
+    matrices, positions = _matrices(dataset), _points(points)
+    flat = positions.reshape(-1, len(AXES))
+    linear, offset = matrices[..., :-1], matrices[..., -1]
+    found: np.ndarray = flat @ np.swapaxes(linear, -1, -2) + offset[..., None, :]
+    return found.reshape(*matrices.shape[:-2], *positions.shape)
+
+
+def from_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
+    """Return the samples at positions; see :meth:`DatasetAccessor.from_world`."""
+    matrices, places = _matrices(dataset), _points(points)
+    flat = places.reshape(-1, len(AXES))
+    linear, offset = matrices[..., :-1], matrices[..., -1]
+    try:
+        found = np.linalg.solve(linear, np.swapaxes(flat - offset[..., None, :], -1, -2))
+    except np.linalg.LinAlgError as error:
+        raise ValueError("the affine of a view cannot be inverted: it is singular") from error
+    return np.swapaxes(found, -1, -2).reshape(*matrices.shape[:-2], *places.shape)
+
+
+def _points(points: ArrayLike) -> np.ndarray:
+    found = np.asarray(points, np.float64)
+    if found.ndim == 0 or found.shape[-1] != len(AXES):
+        raise ValueError(f"expected points of shape (..., 3), for z, y and x, got {found.shape}")
+    return found
+
+
+def _matrices(dataset: xr.Dataset) -> np.ndarray:
+    """Return the matrices from samples of the Dataset to positions, the view's dimensions first."""
+    if "affine" in dataset.variables:
+        affine = dataset["affine"]
+        if "axis" in affine.coords:
+            affine = affine.sel(axis=list(AXES))
+        stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
+        rows: np.ndarray = stored @ within(dataset)
+        return rows
+    for variable in dataset.data_vars.values():
+        numbers = np.asarray(variable.attrs.get("affine", ()))
+        if numbers.shape == (len(AXES) * (len(AXES) + 1),):
+            return numbers.astype(np.float64).reshape(len(AXES), -1)
+    missing = [axis for axis in AXES if axis not in dataset.coords]
+    if missing:
+        raise ValueError(
+            f"there is no affine, and no coordinates {', '.join(missing)}; open the data with "
+            "the XML that describes them, or keep their coordinates"
+        )
+    return _by_coordinates(dataset)
+
+
+def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
+    """Return the matrices of coordinates, which may count from the origins of views."""
+    origins: list[xr.DataArray] = []
+    if any(dataset[axis].encoding.get(FRAME) for axis in AXES):
+        names = [f"origin_{axis}" for axis in AXES]
+        if not all(name in dataset.coords for name in names):
+            raise ValueError(
+                "the coordinates are distances in a view, whose position is in 'affine', a "
+                "coordinate of the Dataset that was opened; use its to_world or from_world"
+            )
+        origins = [dataset[name] for name in names]
+    shape = origins[0].shape if origins else ()
+    found = np.zeros((*shape, len(AXES), len(AXES) + 1))
+    for row, axis in enumerate(AXES):
+        first, step = _line(dataset[axis].values)
+        found[..., row, row] = step
+        found[..., row, -1] = first + (origins[row].values if origins else 0.0)
+    return found
+
+
+def within(dataset: xr.Dataset) -> np.ndarray:
+    """Return the matrix from samples of the Dataset to those of the level that it is part of."""
+    found, facts = np.eye(len(AXES) + 1), dataset["affine"].attrs
+    dims, starts, steps = (facts.get(key) for key in (DIMS, START, STEP))
+    lists: Any = [each for each in (dims, starts, steps) if isinstance(each, list)]
+    if [len(each) for each in lists] != [len(AXES)] * 3:
+        return found
+    for row, (dim, start, step) in enumerate(zip(*lists, strict=True)):
+        if dim in dataset.coords and dataset[dim].size:
+            first, distance = _line(dataset[dim].values)
+            found[row, -1] = _exact((first - start) / step)
+            found[row, row] = _exact(distance / step) if dataset[dim].size > 1 else 1.0
+    return found
+
+
+def _line(values: np.ndarray) -> tuple[float, float]:
+    """Return the first coordinate, and the step."""
+    numbers = np.atleast_1d(np.asarray(values, np.float64))
+    if numbers.size == 1:
+        return float(numbers[0]), 1.0
+    return float(numbers[0]), float(numbers[-1] - numbers[0]) / (numbers.size - 1)
+
+
+def _exact(number: float) -> float:
+    """Return a number without rounding errors, if it is one that indexing can produce."""
+    near = round(number * _FINE) / _FINE
+    return near if abs(near - number) <= _NEAR else number

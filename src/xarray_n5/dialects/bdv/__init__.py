@@ -1,1 +1,0 @@
-"""BigDataViewer: projects that an XML file describes, and the levels of their views."""

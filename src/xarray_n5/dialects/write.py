@@ -1,0 +1,362 @@
+"""Turn geometry into attributes: choose dialects, write, read back, and fix or refuse.
+
+All that stores axes does it here: arrays, levels of pyramids, copies, and the doctor's fixes. What
+is written is read back as others will read it, with the attributes that are stored around it, and
+compared by meaning. What cannot be described is refused with :class:`MetadataError`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.dialects import find_dialects, resolve_geometry
+from xarray_n5.dialects.array_dimensions import ArrayDimensions
+from xarray_n5.dialects.canonical import Canonical
+from xarray_n5.dialects.cosem import Cosem
+from xarray_n5.dialects.dimension_labels import DimensionLabels
+from xarray_n5.dialects.n5_viewer import N5Viewer
+from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
+from xarray_n5.dialects.ngff import Ngff, can_show
+from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
+from xarray_n5.dialects.pyramids import complete_factors
+from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.units import meant_unit, same_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from xarray_n5.model.metadata import Attributes
+
+_ROUNDING = 1e-9
+"""The relative rounding error of positions and steps that are computed from the base level."""
+
+
+def write_geometry(
+    geometry: Geometry,
+    shape: tuple[int, ...],
+    dialect: str | Iterable[str] | None = None,
+    *,
+    lists_x_first: bool = True,
+    where: str = "",
+) -> dict[str, Any]:
+    """Return the attributes that describe the geometry of a single array.
+
+    By default those of TensorStore, Neuroglancer and Fiji. COSEM's ``transform`` is added for
+    offsets, for axes of time or channels, and for units that Neuroglancer knows only by their
+    symbols; n5-universe's canonical metadata for an affine matrix.
+
+    Parameters
+    ----------
+    geometry
+        The axes, in C order.
+    shape
+        The array's shape, in C order.
+    dialect
+        The dialects to write instead.
+    lists_x_first
+        Whether the container's lists of axes are in the reverse of NumPy's order, as in N5.
+    where
+        The location of the array, for errors.
+
+    Raises
+    ------
+    MetadataError
+        If a dialect is unknown, or the dialects cannot describe the geometry.
+    """
+    node = ArrayContext(shape=shape, lists_x_first=lists_x_first)
+    with _refusing(where):
+        if dialect is None:
+            return _default_attributes(geometry, node)
+        _, (attributes,) = _checked([(node, geometry)], dialect, group=False)
+        return attributes
+
+
+def write_pyramid(
+    levels: Sequence[tuple[ArrayContext, Geometry]],
+    dialect: str | Iterable[str] | None = None,
+    *,
+    where: str = "",
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of a pyramid's group, and those of each level.
+
+    By default those of Neuroglancer, n5-viewer and COSEM, as far as they can describe it; in Zarr
+    those of xarray and OME-NGFF.
+
+    Parameters
+    ----------
+    levels
+        The new levels with their paths and geometries; the base level first.
+    dialect
+        The dialects to write.
+    where
+        The location of the group, for errors.
+
+    Raises
+    ------
+    MetadataError
+        If a dialect is unknown, or the dialects together cannot describe the levels.
+    """
+    with _refusing(where):
+        return _checked(levels, dialect, group=True)
+
+
+def override(
+    geometry: Geometry, node: ArrayContext, written: Attributes
+) -> tuple[dict[str, Any], str | None]:
+    """Return attributes by which an array is read as intended, and what is still misread.
+
+    If stored attributes contradict those that are `written`, others are added that take precedence:
+    names alone, an affine matrix, or COSEM's ``transform``.
+
+    Parameters
+    ----------
+    geometry
+        The axes, in C order.
+    node
+        The array, with the attributes that stay and the groups around it.
+    written
+        The attributes that are to be written.
+    """
+    attributes: dict[str, Any] = {}
+    wrong: str | None = None
+    for more in chain([{}], _overrides(geometry, node)):
+        attributes = {**written, **more}
+        wrong = misread(geometry, replace(node, attributes={**node.attributes, **attributes}))
+        if wrong is None:
+            break
+    return attributes, wrong
+
+
+def check_pyramid(
+    nodes: Sequence[ArrayContext],
+    geometries: Sequence[Geometry],
+    what: str = "the group's and the levels'",
+    *,
+    group: bool = True,
+    where: str = "",
+) -> None:
+    """Raise MetadataError if levels with all their attributes are read differently.
+
+    The message names the difference, and the metadata as `what`.
+    """
+    for number, (node, geometry) in enumerate(zip(nodes, geometries, strict=True)):
+        base = nodes[0] if group and number else None
+        if wrong := misread(geometry, replace(node, base=base)):
+            raise MetadataError(f"{_prefix(where)}{what} metadata cannot describe {wrong}")
+
+
+def misread(geometry: Geometry, node: ArrayContext) -> str | None:
+    """Return the first fact of a geometry that is read differently from a node, or None."""
+    return diff(geometry, read_back(node)[0])
+
+
+def read_back(node: ArrayContext) -> tuple[Geometry, list[str]]:
+    """Return the geometry that attributes describe, and messages about invalid ones; never warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return resolve_geometry(node)
+
+
+def warn_misspelt_units(where: str, geometries: Iterable[Geometry]) -> None:
+    """Warn about units that no program knows and that are similar to known ones."""
+    for unit in dict.fromkeys(axis.unit for geometry in geometries for axis in geometry.axes):
+        if (meant := meant_unit(unit)) is not None:
+            warn(f"{where}: unknown unit {unit!r}; did you mean {meant!r}?")
+
+
+def diff(geometry: Geometry, again: Geometry) -> str | None:
+    """Return the first fact of a geometry that another one contradicts or lacks, or None."""
+    if geometry.affine is not None and geometry.affine != again.affine:
+        return f"the affine transform {geometry.affine}"
+    for one, other in zip(geometry.with_names().axes, again.with_names().axes, strict=True):
+        near = _ROUNDING * abs(one.step) if one.factor != 1 else 0.0
+        placed = one.scale is not None or one.offset != 0
+        for what, before, after, same in (
+            ("name", one.name, other.name, one.name == other.name),
+            ("labels", one.labels, other.labels, one.labels in {None, other.labels}),
+            ("unit", one.unit, other.unit, one.unit is None or same_unit(one.unit, other.unit)),
+            ("scale", one.step, other.step, not placed or abs(one.step - other.step) <= near),
+            (
+                "offset",
+                one.offset,
+                other.offset,
+                not placed or abs(one.offset - other.offset) <= near,
+            ),
+        ):
+            if not same:
+                backwards = " (an axis in reverse direction)" if one.step < 0 else ""
+                name = f"{one.name!r}{backwards}"
+                return f"the {what} of axis {name}, {before!r}: it would be read as {after!r}"
+    return None
+
+
+@contextmanager
+def _refusing(where: str) -> Iterator[None]:
+    """Raise MetadataError, with the location, for what dialects cannot describe."""
+    try:
+        yield
+    except ValueError as error:
+        raise MetadataError(f"{_prefix(where)}{error}") from error
+
+
+def _prefix(where: str) -> str:
+    return f"{where}: " if where else ""
+
+
+def _overrides(geometry: Geometry, node: ArrayContext) -> Iterator[dict[str, Any]]:
+    """Iterate over attributes that take precedence over others, the least first."""
+    if geometry.named and not geometry.placed:
+        yield DimensionLabels().write(geometry, node)
+    yield (
+        _transform(geometry, node) if geometry.affine is None else Canonical().write(geometry, node)
+    )
+
+
+def _checked(
+    levels: Sequence[tuple[ArrayContext, Geometry]],
+    dialect: str | Iterable[str] | None,
+    *,
+    group: bool,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of a group and of its levels, or of an array, after reading them."""
+    names = None if dialect is None else _names(dialect)
+    around, own = _default_pyramid(levels) if names is None else _written(levels, names, group)
+    nodes = [
+        replace(node, attributes=attributes, parents=(around,) if group else ())
+        for attributes, (node, _) in zip(own, levels, strict=True)
+    ]
+    geometries = [geometry for _, geometry in levels]
+    check_pyramid(nodes, geometries, " and ".join(names or ("the default",)), group=group)
+    return around, own
+
+
+def _written(
+    levels: Sequence[tuple[ArrayContext, Geometry]],
+    names: Sequence[str],
+    group: bool,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of several dialects on a pyramid's group, and on each level."""
+    around: dict[str, Any] = {}
+    own: list[dict[str, Any]] = [{} for _ in levels]
+    for name, dialect in zip(names, find_dialects(names), strict=True):
+        if group and isinstance(dialect, PyramidDialect):
+            _merge(around, dialect.write_group(levels), name)
+        for attributes, (node, geometry) in zip(own, levels, strict=True):
+            written = dialect.write(geometry, node)
+            if not written and not group:
+                raise ValueError(
+                    f"{name} metadata cannot be written on a single array; write a pyramid with "
+                    "xarray_n5.pyramid(array, ...), or choose another dialect"
+                )
+            _merge(attributes, written, name)
+    if group:
+        complete_factors(own, len(levels[0][0].shape))
+    return around, own
+
+
+def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
+    if _clash(attributes, more):
+        # Units may be as the user wrote them, or as Neuroglancer reads them.
+        spelt, more = in_si_units(attributes), in_si_units(more)
+        if clash := _clash(spelt, more):
+            raise ValueError(
+                f"{name} metadata require another value of {clash!r}; omit one dialect"
+            )
+        attributes |= spelt
+    attributes |= more
+
+
+def _clash(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    return next((key for key in other if one.get(key, other[key]) != other[key]), None)
+
+
+def _names(dialect: str | Iterable[str]) -> list[str]:
+    """Return the names of dialects to write, which must be readable without options."""
+    listed = [dialect] if isinstance(dialect, str | Dialect) else list(dialect)
+    for item in listed:
+        if isinstance(item, Dialect):
+            raise TypeError(
+                f"expected the names of dialects to write, got {item!r}; use register_dialect() "
+                f"to make it the dialect {item.name!r}, which is read without options"
+            )
+    return listed
+
+
+def _default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
+    """Return the attributes of a single array.
+
+    If lists of axes are not in N5 order, these are names for xarray and COSEM's ``transform``,
+    which states its order.
+    """
+    placed = geometry.placed or any(axis.unit for axis in geometry.axes)
+    if not node.lists_x_first:
+        attributes = ArrayDimensions().write(geometry, node)
+        return attributes | (_transform(geometry, node) if placed else {})
+    attributes = in_si_units(verbatim := TensorStore().write(geometry, node))
+    respelled = attributes != verbatim
+    scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
+    backwards = any(scale < 0 for scale in scales)
+    apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
+    if any(axis.offset for axis in geometry.axes) or apart or backwards or respelled:
+        attributes |= _transform(geometry, node)
+    if any(axis.labels for axis in geometry.axes):
+        texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
+        attributes |= Neuroglancer().write(Geometry(texts), node)
+    if geometry.affine is not None:
+        attributes |= Canonical().write(geometry, node)
+    return attributes
+
+
+def _default_pyramid(
+    levels: Sequence[tuple[ArrayContext, Geometry]],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of a pyramid's group, and those of each level.
+
+    In N5, those of Neuroglancer and n5-viewer, if these can describe it, and COSEM's. In Zarr,
+    names for xarray, OME-NGFF, and COSEM's ``transform``, which keeps units verbatim.
+    """
+    if not levels[0][0].lists_x_first:
+        axes = levels[0][1].axes
+        shown = can_show([axis.kind or kind_of(axis.name, axis.unit) for axis in axes])
+        own = [ArrayDimensions().write(g, node) | _transform(g, node) for node, g in levels]
+        return (Ngff().write_group(levels) if shown else {}), own
+    around = Neuroglancer().write_group(levels)
+    around["multiscales"] = Cosem().write_group(levels)["multiscales"]
+    own = [Neuroglancer().write(g, node) | _transform(g, node) for node, g in levels]
+    if _is_n5_viewers(levels):
+        around |= N5Viewer().write_group(levels)
+        own = [
+            said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
+        ]
+        around, own = in_si_units(around), [in_si_units(each) for each in own]
+    complete_factors(own, len(levels[0][0].shape))
+    return around, own
+
+
+def _transform(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
+    return {"transform": Cosem().write(geometry, node)["transform"]}
+
+
+def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
+    """Return whether n5-viewer's attributes describe the levels' positions.
+
+    It has one unit, and centres each sample on the samples that it covers.
+    """
+    base = levels[0][1].axes
+    units = [axis.unit for axis in base if axis.scale is not None]
+    return (
+        bool(units)
+        and same_unit(*units)
+        and all(
+            own.step > 0 and abs(own.base[1] - under.offset) <= _ROUNDING * own.step
+            for _, geometry in levels
+            for own, under in zip(geometry.axes, base, strict=True)
+        )
+    )

@@ -1,0 +1,186 @@
+"""Describe Datasets as views of a project: setups, time points, registrations, paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from xarray_n5.datasets.world import AXES
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
+from xarray_n5_bdv.loaders import View
+from xarray_n5_bdv.matrices import Placement
+from xarray_n5_bdv.project import KINDS, Project, ViewSetup
+from xarray_n5_bdv.setups import Entities, Setups, value_of, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.writing.request import WriteRequest
+    from xarray_n5_bdv.registrations import Registration
+
+_BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
+"""Variables of an image's Dataset that are not the image."""
+
+_ALIASES = {"c": "channel", "time": "t"}
+"""Other names of dimensions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """Views to write, and their description for an XML."""
+
+    project: Project
+    views: Mapping[View, Mapping[str, int]]
+    """The positions of the existing views along the dimensions before z."""
+    levels: Sequence[xr.DataArray]
+    """The image's levels, the dimensions of views first."""
+
+    def data(self, view: View, level: int) -> xr.DataArray:
+        """Return a level of a view."""
+        return self.levels[level].isel(self.views[view]).transpose(*AXES)
+
+
+def describe(
+    name: str, levels: Sequence[xr.Dataset], before: Project | None, taken: Mapping[int, ViewSetup]
+) -> Described:
+    """Return the views in the levels of an image.
+
+    Parameters
+    ----------
+    name
+        The image, for messages.
+    levels
+        The image's levels, the finest first.
+    before
+        The project that the views are added to.
+    taken
+        The setups of other images, whose ids are in use.
+
+    Raises
+    ------
+    MetadataError
+        If these are not the views of a project.
+    """
+    datasets = [_with_values(_named(level)) for level in levels]
+    arrays = [_image(each, name) for each in datasets]
+    dims = [str(dim) for dim in arrays[0].dims if dim not in AXES]
+    _check_dims(arrays[0], dims)
+    base = datasets[0]
+    times = _timepoints(base, dims)
+    placement = Placement.of(base, before)
+    reader = Setups(base, placement, [d for d in dims if d != "t"], arrays[0], before, taken)
+    found, entities, views = {}, Entities(), {}
+    missing: set[View] = set()
+    registrations: dict[View, Registration] = {}
+    for setup, position in reader.all():
+        if setup.id in found or setup.id in taken:
+            raise MetadataError(f"several views of {name!r} have the setup {setup.id}")
+        found[setup.id] = setup
+        for kind, number in setup.attributes.items():
+            entities.add(kind, number, reader.name_of(kind, number, position))
+        for place, time in enumerate(times):
+            view = View(time, setup.id)
+            at = {**position, **({"t": place} if "t" in dims else {})}
+            if _is_missing(base, at):
+                missing.add(view)
+            else:
+                views[view] = at
+            if (registered := placement.registration(view, at)) is not None:
+                registrations[view] = registered
+    project = Project(
+        setups=dict(sorted(found.items())),
+        entities=entities.found,
+        timepoints=tuple(sorted(times)),
+        missing=frozenset(missing),
+        registrations=registrations,
+    )
+    return Described(project=project, views=views, levels=arrays)
+
+
+def _named(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset whose dimensions have the names of a project's."""
+    renamed = {a: b for a, b in _ALIASES.items() if a in dataset.dims and b not in dataset.dims}
+    return dataset.rename(renamed) if renamed else dataset
+
+
+def _with_values(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset with its coordinates in memory, read in one batch."""
+    facts = [name for name in dataset.data_vars if name in _BESIDE]
+    return dataset.assign_coords(dataset.set_coords(facts).coords.to_dataset().compute().coords)
+
+
+def _image(dataset: xr.Dataset, where: str) -> xr.DataArray:
+    """Return the only image of a Dataset."""
+    names = [name for name in dataset.data_vars if name not in _BESIDE]
+    if len(names) != 1:
+        raise MetadataError(
+            f"expected one image for a project, but {where!r} has {len(names)} variables: "
+            f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]], or join "
+            "channels along the dimension 'channel' with xarray.concat"
+        )
+    return dataset[names[0]]
+
+
+def _check_dims(array: xr.DataArray, dims: Sequence[str]) -> None:
+    known = ("t", "setup", *KINDS)
+    lacking = [axis for axis in AXES if axis not in array.dims]
+    unknown = [dim for dim in dims if dim not in known]
+    both = "setup" in dims and set(KINDS) & set(dims)
+    if lacking or unknown or both:
+        raise MetadataError(
+            f"the image has the dimensions {', '.join(map(str, array.dims))}; expected z, y, x, "
+            "preceded by any of t, channel, tile, angle, illumination, or by t and setup: rename "
+            "dimensions with rename, add missing ones with expand_dims"
+        )
+
+
+def _timepoints(dataset: xr.Dataset, dims: Sequence[str]) -> list[int]:
+    """Return the ids of time points."""
+    if "t" not in dataset.coords:
+        return list(range(dataset.sizes["t"])) if "t" in dims else [0]
+    values = np.atleast_1d(dataset["t"].values)
+    ids = whole(values)
+    if ids is not None:
+        return ids
+    warn(
+        "the coordinate 't' does not have unique whole numbers of at least 0, which a project "
+        f"requires: its time points are numbered 0 to {values.size - 1}"
+    )
+    return list(range(values.size))
+
+
+def _is_missing(dataset: xr.Dataset, position: Mapping[str, int]) -> bool:
+    if "missing" not in dataset.variables:
+        return False
+    return bool(value_of(dataset, "missing", position))
+
+
+Requests: TypeAlias = "Callable[[View, int, str, Array | None], WriteRequest]"
+"""Returns the write of a view's level at a path, given its finer level, which is planned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewImage:
+    """An image to write to a project."""
+
+    described: Described
+    factors: Sequence[tuple[int, ...]]
+    """The factors of each level along z, y, x."""
+    request: Requests
+
+
+def path_of(view: View, level: int | None = None) -> str:
+    """Return the path of a view, or of its level."""
+    path = f"setup{view.setup}/timepoint{view.timepoint}"
+    return path if level is None else f"{path}/s{level}"
+
+
+def level_attributes(factors: Sequence[int]) -> dict[str, Any]:
+    """Return the attributes of a level's array."""
+    return {"downsamplingFactors": list(factors[::-1])}

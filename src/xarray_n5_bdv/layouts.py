@@ -1,0 +1,231 @@
+"""The paths of a project's views in containers of each kind, and the metadata of levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.pyramids import factors_of, images_in
+from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.metadata import lists_levels
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xarray_n5.model.metadata import ArrayMetadata, Attributes
+    from xarray_n5_bdv.loaders import View
+    from xarray_n5_bdv.project import Project
+
+MOST_LEVELS = 32
+"""The maximum number of levels of a pyramid."""
+
+_NDIM = 3
+
+
+class Layout(Protocol):
+    """The paths of views in a container."""
+
+    in_one_batch: ClassVar[bool]
+    """Whether the paths of levels are known before anything is read."""
+
+    def group(self, view: View) -> str | None:
+        """Return the path of the group that describes a view's levels, or None."""
+
+    def level_count(self, groups: Mapping[str, Attributes]) -> int | None:
+        """Return the number of levels from the groups' attributes, or None if they have none.
+
+        It is a maximum; views may have fewer.
+        """
+
+    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:
+        """Return the path of a view's level."""
+
+    def part(self, view: View, ndim: int) -> tuple[int, ...]:
+        """Return a view's indices along the axes before z, of an array with `ndim` axes.
+
+        Raises ValueError if they are unknown.
+        """
+
+    def factors(
+        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
+    ) -> tuple[float, ...] | None:
+        """Return the factors of a level along z, y, x, or None if they are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class N5Layout:
+    """``setup0/timepoint0/s0``; the setup lists the factors of all levels."""
+
+    in_one_batch: ClassVar[bool] = True
+
+    def group(self, view: View) -> str:
+        """Return the path of the setup."""
+        return f"setup{view.setup}"
+
+    def level_count(self, groups: Mapping[str, Attributes]) -> int | None:
+        """Return the length of the longest list of factors."""
+        return max(filter(None, map(_listed, groups.values())), default=None)
+
+    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
+        """Return the path of a view's level."""
+        return f"setup{view.setup}/timepoint{view.timepoint}/s{level}"
+
+    def part(self, view: View, ndim: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Return no indices: each array is one view."""
+        return _only_space(ndim)
+
+    def factors(
+        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
+    ) -> tuple[float, ...] | None:
+        """Return the factors in the level's own list, or in the setup's."""
+        setup = groups.get(self.group(view), {})
+        return _by_dialect(self.path(view, level, groups), level, array, setup)
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Layout:
+    """``t00000/s00/0/cells``; the factors are an attribute here, see ``formats/hdf5/bdv.py``."""
+
+    in_one_batch: ClassVar[bool] = True
+
+    def group(self, view: View) -> None:
+        """Return None: no group has attributes."""
+
+    def level_count(self, groups: Mapping[str, Attributes]) -> None:
+        """Return None: levels are looked up, which costs nothing in a file."""
+
+    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
+        """Return the path of a view's level."""
+        return f"t{view.timepoint:05d}/s{view.setup:02d}/{level}/cells"
+
+    def part(self, view: View, ndim: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Return no indices: each dataset is one view."""
+        return _only_space(ndim)
+
+    def factors(
+        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
+    ) -> tuple[float, ...] | None:
+        """Return the factors in ``resolutions``."""
+        return _by_dialect(self.path(view, level, groups), level, array, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ZarrLayout:
+    """OME-Zarr images, each for one view, or with axes of time and channels for several."""
+
+    project: Project
+    in_one_batch: ClassVar[bool] = False
+
+    def group(self, view: View) -> str | None:
+        """Return the path of the view's image; None if the project does not name any."""
+        views = self.project.loader.views if self.project.loader else {}
+        if not views:
+            return ""
+        return views[view].path.strip("/") if view in views else None
+
+    def level_count(self, groups: Mapping[str, Attributes]) -> int | None:
+        """Return the number of levels in the longest ``multiscales``."""
+        return max(filter(None, (len(_entries(each)) for each in groups.values())), default=None)
+
+    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:
+        """Return the path of a level, as ``multiscales`` lists it."""
+        group = self.group(view) or ""
+        entries = _entries(groups.get(group, {}))
+        name = str(level)
+        if entries and level < len(entries):
+            name = str(entries[level].get("path", name)).removeprefix("./").strip("/")
+        elif entries:
+            name = f"{level} of {len(entries)} levels"  # there is none
+        return join(group, name)
+
+    def part(self, view: View, ndim: int) -> tuple[int, ...]:
+        """Return the indices of time and channels; without them, axes before z must have size 1."""
+        views = self.project.loader.views if self.project.loader else {}
+        count = ndim - _NDIM
+        if count < 0:
+            raise ValueError(f"it has {ndim} axes, expected at least {_NDIM}")
+        if views:
+            indices = views[view].indices or ()
+        else:  # the root is the only image
+            setups, times = list(self.project.setups), list(self.project.timepoints)
+            indices = (times.index(view.timepoint), setups.index(view.setup))
+        if any(indices[: max(len(indices) - count, 0)]):
+            raise ValueError(f"it has {ndim} axes, but the XML has the indices {indices}")
+        return ((0,) * (count - len(indices)) + indices)[-count:] if count else ()
+
+    def factors(
+        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
+    ) -> tuple[float, ...] | None:
+        """Return the ratios of the scales in ``multiscales``, rounded as BigStitcher does."""
+        del array
+        scales = [_scale(each) for each in _entries(groups.get(self.group(view) or "", {}))]
+        if level == 0:
+            return (1.0,) * _NDIM
+        if level >= len(scales) or scales[0] is None or (own := scales[level]) is None:
+            return None
+        return tuple(round(a / b, 4) for a, b in zip(own, scales[0], strict=True))
+
+
+def layout_of(project: Project) -> Layout:
+    """Return the layout of a project's container."""
+    kind = project.loader.kind if project.loader else None
+    if kind == "zarr":
+        return ZarrLayout(project)
+    return Hdf5Layout() if kind == "hdf5" else N5Layout()
+
+
+def groups_of(layout: Layout, views: Iterable[View]) -> list[str]:
+    """Return the paths of the groups that describe views."""
+    return list(dict.fromkeys(p for view in views if (p := layout.group(view)) is not None))
+
+
+def _listed(attributes: Attributes) -> int | None:
+    """Return the number of levels that a setup lists, or None."""
+    if not lists_levels(attributes):
+        return None
+    return min(len(attributes["downsamplingFactors"]), MOST_LEVELS)
+
+
+def _only_space(ndim: int) -> tuple[int, ...]:
+    if ndim != _NDIM:
+        raise ValueError(f"it has {ndim} axes, expected {_NDIM}")
+    return ()
+
+
+def _by_dialect(
+    path: str, level: int, array: ArrayMetadata, setup: Attributes
+) -> tuple[float, ...] | None:
+    """Return the factors in attributes of a level, or of its setup, in N5 order."""
+    node = ArrayContext(
+        attributes=array.attributes, shape=array.shape, path=path, parents=({}, setup)
+    )
+    try:
+        found = factors_of(node)
+    except ODD as error:
+        warn(f"{path}: its factors are ignored: {error}")
+        found = None
+    if found is None:
+        return None if level else (1.0,) * _NDIM
+    return found[::-1]
+
+
+def _entries(attributes: Attributes) -> list[dict[str, object]]:
+    """Return the levels that the first image of ``multiscales`` lists."""
+    for image in images_in(attributes):
+        entries = image["datasets"][:MOST_LEVELS]
+        if all(isinstance(each, dict) and isinstance(each.get("path"), str) for each in entries):
+            return list(entries)
+    return []
+
+
+def _scale(entry: Mapping[str, object]) -> tuple[float, ...] | None:
+    """Return the scale of a level along z, y, x."""
+    transforms = entry.get("coordinateTransformations")
+    for each in transforms if isinstance(transforms, list) else ():
+        match each:
+            case {"type": "scale", "scale": [*_, z, y, x]}:
+                numbers = [float(n) for n in (z, y, x) if isinstance(n, int | float) and n > 0]
+                return tuple(numbers) if len(numbers) == _NDIM else None
+    return None
