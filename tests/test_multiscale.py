@@ -567,6 +567,15 @@ def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
+@pytest.mark.parametrize("entry", [{"path": "labels/s0"}, {"path": 5}, {}])
+def test_images_of_other_groups_are_not_replaced(tmp_path: Path, entry: dict[str, Any]) -> None:
+    create_group(tmp_path, "p", attributes={"multiscales": [{"datasets": [entry]}]})
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match="multiscales"):
+        pyramid(image(), tmp_path, "p", factors=[2], mode="w")
+    assert files(tmp_path) == before
+
+
 def test_levels_are_not_written_beside_other_images(tmp_path: Path) -> None:
     to_n5(image(), tmp_path / "a.n5", "raw", chunks=16)
     before = files(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import images_in
+from xarray_n5.dialects.pyramids import images_in, level_paths
 from xarray_n5.model.level_names import is_level, view_in
 
 if TYPE_CHECKING:
@@ -41,13 +41,9 @@ def image_of(node: ArrayContext) -> str | None:
 
 def _lists(group: Attributes, path: str) -> bool:
     """Return whether the images of a group list an array, by its path in the group."""
-    entries = (
-        entry.get("path") if isinstance(entry, dict) else entry
-        for image in images_in(group)
-        if not is_of_variable(image)
-        for entry in image["datasets"]
-    )
-    return any(str(entry).removeprefix("./").strip("/") == path for entry in entries)
+    images = [image for image in images_in(group) if not is_of_variable(image)]
+    listed = (each for image in images for each in level_paths(image))
+    return any(each.removeprefix("./").strip("/") == path for each in listed)
 
 
 def _has_factors(group: Attributes) -> bool:

@@ -17,7 +17,7 @@ from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -172,6 +172,12 @@ def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
         for image in images if isinstance(images, list) else [images]:
             if isinstance(image, dict) and isinstance(image.get("datasets"), list):
                 yield image
+
+
+def level_paths(image: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the levels that an image of ``multiscales`` lists, in its group."""
+    entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
+    return [path for path in entries if isinstance(path, str)]
 
 
 def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:

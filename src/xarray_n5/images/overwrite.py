@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.access import foreign_key, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.dialects.pyramids import images_in
+from xarray_n5.dialects.pyramids import images_in, level_paths
 from xarray_n5.errors import NodeExistsError
-from xarray_n5.model.level_names import is_level
+from xarray_n5.model.level_names import number_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -43,15 +43,16 @@ def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
 def check_images(group: Group) -> None:
     """Raise if the group describes images other than a pyramid of its levels."""
     for image in images_in(group.attrs):
-        paths = [_path_of(each) for each in image["datasets"]]
-        if foreign := [path for path in paths if not is_level(path)]:
+        paths = level_paths(image)
+        foreign = [path for path in paths if number_in(path) is None]
+        if foreign or len(paths) < len(image["datasets"]):
             hint = "delete the attribute 'multiscales', or choose another path"
-            raise NodeExistsError(group.url, "", f"an image of {foreign[0]!r}", hint)
+            raise NodeExistsError(group.url, "", f"an image of {', '.join(foreign)!r}", hint)
 
 
 def check_only_levels(group: Group) -> None:
     """Raise if the group of a new pyramid contains other arrays, which would look like levels."""
-    if others := [name for name in group.arrays() if not is_level(name)]:
+    if others := [name for name in group.arrays() if number_in(name) is None]:
         shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")  # noqa: PLR2004
         hint = "choose a path for the pyramid in it, such as 'pyramid'"
         raise NodeExistsError(group.url, "", f"a group that contains {shown}", hint)
@@ -76,21 +77,17 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
     NodeExistsError
         If one of them contains anything that is not its own.
     """
-    listed = {_path_of(each) for image in images_in(group.attrs) for each in image["datasets"]}
+    listed = {path for image in images_in(group.attrs) for path in level_paths(image)}
     counts = [int((marker.facts() or {}).get("pyramid", 0)) for marker in begun]
     for key in ("scales", "downsamplingFactors"):
         factors = group.attrs.get(key)
         if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
             counts.append(len(factors))
     listed |= {f"s{number}" for number in range(max(counts, default=0))}
-    beyond = sorted(n for n in listed & set(group) - set(names) if is_level(n))
+    beyond = sorted(n for n in listed & set(group) - set(names) if number_in(n) is not None)
     levels = {n: node for n, node in nodes_of(group, beyond).items() if isinstance(node, Array)}
     for name, level in levels.items():
         if other := foreign_key(level):
             hint = f"it contains {other!r}, which would be deleted with it; move that away first"
             raise NodeExistsError(group.url, name, "an array with other files", hint)
     return list(levels)
-
-
-def _path_of(entry: Any) -> str:
-    return str(entry.get("path") if isinstance(entry, dict) else entry)

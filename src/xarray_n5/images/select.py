@@ -19,7 +19,7 @@ from xarray_n5.arrays.access import (
 )
 from xarray_n5.arrays.array import Array
 from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import images_in
+from xarray_n5.dialects.pyramids import images_in, level_paths
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.find import combined_images, named_alike, single_image
 from xarray_n5.images.names import name_of_group
@@ -142,8 +142,7 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
     bioformats2raw, ``0``, ``1``, ...
     """
     for image in images_in(group.attrs):
-        entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
-        paths = [path for path in entries if isinstance(path, str)]
+        paths = level_paths(image)
         nodes = {**nodes_of(group, [path for path in paths if path not in arrays]), **arrays}
         found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
         if found:
@@ -153,9 +152,8 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
 
 def listed_levels(attributes: Mapping[str, Any]) -> list[str]:
     """Return the paths of the levels that a group's images list, except images of variables."""
-    listed = (image["datasets"] for image in images_in(attributes) if not is_of_variable(image))
-    paths = (e.get("path") if isinstance(e, dict) else e for each in listed for e in each)
-    return [path for path in paths if isinstance(path, str)]
+    images = [image for image in images_in(attributes) if not is_of_variable(image)]
+    return [path for image in images for path in level_paths(image)]
 
 
 def level_by_number(names: Sequence[str], level: object, where: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.arrays.access import context_of
 from xarray_n5.dialects import resolve_geometry
 from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import factors_of, images_in
+from xarray_n5.dialects.pyramids import factors_of, images_in, level_paths
 from xarray_n5.errors import PathError
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.model.alerts import ODD
@@ -53,8 +53,7 @@ def _listed(survey: Survey, path: str) -> Iterator[Image]:
     """Iterate over the images that a group's attributes list."""
     attributes = dict(survey.groups[path].attrs)
     for image in images_in(attributes):
-        names = [each.get("path") if isinstance(each, dict) else each for each in image["datasets"]]
-        if not is_of_variable(image) and (levels := _paths(path, names)):
+        if not is_of_variable(image) and (levels := _paths(path, level_paths(image))):
             yield Image(path, levels, "'multiscales'")
     for key in ("scales", "downsamplingFactors"):
         listing = attributes.get(key)
