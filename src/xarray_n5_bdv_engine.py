@@ -59,23 +59,33 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         ----------
         filename_or_obj : str or os.PathLike
             The XML: a path or an fsspec URL.
+        mask_and_scale, decode_times, concat_characters, decode_coords : bool, optional
+            As of :func:`xarray.open_dataset`.
+        drop_variables : str or iterable of str, optional
+            Names of variables to omit.
+        use_cftime, decode_timedelta : bool, optional
+            As of :func:`xarray.open_dataset`.
         group : str, optional
             A path such as ``setup0/timepoint0/s0``, or the beginning or the end of one.
         storage_options : mapping, optional
             Options of the fsspec filesystem: of the container's if the XML is a local file,
             otherwise of the XML's.
+        axis_order : {"C", "F"}, default: "C"
+            "F" reverses the order of dimensions.
+        origin : {"center", "corner"}, default: "center"
+            The position of coordinate 0 in the first voxel.
         missing : {"fill", "error"}, default: "fill"
             "fill" reads views and chunks that are not stored as zeros; "error" raises for them.
         level : int, str or mapping, optional
             The level to open: its number, its name, or the largest distance of samples.
+        dims : sequence of str, optional
+            Names of the dimensions, instead of the default ones.
         setup, timepoint : int, optional
             The id of a setup, or of a time point, to open alone, without a dimension.
         setups : {"grid", "flat"}, optional
             "grid" gives each of channel, tile, angle and illumination that differs a dimension of
             its own; "flat" has one dimension of setups. By default "grid" where the setups form a
             full one.
-        mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
-            As of the engine "n5", and so are `drop_variables`, `axis_order`, `origin` and `dims`.
         **unknown
             Other options are refused, with a suggestion.
 
@@ -93,6 +103,13 @@ class BdvBackendEntrypoint(BackendEntrypoint):
             If the XML is invalid.
         ValueError
             If there are several levels, or images that differ, and the options do not select one.
+
+        Examples
+        --------
+        >>> tiles = xr.DataArray(np.ones((2, 4, 8, 8)), dims=("tile", "z", "y", "x"))
+        >>> _ = tiles.n5.to_bdv("tiles.xml")
+        >>> xr.open_dataset("tiles.xml", engine="bdv", setup=1)["tiles"].dims
+        ('t', 'z', 'y', 'x')
         """
         from xarray_n5_bdv.scene import open_dataset
 

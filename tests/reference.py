@@ -23,6 +23,10 @@ RETURNED = ("xarray_n5_view.api.View",)
 BESIDE = (
     "xarray_n5_engine.N5BackendEntrypoint.open_dataset",
     "xarray_n5.dialects.Funlib",
+    "xarray_n5_bdv_engine.BdvBackendEntrypoint.open_dataset",
+    "xarray_n5_bdv.to_bdv",
+    "xarray_n5_bdv.copy",
+    "xarray_n5_bdv.pyramid",
 )
 """What docs/api.md describes besides: the options of the engine, and a dialect with options."""
 

@@ -996,8 +996,7 @@ def test_views_of_an_unfinished_write_are_not_taken_by_another_one(tmp_path: Pat
         ).to_dataset()
 
     def write(value: int, channel: int, **options: Any) -> object:
-        where: Any = tmp_path / "p.n5", {"project": tmp_path / "p.xml", **options}
-        return view(value, channel).n5.to_n5(where[0], **where[1])
+        return view(value, channel).n5.to_bdv(tmp_path / "p.xml", **options)
 
     write(1, 0)
     write(2, 1, mode="a", compute=False)

@@ -157,10 +157,14 @@ def copy(
     ----------
     source : str, os.PathLike, Array, Group or store
         The container to copy from, or the XML of a project.
-    xml, data, mode, checksums, fsync
-        As of :func:`to_bdv`.
+    xml : str or os.PathLike
+        The path or URL of the XML file.
+    data : str, os.PathLike or store, optional
+        The N5 container of the views; by default as of :func:`to_bdv`.
     source_path : str, default: ""
         The path of an image in `source`.
+    mode : {"w-", "w", "a"}, default: "w-"
+        As of :func:`to_bdv`: "a" adds views to a project.
     level : int or str, optional
         A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
     chunks : sequence of int, int or "auto", optional
@@ -173,8 +177,14 @@ def copy(
     resume : bool, default: False
         Resume this copy, if it was interrupted; if it has finished, nothing is written, unless
         `mode` is "w".
-    source_options, storage_options : mapping, optional
-        Options of the fsspec filesystems of `source`, and of the new project.
+    source_options : mapping, optional
+        Options of the fsspec filesystem of `source`.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem of the new project.
+    checksums : bool, default: False
+        Whether to store a digest of each chunk beside the data.
+    fsync : bool, default: False
+        Whether to flush each chunk to disk before the next.
 
     Returns
     -------
@@ -236,13 +246,39 @@ def pyramid(
 
     Parameters
     ----------
-    source, factors, levels, axes, chunks, compression
-        As of :func:`xarray_n5.pyramid`; factors are along z, y, x.
-    xml, data, mode, storage_options, write_empty_chunks, resume, checksums, fsync
-        As of :func:`to_bdv`.
+    source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
+        The image.
+    xml : str or os.PathLike
+        The path or URL of the XML file.
+    data : str, os.PathLike or store, optional
+        The N5 container of the views; by default as of :func:`to_bdv`.
+    factors : int, mapping or sequence of these, optional
+        The factors of a level over the one before it, along z, y, x; as of
+        :func:`xarray_n5.pyramid`.
+    levels : int, optional
+        The number of coarser levels; by default, until a level fits into one chunk.
     method : {"mean", "max", "min", "mode"}, default: "mean"
         As of :func:`xarray_n5.pyramid`, without "nearest": BigDataViewer assumes that samples are
         in the middle of their windows.
+    axes : iterable of Axis, str or None, or Geometry, optional
+        The axes of the image, in C order; by default those of `source`.
+    chunks : sequence of int or int, optional
+        The shape of a chunk, for all dimensions of the image; by default that in which it is
+        stored, or that of Dask's blocks.
+    compression : str, mapping, Compression or None, default: "same"
+        As of :func:`xarray_n5.pyramid`.
+    mode : {"w-", "w", "a"}, default: "w-"
+        As of :func:`to_bdv`: "a" adds views to a project.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem of the new project.
+    write_empty_chunks : bool, default: True
+        Whether to store chunks that hold nothing but zeros.
+    resume : bool or str, default: False
+        Resume an interrupted pyramid.
+    checksums : bool, default: False
+        Whether to store a digest of each chunk beside the data.
+    fsync : bool, default: False
+        Whether to flush each chunk to disk before the next.
 
     Returns
     -------

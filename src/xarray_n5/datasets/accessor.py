@@ -293,6 +293,13 @@ class DatasetAccessor:
         """Store the Dataset as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
 
         Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+
+        Examples
+        --------
+        >>> ds = xr.Dataset({"raw": (("z", "y", "x"), np.ones((4, 8, 8)))})
+        >>> report = ds.n5.to_bdv("dataset.xml")
+        >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
+        (1, 1, 4, 8, 8)
         """
         return MethodType(leaves.to_bdv, self._dataset)
 
@@ -511,6 +518,14 @@ class DataTreeAccessor:
         """Store the tree as a project of BigDataViewer: ``tree.n5.to_bdv("dataset.xml")``.
 
         Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+
+        Examples
+        --------
+        >>> ds = xr.Dataset({"raw": (("z", "y", "x"), np.ones((4, 8, 8)))})
+        >>> tree = xr.DataTree.from_dict({"s0": ds})
+        >>> report = tree.n5.to_bdv("dataset.xml")
+        >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
+        (1, 1, 4, 8, 8)
         """
         return MethodType(leaves.to_bdv, self._tree)
 

@@ -273,6 +273,13 @@ class DataArrayAccessor:
         """Store the DataArray as a project of BigDataViewer: ``array.n5.to_bdv("dataset.xml")``.
 
         Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+
+        Examples
+        --------
+        >>> array = xr.DataArray(np.ones((4, 8, 8)), dims=("z", "y", "x"), name="raw")
+        >>> report = array.n5.to_bdv("dataset.xml")
+        >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
+        (1, 1, 4, 8, 8)
         """
         return MethodType(leaves.to_bdv, self._array)
 
