@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -16,7 +20,7 @@ from xarray_n5.stores import MemoryStore
 from xarray_n5.writing.self_reads import check_independent, reads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 SEVENS = np.full((10, 10), 7, "i4")
@@ -108,11 +112,73 @@ def through_a_link(place: Path) -> Iterator[Any]:
     yield from_n5(link, "a", format="zarr2")[::-1]
 
 
+def in_a_method(place: Path) -> Iterator[Any]:
+    array = open_array(place, "a")
+
+    class Source:
+        shape, ndim, dtype = (10, 10), 2, np.dtype("i4")
+
+        def __getitem__(self, index: Any) -> Any:
+            return array[index]
+
+    yield da.from_array(Source(), chunks=5)
+
+
+def in_a_class_attribute(place: Path) -> Iterator[Any]:
+    class Added:
+        array = open_array(place, "a")
+
+        def __call__(self, block: np.ndarray) -> Any:
+            return block + self.array[:5, :5]
+
+    yield ONES.map_blocks(Added(), dtype="i4", meta=SEVENS[:0])
+
+
+def in_one_of_many_tasks(place: Path) -> Iterator[Any]:
+    tasks: Any = {("many", i, 0): (np.ones, (1, 10), "i4") for i in range(20_000)}
+    tasks["many", 7, 0] = (lambda array: array[:1], open_array(place, "a"))
+    chunks = ((1,) * 20_000, (10,))
+    yield da.Array(tasks, "many", chunks, dtype="i4").rechunk((5_000, 10))[:10]
+
+
+@dataclass(slots=True)
+class Keyed:
+    """A value whose slots have names that those of Dask's tasks have, too."""
+
+    key: Any
+    _token: Any = None
+
+
+def in_slots(place: Path) -> Iterator[Any]:
+    for held in (Keyed(str(place / "a")), Keyed(0, open_array(place, "a"))):
+        yield ONES.map_blocks(lambda block, _: block, held, dtype="i4", meta=SEVENS[:0])
+
+
+def in_a_key_of_a_dictionary(place: Path) -> Iterator[Any]:
+    yield ONES.map_blocks(
+        lambda block, _: block, {open_array(place, "a"): 1}, dtype="i4", meta=SEVENS[:0]
+    )
+
+
+class Named(str):  # noqa: SLOT000 - so that it has attributes
+    """A string with an attribute."""
+
+
+def by_other_strings(place: Path) -> Iterator[Any]:
+    path = str(place / "a")
+    named = Named(path)
+    named.more = 1  # type: ignore[attr-defined]
+    for text in (np.str_(path), named, path.encode()):
+        yield ONES.map_blocks(lambda block, _: block, [text], dtype="i4", meta=SEVENS[:0])
+
+
 READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
     each.__name__: each
     for each in (
         *(beside_h5py, through_zarr, through_dask_and_zarr, through_tensorstore, in_a_closure),
         *(by_a_path_in_a_closure, in_a_global, in_what_does_not_pickle, through_a_link),
+        *(in_a_method, in_a_class_attribute, in_one_of_many_tasks, in_slots),
+        *(in_a_key_of_a_dictionary, by_other_strings),
     )
 }
 
@@ -133,7 +199,7 @@ def test_a_write_does_not_replace_what_it_reads(tmp_path: Path, reader: str, int
             to_n5(source, place, "a", **INTO[into])
     np.testing.assert_array_equal(open_array(place, "a")[...], SEVENS)
     for source in READERS[reader](place):
-        to_n5(source, place, "b", format="zarr2")  # beside it, that is as it should be
+        to_n5(source, place, "b", mode="w", format="zarr2")  # beside it, that is as it should be
 
 
 @pytest.mark.parametrize("mode", ["w", "a"])
@@ -204,6 +270,29 @@ def test_locks_and_arrays_in_memory_hide_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         lazy: Any = from_n5(store, "a") + da.from_array(SEVENS, chunks=5)
         to_n5(lazy.map_blocks(locked, dtype="i4"), tmp_path, "a", mode="w")
+
+
+def test_classes_of_a_notebook_hide_nothing(tmp_path: Path) -> None:
+    @dataclass
+    class Settings(ABC):  # noqa: B024 - its machinery cannot be pickled
+        sigma: float = 1.0
+        names: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({"a": 1}))
+
+        @cached_property
+        def width(self) -> float:
+            return 3 * self.sigma
+
+        @staticmethod
+        def apply(block: np.ndarray) -> np.ndarray:
+            return block
+
+    class Computed:
+        __dict__ = property(lambda _: 1 / 0)  # type: ignore[assignment]
+
+    for held in (Settings(), Computed()):
+        lazy = ONES.map_blocks(lambda b, h: getattr(h, "apply", np.asarray)(b), held, dtype="i4")
+        for _ in range(2):
+            to_n5(lazy, tmp_path, "a", mode="w")
 
 
 def test_an_appended_part_may_be_computed_from_what_is_there(tmp_path: Path) -> None:

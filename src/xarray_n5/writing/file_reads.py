@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Certainty: TypeAlias = Literal["node", "file", "string"]
 
-_LONGEST = 4096
+LONGEST = 4096
 """The maximum length of a string that may be a path."""
 
 
@@ -189,7 +189,7 @@ def mapped_by(array: np.ndarray) -> list[Read]:
 
 def meant_by(text: str, wanted: frozenset[str]) -> list[Read]:
     """Return the path that a string may be, if its last part is among `wanted`."""
-    if len(text) > _LONGEST or text.rstrip("/").rpartition("/")[2] not in wanted:
+    if len(text) > LONGEST or text.rstrip("/").rpartition("/")[2] not in wanted:
         return []
     protocol, found, path = text.partition("://")
     if found and protocol not in {"file", "local"}:

@@ -9,14 +9,20 @@ import weakref
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xarray_n5.errors import NodeExistsError, OneWriterError
 from xarray_n5.graph import get_scheduler
-from xarray_n5.writing.file_reads import location_of, mapped_by, meant_by, read_by, read_by_globals
+from xarray_n5.writing.file_reads import (
+    LONGEST,
+    location_of,
+    mapped_by,
+    meant_by,
+    read_by,
+    read_by_globals,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -25,27 +31,28 @@ if TYPE_CHECKING:
 
     from xarray_n5.writing.file_reads import Read
 
-_HARMLESS = (weakref.ref, types.GeneratorType)
+_HARMLESS = (
+    *(weakref.ref, types.GeneratorType, types.GetSetDescriptorType, types.MemberDescriptorType),
+    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
+)
 """Objects that cannot be pickled, and never read arrays."""
 
-_BY_NAME = (type, types.ModuleType, np.dtype)
+_BY_NAME = (types.ModuleType, np.dtype)
 """Objects that are what their names say."""
 
-_ATOMS = frozenset(
-    {int, float, complex, bool, bytes, bytearray, type(None), slice, range, type(...)}
-)
+_CONTAINERS = frozenset({dict, set, frozenset, deque, types.MappingProxyType})
+"""Types that hold nothing but their items."""
+
+_ATOMS = frozenset({int, float, complex, bool, bytearray, type(None), slice, range, type(...)})
 """Types of objects that hold no others."""
 
 _KEYS = frozenset({"key", "_dependencies", "_token", "_repr"})
 """Slots of Dask's tasks that hold keys of the graph, not data."""
 
-_MOST_ITEMS = 10_000
-"""The number of tasks of a layer, or items of a list, that are visited."""
-
-_MOST_REDUCED = 32
+_MOST_PICKLED = 32
 """The maximum number of objects of a type that are asked how they are pickled."""
 
-_LOCKS = frozenset({"lock", "RLock", "_local", "Condition", "Event", "Semaphore"})
+_LOCKS = frozenset({"lock", "RLock", "_local", "Condition", "Event", "Semaphore", "_abc_data"})
 
 
 def check_independent(
@@ -133,9 +140,9 @@ class Findings:
 def reads_of(graph: object, names: Iterable[str] = ()) -> Findings:
     """Return the files that a graph's tasks read.
 
-    Objects are visited by their items and attributes. Nothing is pickled, except for objects that
-    show neither, and of these a few of each type. Numbers in memory are not visited. Of a layer
-    with very many tasks, evenly spaced ones are.
+    Objects are visited by their items and attributes, classes and functions of a notebook by their
+    globals. A few objects of each type are asked what they are pickled as, for state that has no
+    attributes. Numbers in memory are not visited.
 
     Parameters
     ----------
@@ -160,7 +167,7 @@ class _Visitor:
     _seen: dict[int, Any] = field(default_factory=dict)
     """Visited objects by their id; as they are held, no id is used again."""
     _slots: dict[type, tuple[Any, ...]] = field(default_factory=dict)
-    _reduced: Counter[type] = field(default_factory=Counter)
+    _pickled: Counter[type] = field(default_factory=Counter)
 
     def visit(self, graph: object) -> None:
         self._next.append(graph)
@@ -169,34 +176,48 @@ class _Visitor:
             kind = type(item)
             if kind is str:
                 self.reads += meant_by(item, self.wanted)
+            elif kind is bytes:
+                self.reads += meant_by(os.fsdecode(item[: LONGEST + 1]), self.wanted)
             elif kind not in _ATOMS and id(item) not in self._seen:
                 self._seen[id(item)] = item
                 self._open(item, kind)
 
     def _open(self, item: Any, kind: type) -> None:
         """Note what an object reads, or put what it holds on the list."""
-        if isinstance(item, np.ndarray):
+        if kind is tuple or kind is list:
+            self._next += item
+        elif isinstance(item, np.ndarray):
             self.reads += mapped_by(item)
             if item.dtype.hasobject:
                 self._next += item.ravel().tolist()
         elif isinstance(item, types.FunctionType):
             self.reads += read_by_globals(item, self.wanted)
             self._next += _held_by_function(item)
+        elif isinstance(item, type):
+            if _is_by_value(item):
+                self._next += vars(item).values()
         elif (found := read_by(item)) is not None:
             self.reads += found
-        elif isinstance(item, dict):
-            self._next += _some(item.values())
-            self._next += self._state(item, kind)
-        elif isinstance(item, list | tuple | set | frozenset | deque):
-            self._next += _some(item)
-            self._next += self._state(item, kind)
         elif not isinstance(item, _BY_NAME):
+            self._open_items(item)
             state = self._state(item, kind)
-            self._next += state or self._reduced_state(item, kind)
+            self._next += [*state, *self._reduced(item, kind, shown=bool(state)), kind]
+
+    def _open_items(self, item: Any) -> None:
+        """Put the items of a container on the list, and read a string."""
+        if isinstance(item, str):
+            self.reads += meant_by(str(item), self.wanted)
+        elif isinstance(item, dict | types.MappingProxyType):
+            self._next += item.keys()
+            self._next += item.values()
+        elif isinstance(item, list | tuple | set | frozenset | deque):
+            self._next += item
 
     def _state(self, item: Any, kind: type) -> list[Any]:
         """Return the attributes of an object."""
-        state = list(getattr(item, "__dict__", {}).values())
+        state: list[Any] = []
+        with suppress(Exception):  # of classes that compute it
+            state += item.__dict__.values()
         if kind not in self._slots:
             self._slots[kind] = _slots_of(kind)
         for slot in self._slots[kind]:
@@ -204,31 +225,33 @@ class _Visitor:
                 state.append(slot.__get__(item))
         return state
 
-    def _reduced_state(self, item: Any, kind: type) -> tuple[Any, ...]:
-        """Return what an object without attributes would be pickled as."""
-        self._reduced[kind] += 1
-        if self._reduced[kind] > _MOST_REDUCED or _is_harmless(item):
+    def _reduced(self, item: Any, kind: type, *, shown: bool) -> tuple[Any, ...]:
+        """Return the arguments and the state of an object's pickle: state in C has no attributes."""
+        self._pickled[kind] += 1
+        if kind in _CONTAINERS or self._pickled[kind] > _MOST_PICKLED or _is_harmless(item):
             return ()
         try:
             reduced = item.__reduce_ex__(5)
         except Exception:  # noqa: BLE001 - objects refuse to be pickled in many ways
-            self.hidden.append(f"{kind.__module__}.{kind.__qualname__}")
+            if not shown:
+                self.hidden.append(f"{kind.__module__}.{kind.__qualname__}")
             return ()
         return reduced[1:3] if isinstance(reduced, tuple) else ()
 
 
-def _some(items: Collection[Any]) -> Iterable[Any]:
-    """Return the items, or evenly spaced ones of very many."""
-    return islice(items, None, None, 1 + len(items) // _MOST_ITEMS)
+def _is_by_value(kind: type) -> bool:
+    """Return whether tasks carry a class itself, not its name: that of a notebook or function."""
+    return kind.__module__ == "__main__" or "<locals>" in kind.__qualname__
 
 
 def _slots_of(kind: type) -> tuple[Any, ...]:
-    """Return the descriptors of a type's slots, but for those that name the keys of a graph."""
+    """Return the descriptors of a type's slots; of Dask's tasks, without keys of the graph."""
+    keys = _KEYS if kind.__module__.startswith("dask.") else ()
     return tuple(
         slot
         for each in kind.__mro__
         for name, slot in vars(each).items()
-        if isinstance(slot, types.MemberDescriptorType) and name not in _KEYS
+        if isinstance(slot, types.MemberDescriptorType) and name not in keys
     )
 
 
