@@ -226,7 +226,7 @@ class _Visitor:
         return state
 
     def _reduced(self, item: Any, kind: type, *, shown: bool) -> tuple[Any, ...]:
-        """Return the arguments and the state of an object's pickle: state in C has no attributes."""
+        """Return the arguments and state of an object's pickle; state in C has no attributes."""
         self._pickled[kind] += 1
         if kind in _CONTAINERS or self._pickled[kind] > _MOST_PICKLED or _is_harmless(item):
             return ()
