@@ -230,6 +230,68 @@ def test_all_systems_write_list_and_remove_through_links_that_stay(tmp_path: Pat
     assert list((tmp_path / "real.n5").iterdir()) == []
 
 
+OPERATIONS: dict[str, Callable[[LocalStore], Any]] = {
+    "get": lambda store: store.get("k/x"),
+    "exists": lambda store: store.exists("k/x"),
+    "is_folder": lambda store: store.is_folder("k/x"),
+    "list": lambda store: store.list("k"),
+    "list below": lambda store: store.list("k/x"),
+    "walk": lambda store: list(store.walk("k")),
+    "open_group": lambda store: open_group(store.root, "k").path,
+    "in": lambda store: "k" in open_group(store.root),
+    "group.get": lambda store: getattr(open_group(store.root).get("k"), "path", None),
+    "set": lambda store: store.set("k/n", b"1"),
+    "make_folder": lambda store: store.make_folder("k"),
+    "make_folder below": lambda store: store.make_folder("k/m"),
+    "delete": lambda store: store.delete(["k/x"]),
+    "delete_tree": lambda store: store.delete_tree("k/x", "x"),
+    "to_n5": lambda store: bool(to_n5(np.ones(3, "u1"), store.root, "k/y")),
+}
+"""What is done at a key, or below it; a name alone is about the key."""
+
+_NOTHING: list[Any] = [None, False, False, ((), ()), ((), ()), []]
+_NO_NODE = ["NodeNotFoundError", False, None]
+_NO_FOLDER = [*_NOTHING, *_NO_NODE, *["NotADirectoryError"] * 3, None, None, "NotADirectoryError"]
+_REFUSED = [*["UnsafePathError"] * 7, True, *["UnsafePathError"] * 7]
+_LISTED = ["attributes.json", "x"]
+
+KINDS: dict[str, tuple[Callable[[Path], Any], list[Any]]] = {
+    "a file": (lambda key: key.write_bytes(b"f"), _NO_FOLDER),
+    "nothing": (lambda _: None, [*_NOTHING, *_NO_NODE, *[None] * 5, True]),
+    "a link that leaves": (lambda key: key.symlink_to("../outside"), _REFUSED),
+    "a link to nothing": (lambda key: key.symlink_to("gone"), _REFUSED),
+    "a link to itself": (lambda key: key.symlink_to("k"), _REFUSED),
+    "a link to a file": (lambda key: key.symlink_to("attributes.json"), _NO_FOLDER),
+    "a FIFO": (os.mkfifo, _NO_FOLDER),
+    "a link that stays": (
+        lambda key: key.symlink_to("real"),
+        [
+            *(b"i", True, False, ((), (*_LISTED,)), ((), ()), _LISTED),
+            *("k", True, "k", *[None] * 5, True),
+        ],
+    ),
+}
+"""What may be at a key, and the answers of all operations to it."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("system")
+def test_all_systems_answer_alike(kind: str, tmp_path: Path) -> None:
+    make, expected = KINDS[kind]
+    found: dict[str, Any] = {}
+    for name, operation in OPERATIONS.items():
+        place = tmp_path / name / "c.n5"
+        for folder in (place, place.with_name("outside"), place / "real"):
+            create_group(folder)
+            (folder / "x").write_bytes(b"i")
+        make(place / "k")
+        try:
+            found[name] = operation(LocalStore(str(place)))
+        except (N5Error, OSError) as error:
+            found[name] = type(error).__name__ if str(place) in str(error) else error
+    assert found == dict(zip(OPERATIONS, expected, strict=True))
+
+
 HIDDEN: dict[str, Callable[[Path], Any]] = {
     "a/.digests": lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2),
     "a/.quarantine": lambda place: repair(place, "a"),
@@ -369,10 +431,15 @@ EVENTS = {"open", "os.listdir", "os.mkdir", "os.remove", "os.rename", "os.rmdir"
 _announced: list[Callable[[], None]] = []
 """What to do at the next such calls, the first one last."""
 
+_before: dict[str, Callable[[], Any]] = {}
+"""What to do before the next call of one kind."""
+
 
 @functools.cache
 def _listen() -> None:
     def hear(event: str, _: object) -> None:
+        if event in _before:
+            _before.pop(event)()
         if event in EVENTS and _announced:
             waiting, _announced[:] = _announced[:], []
             waiting.pop()()
@@ -425,6 +492,55 @@ def swap_during(work: Callable[[LocalStore], Any], calls: int, tmp_path: Path) -
         work(store)
     _announced.clear()
     assert everything(home) == before
+
+
+@pytest.mark.usefixtures("system")
+def test_a_lock_on_a_folder_that_is_swapped_for_a_link_is_let_go(tmp_path: Path) -> None:
+    import fcntl
+
+    place, home = tmp_path / "c.n5", tmp_path / "home"
+    (place / "a/locked").mkdir(parents=True)
+    (home / "locked").mkdir(parents=True)
+    store = LocalStore(str(place))
+
+    def attack() -> None:
+        (place / "a").rename(place / "gone")
+        (place / "a").symlink_to(home)
+
+    _listen()
+    before = len(list(Path("/dev/fd").iterdir()))
+    _before["fcntl.flock"] = attack
+    with pytest.raises(UnsafePathError), store.exclusive("a/locked"):
+        pass
+    assert not _before
+    assert len(list(Path("/dev/fd").iterdir())) == before
+    file = os.open(place / "gone/locked", os.O_RDONLY)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(file)
+    (place / "a").unlink()
+    (place / "gone").rename(place / "a")
+    with store.exclusive("a/locked") as alone:
+        assert alone
+
+
+@pytest.mark.parametrize("system", ["one step", "steps"], indirect=True)
+@pytest.mark.usefixtures("system")
+def test_a_folder_that_another_writer_makes_first_is_on_disk_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[os.stat_result] = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(os.fstat(file)))
+    for store, expected in (
+        (LocalStore(str(tmp_path)), False),
+        (LocalStore(str(tmp_path)).with_fsync(), True),
+    ):
+        flushed.clear()
+        folder = tmp_path / str(expected)
+        _listen()
+        _before["os.mkdir"] = functools.partial(os.mkdir, folder)
+        store.make_folder(str(expected))
+        assert not _before
+        assert any(os.path.samestat(each, tmp_path.stat()) for each in flushed) is expected
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:

@@ -12,8 +12,10 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from xarray_n5.model.paths import join
 from xarray_n5.stores.local.files import flush, make_folders
 from xarray_n5.stores.local.links import MISSING, existing_part, is_link, resolve
 from xarray_n5.stores.local.openat2 import has_openat2, openat2
@@ -126,9 +128,13 @@ def hold_to_write(root: str, prefix: str, *, durable: bool) -> Held:
         held = hold(root, "")
     if held is None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), root)
-    for name in parts[count:]:
-        with held:
-            held = _make(held, name, durable=durable)
+    for number, name in enumerate(parts[count:], count + 1):
+        try:
+            with held:
+                held = _make(held, name, durable=durable)
+        except OSError as error:
+            error.filename = join(root, "/".join(parts[:number]))
+            raise
     return held
 
 
@@ -137,9 +143,11 @@ def _make(above: Held, name: str, *, durable: bool) -> Held:
     path, descriptor = above
     with contextlib.suppress(FileExistsError):
         os.mkdir(path + name, dir_fd=descriptor)
-        if durable and descriptor is not None:
-            flush(above.to_read())
+    if durable and descriptor is not None:
+        flush(above.to_read())  # also if another writer made it, who may not have flushed it yet
     if descriptor is None:
+        if not stat.S_ISDIR(os.stat(path + name).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path + name)
         return Held(f"{path}{name}/", None)
     return Held("", os.open(name, _FOLDER | _NOFOLLOW, dir_fd=descriptor))
 
@@ -175,16 +183,21 @@ def _open_in_steps(root: str, key: str, flags: int) -> int:
     """Open a file by opening each directory above it in the one before."""
     if not BY_DESCRIPTOR:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), key)
-    *folders, name = key.split("/")
+    *folders, last = key.split("/")
+    name = ""
     here = os.open(root, _FOLDER)
     try:
-        for part in folders:
-            below = os.open(part, _FOLDER | _NOFOLLOW, dir_fd=here)
+        for name in folders:
+            below = os.open(name, _FOLDER | _NOFOLLOW, dir_fd=here)
             os.close(here)
             here = below
-        return os.open(name or ".", flags | _NOFOLLOW, dir_fd=here)
-    except NotADirectoryError as error:  # what some systems say of links
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), key) from error
+        name = last or "."
+        return os.open(name, flags | _NOFOLLOW, dir_fd=here)
+    except NotADirectoryError as error:
+        found = os.stat(name, dir_fd=here, follow_symlinks=False)
+        if is_link(found) or stat.S_ISDIR(found.st_mode):  # or was a link until now
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), key) from error
+        raise
     finally:
         os.close(here)
 

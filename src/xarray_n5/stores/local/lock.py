@@ -45,15 +45,17 @@ def _lock(root: str, prefix: str, *, durable: bool) -> int | None:
                 file = held.to_read()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(file, root, prefix):
-                return file
+                taken, file = file, None
+                return taken
         except BlockingIOError:
             time.sleep(_PAUSE)
         except UnsafePathError:
             raise
         except OSError:
             end = 0.0
-        if file is not None:
-            os.close(file)
+        finally:
+            if file is not None:
+                os.close(file)
     return None
 
 
