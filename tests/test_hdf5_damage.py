@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +28,7 @@ from xarray_n5 import (
     MetadataError,
     N5Error,
     PathError,
+    RequestError,
     from_hangar,
     open_array,
     to_hangar,
@@ -281,6 +284,96 @@ def test_a_filter_that_never_returns_is_stopped(
     with h5py.File(url, "r+") as file:
         file[name].id.write_direct_chunk((0, 0), stream)
     np.testing.assert_array_equal(open_array(url, name)[...], expected)
+
+
+def _frames(path: Path) -> Any:
+    """Return an array of frames, which hold their numbers; another process decodes them."""
+    import hdf5plugin
+
+    frames = np.repeat(np.arange(4, dtype="u4"), 64 * 64).reshape(4, 64, 64)
+    with h5py.File(path, "w") as file:
+        options = hdf5plugin.Zfp(reversible=True)
+        file.create_dataset("x", data=frames, chunks=(1, 64, 64), **options)
+    array = open_array(path, "x")
+    assert array[0, 0, 0] == 0
+    return array
+
+
+class _Interrupted:
+    """A pipe; an exception is raised instead of its first read."""
+
+    def __init__(self, pipe: Any, error: BaseException) -> None:
+        self._pipe, self._errors = pipe, [error]
+
+    def read(self, size: int) -> Any:
+        if self._errors:
+            raise self._errors.pop()
+        return self._pipe.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pipe, name)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (MemoryError(), ChunkError)],
+    ids=["interrupt", "memory"],
+)
+def test_a_read_after_an_interrupted_one_gets_its_own_chunk(
+    tmp_path: Path, error: BaseException, raised: type[BaseException]
+) -> None:
+    array = _frames(tmp_path / "a.h5")
+    process = plugins.decoder()._process
+    process.stdout = _Interrupted(process.stdout, error)
+    with pytest.raises(raised):
+        array[1]
+    assert [int(array[i, 0, 0]) for i in (2, 3, 1)] == [2, 3, 1]
+    assert process.returncode is not None
+
+
+def test_an_answer_to_another_request_is_not_taken(tmp_path: Path) -> None:
+    array = _frames(tmp_path / "a.h5")
+    process = plugins.decoder()._process
+    stray = [0, str(tmp_path / "a.h5"), "/x", [1, 0, 0], [2, 64, 64], 4 * 64 * 64, 60.0]
+    process.stdin.write(f"{json.dumps(stray)}\n".encode())
+    assert [int(array[i, 0, 0]) for i in (2, 3)] == [2, 3]
+    assert process.returncode is not None
+
+
+def test_a_process_that_was_killed_between_two_reads_is_replaced(tmp_path: Path) -> None:
+    array = _frames(tmp_path / "a.h5")
+    process = plugins.decoder()._process
+    process.kill()
+    process.wait()
+    assert array[2, 0, 0] == 2
+    assert plugins.decoder()._process.pid != process.pid
+
+
+@pytest.mark.skipif(not hasattr(os, "getsid"), reason="Windows has no sessions")
+def test_an_interrupt_does_not_reach_the_process_that_decodes(tmp_path: Path) -> None:
+    array = _frames(tmp_path / "a.h5")
+    process = plugins.decoder()._process
+    assert os.getsid(process.pid) == process.pid
+    process.send_signal(signal.SIGINT)
+    assert array[2, 0, 0] == 2
+    assert plugins.decoder()._process is process
+
+
+@pytest.mark.parametrize(
+    ("executable", "why"),
+    [("", "sys.executable is empty; set sys.executable"), ("true", "is Python")],
+)
+def test_without_python_a_chunk_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executable: str, why: str
+) -> None:
+    """An application that embeds Python may have no sys.executable, or may be it."""
+    array = _frames(tmp_path / "a.h5")
+    plugins.decoder().stop()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", executable and shutil.which(executable))
+        with pytest.raises(RequestError, match=why):
+            array[1]
+    assert array[1, 0, 0] == 1
 
 
 def test_a_filter_that_hangar_does_not_use_is_refused(tmp_path: Path) -> None:

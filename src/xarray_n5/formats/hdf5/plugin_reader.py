@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,18 @@ _COPIES = 8
 """The number of copies of the elements that they may make."""
 
 ELEMENTS, STRINGS, ERROR = b"=", b'"', b"!"
-"""The first byte of an answer, which says what follows; its size, in eight bytes, is next."""
+"""The first byte of an answer, which says what follows.
 
-HEAD = 9
+The number of the request and the size of what follows, in eight bytes each, are next.
+"""
+
+HEAD = 17
 """The number of bytes before the content of an answer."""
 
 
 def main(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests, a line each, until there are no more."""
-    sys.path[:] = json.loads(requests.readline())
+    """Answer requests, a line each, until there are no more; the first has the search path."""
+    number, sys.path[:] = json.loads(requests.readline())
     import h5py
 
     with contextlib.suppress(ImportError):
@@ -39,16 +43,23 @@ def main(requests: BinaryIO, answers: BinaryIO) -> None:
         if strange := tuple(name for name, path in found.items() if path == "unknown"):
             hdf5plugin.register(strange, force=True)  # as in codecs/hdf5.py
     used = _memory()
+    _answer(answers, ELEMENTS, number, b"")
     for line in requests:
-        file, path, starts, stops, nbytes = json.loads(line)
+        number, file, path, starts, stops, nbytes, seconds = json.loads(line)
+        _limit_time(seconds + 2)
         _limit_memory(used + _ROOM + _COPIES * nbytes)
         try:
             kind, content = _read(h5py, file, path, tuple(map(slice, starts, stops)))
         except Exception as error:  # noqa: BLE001 - plugins fail in any way
             kind, content = ERROR, (str(error) or repr(error)).encode("utf-8", "replace")
-        answers.write(kind + len(content).to_bytes(8, "little"))
-        answers.write(content)
-        answers.flush()
+        _answer(answers, kind, number, content)
+        _limit_time(0)
+
+
+def _answer(answers: BinaryIO, kind: bytes, number: int, content: bytes) -> None:
+    answers.write(kind + number.to_bytes(8, "little") + len(content).to_bytes(8, "little"))
+    answers.write(content)
+    answers.flush()
 
 
 def _read(h5py: Any, file: str, path: str, where: tuple[slice, ...]) -> tuple[bytes, bytes]:
@@ -72,6 +83,12 @@ def _memory() -> int:
         return 1 << 32
 
 
+def _limit_time(seconds: float) -> None:
+    """End this process after a time, also if the one that asks is gone; 0 means never."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(int(seconds))
+
+
 def _limit_memory(nbytes: int) -> None:
     try:
         import resource
@@ -84,6 +101,7 @@ def _limit_memory(nbytes: int) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks handles it
     private = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # plugins print
     main(sys.stdin.buffer, private)
