@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.exhaustive import EXHAUSTIVE, spread
+from tests.exhaustive import EXHAUSTIVE, some, spread
 from tests.killing import begin
 from tests.stores import CountingStore
 from tests.test_writer import again, days
@@ -331,6 +332,66 @@ def test_an_append_that_stopped_keeps_its_place(form: str) -> None:
         check_frames(store, *range(8), 20, 21, 22)
 
 
+@dataclass(frozen=True, eq=False)
+class Interleaved(FailingStore):
+    """A store in which something happens right after the first marker has been read."""
+
+    then: list[Callable[[], object]] = field(default_factory=list)
+
+    def get(self, key: str) -> Buffer | None:
+        found = super().get(key)
+        if self.then and key.endswith("mark.json") and found is not None:
+            self.then.pop()()
+        return found
+
+
+@pytest.mark.parametrize("others", some([[], [(50, True)], [(50, False)]], 2))
+@pytest.mark.parametrize("form", some(["n5", "zarr2", "zarr3"], 1))
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+@pytest.mark.usefixtures("alone")
+def test_an_append_that_moves_the_coordinate_is_resumed_from_any_step(
+    form: str, others: list[tuple[int, bool]]
+) -> None:
+    base = begin_series(form)
+    times = [*range(4), 20, 21, *(n for first, _ in others for n in (first, first + 1))]
+    for step in range(100):
+        store = FailingStore()
+        store.inner.items.update(base.inner.items)
+        ended = append(store, 20, 2, stop=step, resume=True) == "done"
+        for first, resumes in others:
+            assert append(store, first, 2, resume=resumes) == "done", step
+        assert append(store, 20, 2, resume=True) in {"done", "has been appended"}, step
+        assert append(store, 20, 2, resume=True) == "has been appended"
+        for first, resumes in others:
+            if resumes:
+                assert append(store, first, 2, resume=True) == "has been appended"
+        check_frames(store, *times)
+        if ended:
+            assert step > 20
+            return
+    pytest.fail("it takes more steps")
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+@pytest.mark.usefixtures("alone")
+def test_an_append_that_ends_while_another_begins_leaves_no_marker() -> None:
+    base = begin_series("n5")
+    append(base, 20, 2)
+    met = 0
+    for step in range(6, 24, 2):
+        store = Interleaved()
+        store.inner.items.update(base.inner.items)
+        assert append(store, 30, 2, stop=step, resume=True) == "stopped"
+        if any(open_array(store, name).shape[0] < 8 for name in "vwt"):  # type: ignore[arg-type]
+            continue
+        store.then.append(partial(append, store, 30, 2, resume=True))
+        assert append(store, 50, 2) == "done"
+        assert not store.then
+        check_frames(store, *range(4), 20, 21, 30, 31, 50, 51)
+        met += 1
+    assert met
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
@@ -338,8 +399,8 @@ def test_an_append_that_stopped_keeps_its_place(form: str) -> None:
 def test_three_appends_that_stop_are_resumed_in_any_order(form: str) -> None:
     parts = [(4, 4), (8, 2), (30, 3)]
     orders = [*permutations(range(3))]
-    some = [*product(STEPS, STEPS)]
-    for number, stops in enumerate(some if EXHAUSTIVE else spread(some, 6)):
+    pairs = [*product(STEPS, STEPS)]
+    for number, stops in enumerate(pairs if EXHAUSTIVE else spread(pairs, 6)):
         store, order = begin_series(form), orders[number % 6]
         for part, stop in zip(parts, (*stops, 14), strict=True):
             append(store, *part, stop=stop)

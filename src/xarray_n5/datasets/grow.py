@@ -111,7 +111,9 @@ def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> None:
         with suppress(ResumeError):  # the arrays were replaced or trimmed
             check_place(group, facts)
             grow(group, facts, how)
-            other.as_found(facts).begin({**facts, "grown": True})
+            # It may have gone on meanwhile: if it has ended, its marker must not come back.
+            if now := other.facts():
+                other.as_found(now).begin({**now, "grown": True})
 
 
 def check_place(group: Group, facts: Mapping[str, Any]) -> None:
@@ -178,7 +180,9 @@ def _move_coordinate(group: Group, facts: Mapping[str, Any], how: WriteOptions) 
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
     stored = group.get(dim)
     # A complete one stays: another append may have extended it, and an interruption could lose it.
-    if not isinstance(stored, Array) or not np.array_equal(stored[: values.size], values):
+    if isinstance(stored, Array) and np.array_equal(stored[: values.size], values):
+        _end_coordinate(stored, values.size, how)
+    else:
         # It is complete before the axes lose the coordinate: an interruption loses nothing.
         attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
         attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
@@ -186,6 +190,14 @@ def _move_coordinate(group: Group, facts: Mapping[str, Any], how: WriteOptions) 
     for name, array, _, _ in _growing(group, facts):
         if name != dim:
             remove_coordinate(array.refresh(), dim, how)
+
+
+def _end_coordinate(stored: Array, size: int, how: WriteOptions) -> None:
+    """Remove the marker of the write that created a complete coordinate, if it was interrupted."""
+    for each in find_markers(how.store, stored.path, tidy=True)[0]:
+        facts = each.facts() or {}
+        if facts.get("fresh") and facts.get("shape") == [size] and "whole" not in facts:
+            each.end()
 
 
 def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
