@@ -11,6 +11,7 @@ from dask.base import is_dask_collection, tokenize
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.formats.open import open_container
+from xarray_n5.graph import load_chunk_managers
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.writing.inputs import blocks_of, names_of
@@ -117,6 +118,7 @@ class WriteOptions:
         """Return the marker of a transaction in the group at `path` that writes these `facts`."""
         source = self.resume if isinstance(self.resume, str) else facts
         options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
+        load_chunk_managers()
         return WriteMarker(store=self.store, path=path, token=tokenize(source, path, options))
 
     def consolidate(self, path: str, *, default: bool) -> None:
