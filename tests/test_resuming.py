@@ -338,7 +338,7 @@ class Interleaved(FailingStore):
 
     then: list[Callable[[], object]] = field(default_factory=list)
 
-    def get(self, key: str) -> Buffer | None:
+    def get(self, key: str) -> bytes | None:
         found = super().get(key)
         if self.then and key.endswith("mark.json") and found is not None:
             self.then.pop()()
