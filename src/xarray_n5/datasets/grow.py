@@ -196,7 +196,7 @@ def _end_coordinate(stored: Array, size: int, how: WriteOptions) -> None:
     """Remove the marker of the write that created a complete coordinate, if it was interrupted."""
     for each in find_markers(how.store, stored.path, tidy=True)[0]:
         facts = each.facts() or {}
-        if facts.get("fresh") and facts.get("shape") == [size] and "whole" not in facts:
+        if (facts.get("start"), facts.get("shape"), facts.get("whole")) == ([0], [size], None):
             each.end()
 
 
