@@ -724,3 +724,33 @@ def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
     assert 0 < len(stored) < array.grid.size
     for index in stored:
         np.testing.assert_array_equal(array.read_chunk(index), expected[array.grid.slices(index)])
+
+
+TOKENS = """
+import sys
+import dask.array as da, numpy as np, xarray as xr
+from dask.base import tokenize
+from xarray_n5 import Axis
+from xarray_n5.stores import MemoryStore
+from xarray_n5.writing.request import WriteOptions
+
+if sys.argv[1] == "before":
+    tokenize(xr.Dataset, xr.Variable, Axis, Axis(name="x"), xr.Dataset({"a": ("x", [1])}))
+    import dask_array
+x = da.zeros((4, 4), chunks=2, name="zeros")
+data = xr.Dataset({"a": (("y", "x"), x), "b": ("x", np.arange(4.0))}, {"t": 1}, {"m": [1]})
+how = WriteOptions.into(
+    MemoryStore(), storage_options=None, format="n5", computed=True, fsync=False, mode="a"
+)
+print(how.marker("a", [(data, data["a"], "a", {"chunks": (2, 2)})], Axis(name="x")).token)
+"""
+
+
+def test_tokens_of_writes_do_not_depend_on_what_is_imported() -> None:
+    pytest.importorskip("dask_array")
+    command = [sys.executable, "-W", "ignore", "-c", TOKENS]
+    found = [
+        subprocess.run([*command, when], capture_output=True, check=True, text=True).stdout  # noqa: S603
+        for when in ("before", "never")
+    ]
+    assert found[0] == found[1] != ""

@@ -6,9 +6,7 @@ The only file that imports Dask's undocumented modules.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from functools import cache, cached_property
-from importlib.metadata import entry_points
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +37,6 @@ __all__ = [
     "in_one_layer",
     "label",
     "layers_of",
-    "load_chunk_managers",
     "normalize_chunks",
     "reduce_all",
     "side_of",
@@ -267,15 +264,3 @@ def reduce_all(
 def _delayed(name: str, layer: Any, sources: Any) -> DelayedReport:
     graph = HighLevelGraph.from_collections(name, layer, dependencies=sources)
     return DelayedReport(name, graph)  # type: ignore[no-untyped-call]
-
-
-@cache
-def load_chunk_managers() -> None:
-    """Import the packages that manage chunks for xarray, as xarray does when it needs one.
-
-    dask-array changes Dask's tokens of functions and types when it is imported: tokens that are
-    compared with those of another process are computed after that in both.
-    """
-    for manager in entry_points(group="xarray.chunkmanagers"):
-        with suppress(Exception):  # of a package that is broken here: xarray warns of it
-            manager.load()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import xarray as xr
@@ -11,7 +11,6 @@ from dask.base import is_dask_collection, tokenize
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.formats.open import open_container
-from xarray_n5.graph import load_chunk_managers
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.writing.inputs import blocks_of, names_of
@@ -118,8 +117,8 @@ class WriteOptions:
         """Return the marker of a transaction in the group at `path` that writes these `facts`."""
         source = self.resume if isinstance(self.resume, str) else facts
         options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
-        load_chunk_managers()
-        return WriteMarker(store=self.store, path=path, token=tokenize(source, path, options))
+        token = tokenize(_as_values(source), path, options)
+        return WriteMarker(store=self.store, path=path, token=token)
 
     def consolidate(self, path: str, *, default: bool) -> None:
         """Write the consolidated metadata of a group, if requested."""
@@ -211,3 +210,27 @@ def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
     if not all(isinstance(item, slice) for item in slices):
         raise ValueError(f"region is {region!r}; expected one slice for each axis")
     return slices
+
+
+def _as_values(item: Any) -> Any:
+    """Return xarray's objects as their parts, whose tokens are the same in every process.
+
+    Dask's tokens of classes depend on what else is imported: dask-array changes them.
+    """
+    match item:
+        case xr.Dataset():
+            parts = {str(name): _as_values(variable) for name, variable in item.variables.items()}
+            return parts, sorted(map(str, item.coords)), item.attrs
+        case xr.DataArray():
+            return str(item.name), _as_values(item.to_dataset(name="data"))
+        case xr.Variable():
+            name = item.data.name if is_dask_collection(item.data) else item.data
+            return item.dims, name, item.attrs
+        case dict():
+            return {key: _as_values(value) for key, value in item.items()}
+        case list() | tuple():
+            return [_as_values(each) for each in item]
+    if is_dataclass(item) and not isinstance(item, type):
+        parts = {each.name: _as_values(getattr(item, each.name)) for each in fields(item)}
+        item = type(item).__qualname__, parts
+    return item
