@@ -103,10 +103,12 @@ def update(
     began = (marker.facts() or marker.planned() if how.resume else None) or {}
     if began.get("done"):
         return resume_end(marker, began, _closing(marker, began, how))
-    if append_dim is not None and not began:
+    if append_dim is not None:
         complete_others(group, marker, how)
     check_place(group, began)
     before = grow(group, began, how)
+    if append_dim is not None and began:
+        complete_others(group, marker, how)  # those that begin behind this one
     each = _plan_update(dataset, ExistingGroup(group, names=names), how, append_dim, region, began)
     if append_dim is not None and how.resume and not began:
         known = find_append(marker)
