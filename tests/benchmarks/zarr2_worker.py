@@ -67,7 +67,7 @@ def write(request: dict[str, Any]) -> Any:
 
     codec = request["codec"] and numcodecs.get_codec(request["codec"])
     values = SOURCES[request["source"]]
-    array: Any = zarr.group(n5_store(request["place"])).create_dataset(
+    array: Any = zarr.group(n5_store(request["place"])).create_dataset(  # type: ignore[attr-defined]
         "a", shape=values.shape, chunks=request["chunks"], dtype=values.dtype, compressor=codec
     )
     da.store(da.from_array(values, chunks=request["blocks"]), array, lock=False)
